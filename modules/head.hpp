@@ -9,11 +9,19 @@
 
 namespace gyr {
 
-// What a model makes of one row's label: its loss, how far it lies below what the model finds likeliest (0: nothing is likelier), and, of a head
-// that tells it, what that is, and the label.
+// What a model makes of one row's label: its loss, how far it lies below what the model finds likeliest (0: nothing is likelier), of a head that
+// tells it what that is, and the label.
 struct RowScore {
   double loss, shortfall;
   Token likeliest = -1, label = ignored_label;
+};
+
+// What a model says of a micro-batch, read by the host; of what ranks share each has its own rows. Rows without a label mean nothing.
+struct Said {
+  std::vector<RowScore> rows;        // every row
+  std::vector<RowScore> order = {};  // where the order of halves is told: the same rows
+  std::vector<double> margins = {};  // where texts are compared: by how much each pair's chosen text is preferred; of ranks that share sequences the
+                                     // first has them
 };
 
 // Labels of the rows of a micro-batch: what row r is scored by, or ignored_label. Where few rows can have one, these rows besides, in order and as
@@ -45,9 +53,8 @@ class Head {
   explicit Head(Parameter& w) : w_(w) {}
   virtual ~Head() = default;
 
-  // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `each`, if given, gets the score of every
-  // row besides (rows without a label mean nothing).
-  virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, std::vector<RowScore>* each) = 0;
+  // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `said`, if given, gets what is said besides.
+  virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, Said* said) = 0;
   // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the
   // sums of each further loss (Objective::further_losses); these count with Pass::ahead_scales.
   virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum /*(1 + further losses)*/) = 0;

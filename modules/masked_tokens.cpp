@@ -38,6 +38,15 @@ class MaskedTokensFront {
     frame.refer(normed, h);
     return transform_.forward(a, frame, h);
   }
+  // Behind the forward: how the order is told, without a loss.
+  void say_order(Pass& a, Frame& frame, Tensor1<const Token> labels, std::vector<RowScore>& rows) {
+    Scope scope(a.dev.scratch);
+    const auto unused = a.scratch<double>("loss of the order", Index(1));
+    fill<double>(a.dev, unused, 0);
+    Said said;
+    order_->loss(a, frame.nested(1, "order"), frame.get(normed), {labels}, unused, &said);
+    rows = std::move(said.rows);
+  }
   // Behind the forward: the loss of the order, and its gradient as far as the norm.
   void tell_order(Pass& a, Frame& frame, Tensor1<const Token> labels, double scale, Tensor1<double> sum) {
     order_->loss_and_gradient(a, frame.nested(1, "order"), frame.get(normed), {labels}, scale, sum);
@@ -70,6 +79,10 @@ class MaskedTokensHead final : public FrontedHead<T, MaskedTokensFront> {
   using Base = FrontedHead<T, MaskedTokensFront>;
   using Base::Base;
 
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
+    Base::loss(a, frame, x, labels, sum, said);
+    if (said && !labels.ahead.empty()) this->front().say_order(a, frame, labels.ahead[0].labels, said->order);
+  }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sums) override {
     Base::loss_and_gradient(a, frame, x, labels, scale, rows(sums, 0, 1));
     if (labels.ahead.empty()) return;
@@ -82,6 +95,11 @@ class MaskedTokens final : public Objective {
   explicit MaskedTokens(const Masking& masking = {}) : masking_(masking) {}
   const char* name() const override { return "mlm"; }
   Labelled label(const SampleView&) const override;
+  std::vector<Figure> figures(const Said& said) const override {
+    std::vector<Figure> all{told_rightly("accuracy", said.rows)};
+    if (masking_.sentence_order) all.push_back(told_rightly("order accuracy", said.order));
+    return all;
+  }
   bool tells_order() const override { return masking_.sentence_order; }
   double ahead_weight() const override { return 1; }
   void check_model(const ModelConfig& c) const override {

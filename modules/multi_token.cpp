@@ -24,8 +24,8 @@ class MultiTokenHead final : public VocabularyHead<T> {
   MultiTokenHead(const ModelConfig& c, const MultiToken& m, Parameter* table, Parameters& parameters)
       : MultiTokenHead(c, m, FinalNorm<T>(c, parameters), table, parameters) {}
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, each);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, said);
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sums) override {
     tell_ahead(a, frame, x.as<T>(), labels, sums);

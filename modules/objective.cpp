@@ -18,6 +18,19 @@ RegisteredObjective::RegisteredObjective(ObjectiveType type) {
   types.insert(std::find_if(types.begin(), types.end(), [&](const ObjectiveType& t) { return t.name > type.name; }), type);
 }
 
+Figure told_rightly(const char* name, const std::vector<RowScore>& rows) {
+  Figure figure{name};
+  for (const RowScore& row : rows)
+    if (row.label != ignored_label) figure.add(double(row.shortfall <= 0));
+  return figure;
+}
+
+std::vector<Figure> preferred(const std::vector<double>& margins) {
+  Figure accuracy{"accuracy"}, margin{"margin"};
+  for (const double m : margins) accuracy.add(double(m > 0)), margin.add(m);
+  return {accuracy, margin};
+}
+
 const std::vector<std::string>& Objective::classes() const {
   static const std::vector<std::string> none;
   return none;

@@ -23,6 +23,17 @@ struct Labelled {
 // What a model says of a sample, or of a part of it: names and values, for people and programs.
 using Record = std::vector<std::pair<std::string, std::variant<double, Index, std::string>>>;
 
+// How well a model does, told by what it says: the mean of so many numbers.
+struct Figure {
+  std::string name;
+  double sum = 0, count = 0;
+  void add(double x) { sum += x, count += 1; }
+};
+// The part of the rows with a label than which the model finds nothing likelier.
+Figure told_rightly(const char* name, const std::vector<RowScore>& rows);
+// The part of pairs whose chosen text is preferred, and the mean margin.
+std::vector<Figure> preferred(const std::vector<double>& margins);
+
 // Sample number `number` of a run, for a model of so many tokens.
 struct SampleView {
   std::span<const Token> tokens;          // L + 1, of which L are read
@@ -46,6 +57,8 @@ class Objective {
   virtual bool predicts() const { return false; }
   virtual std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const { return {}; }
   virtual std::vector<std::string> metrics() const { return {}; }
+  // What validation tells besides the loss, of what is said of a micro-batch; the same figures of every one, also where nothing is said.
+  virtual std::vector<Figure> figures(const Said&) const { return {}; }
   // Of a sequence of so many tokens: how many pairs of texts the loss compares at most; 0: it compares none. Data are then texts in pairs, and a
   // loss is a mean over pairs.
   virtual Index most_pairs(Index /*seq_length*/) const { return 0; }

@@ -14,19 +14,29 @@ Tensor2<S> column(Tensor1<S> x) {
 }  // namespace
 
 template <class T>
-void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, Said* said) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   const Tensor2<T> h = all.gather();
   const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("their sum", Index(1));
   fill<double>(a.dev, of_rows, 0);
-  this->score_all(a, h, {labels.of_rows, losses}, 0, of_rows, each);
+  this->score_all(a, h, {labels.of_rows, losses}, 0, of_rows, said ? &said->rows : nullptr);
   const auto rewards = rewards_of(a, losses, labels.pairs);
+  if (said && !a.dev.dry_run()) tell_margins(a, rewards, labels.pairs, *said);
   compare(a, rewards, labels.pairs, scale != 0, sum);
   if (scale == 0) return;
   this->score_all(a, h, {labels.of_rows, {}, divisors_of(a, rewards, labels.pairs)}, scale, of_rows, nullptr);
   all.reduce();
+}
+
+template <class T>
+void PairedLoss<T>::tell_margins(Pass& a, Tensor2<const double> rewards, const Labels::Pairs& pairs, Said& said) {
+  if (a.context && a.context->rank() > 0) return;
+  const auto of_texts = to_host(a.dev, flat(rewards));
+  const auto labels = to_host(a.dev, pairs.label_of_pair);
+  for (std::size_t p = 0; p < labels.size(); ++p)
+    if (labels[p] != ignored_label) said.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);
 }
 
 // (P,2): scale (reference model's loss - loss) of each text.

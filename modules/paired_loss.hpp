@@ -18,10 +18,11 @@ class PairedLoss : public VocabularyHead<T> {
 
  protected:
   using A = Acc<T>;
-  // As of all heads; scores of rows are those of their tokens.
-  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // As of all heads; scores of rows are those of their tokens, and margins stand beside them.
+  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, Said* said);
 
  private:
+  void tell_margins(Pass&, Tensor2<const double> rewards, const Labels::Pairs&, Said&);
   Tensor2<double> rewards_of(Pass&, Tensor1<const double> losses, const Labels::Pairs&);
   void compare(Pass&, Tensor2<double> rewards, const Labels::Pairs&, bool gradient, Tensor1<double> sum);
   Tensor1<A> divisors_of(Pass&, Tensor2<const double> gradient, const Labels::Pairs&);

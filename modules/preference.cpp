@@ -29,7 +29,7 @@ class Preference final : public Objective {
     l.pairs.label_of_pair.resize(most_pairs(length), ignored_label), l.pairs.reference.resize(2 * most_pairs(length), 0);
     return l;
   }
-
+  std::vector<Figure> figures(const Said& said) const override { return preferred(said.margins); }
   bool predicts() const override { return true; }
   std::vector<Record> predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const override {
     std::vector<double> said(l.pairs.reference.size(), 0);

@@ -41,6 +41,7 @@ class SpanCorruptionObjective final : public Objective {
   explicit SpanCorruptionObjective(const SpanCorruption& s) : s_(s) {}
   const char* name() const override { return "span_corruption"; }
   Labelled label(const SampleView& s) const override { return corrupt_spans(s_, s, s.start); }
+  std::vector<Figure> figures(const Said& said) const override { return {told_rightly("accuracy", said.rows)}; }
   TextLengths lengths(Index tokens) const override { return SpanCounts(s_, tokens).lengths(tokens); }
   bool has_source() const override { return true; }
   std::shared_ptr<const Objective> within(Index vocab_size) const override {

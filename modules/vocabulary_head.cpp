@@ -84,12 +84,12 @@ VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, 
 }
 
 template <class T>
-void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, Said* said) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   if (labels.are_few() && scale != 0) score_picked(a, all.gather(), labels, scale, sum);
-  else score_all(a, all.gather(), {labels.of_rows}, scale, sum, each);
+  else score_all(a, all.gather(), {labels.of_rows}, scale, sum, said ? &said->rows : nullptr);
   if (scale != 0) all.reduce();
 }
 
@@ -153,8 +153,9 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, dou
   if (!each || a.dev.dry_run()) return;
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
-  for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r])});
-  if (told_) tell(a, logits, top, given.labels, found, std::span(*each).last(std::size_t(n)));
+  const auto label = to_host(a.dev, given.labels);
+  for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r]), -1, label[r]});
+  if (told_) tell(a, logits, top, found, std::span(*each).last(std::size_t(n)));
 }
 
 template <class T>
@@ -176,13 +177,11 @@ void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits,
 
 // Of several columns that are the likeliest the first.
 template <class T>
-void VocabularyHead<T>::tell(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<const Token> labels, Tensor1<A> found,
-                             std::span<RowScore> rows) {
+void VocabularyHead<T>::tell(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows) {
   logits_found<A>(a.dev, logits, valid(), top, first_column(), found);
   a.tensor.whole().all_reduce(a.dev, found, Reduction::max);
   const auto here = to_host(a.dev, found);
-  const auto label = to_host(a.dev, labels);
-  for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]), rows[r].label = label[r];
+  for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]);
 }
 
 template class VocabularyHead<double>;

@@ -55,8 +55,8 @@ class VocabularyHead : public Head {
   using A = Acc<T>;
 
   // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss;
-  // with `each`, also the score of every row. Training makes logits of rows alone that may have labels.
-  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  // `said`, if given, gets the score of every row. Training makes logits of rows alone that may have labels.
+  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, Said* said);
   // Rows that are scored: losses, if given, become theirs, and the gradient of each row's is divided by divisors(r), or 0 where that is 0.
   struct Rows {
     Tensor1<const Token> labels;
@@ -74,7 +74,7 @@ class VocabularyHead : public Head {
   void block_loss(Pass&, Tensor2<T> h, const Rows&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
   void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, double scale);
 
-  void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<const Token> labels, Tensor1<A> found, std::span<RowScore> rows);
+  void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows);
 
   Parameter* bias_;
   double multiplier_, soft_cap_;
@@ -95,8 +95,8 @@ class FrontedHead : public Base<T> {
   FrontedHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameters& parameters)
       : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, each);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, said);
   }
 
   // The gradient takes the place of what the matrix reads.

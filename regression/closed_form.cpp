@@ -120,6 +120,9 @@ struct Place {
   bool dense_bias() const { return masked() ? has_head_bias(*model().objective) : front_of(*model().objective) != ClassFront::transform_no_bias; }
   // And a norm behind it.
   bool transforms() const { return masked() || front_of(*model().objective) != ClassFront::usual; }
+  // Beside it, where the order of halves is told: such a layer and two columns.
+  bool tells_order() const { return last() && model().objective->tells_order(); }
+  Index order_columns_here() const { return (2 + tensor - 1) / tensor; }
   Index columns_here() const {
     const Index classes = Index(model().objective->classes().size());
     return ((classes > 0 ? classes : model().vocab_size) + tensor - 1) / tensor;
@@ -385,6 +388,10 @@ Buckets buckets_of(const Place& p) {
     if (p.dense()) head.all.narrow.next(s.d * s.d);
     if (p.dense() && p.dense_bias()) head.all.wide.next(s.d);
     if (p.transforms()) norm_weights(m, head.all);
+    if (p.tells_order()) {
+      head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d);
+      head.all.wide.next(p.order_columns_here()), head.all.narrow.next(p.order_columns_here() * s.d);
+    }
     if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
     module_weights(p, s, head);
     (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
@@ -456,7 +463,8 @@ void tensor_axis(const Place& p, Ledger& ledger) {
               gathers_again = 2 * again("P", Effort::product) + again("M*W-EBLX", Effort::product);
   // What tells tokens further ahead sums what it embeds, what it joins and the gradients of both it reads, and like the head its input's gradient.
   // Where ranks keep shares of rows it gathers both it reads twice, the gradients of what it joins and embeds, and what the head reads.
-  const Index sums_ahead = 5 * p.depths(), gathers_ahead = 7 * p.depths();
+  // What tells the order of halves reads rows and sums the gradient as the head does.
+  const Index sums_ahead = 5 * p.depths() + p.tells_order(), gathers_ahead = 7 * p.depths() + p.tells_order();
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead),
         p.tensor * p.kept_bytes());
@@ -472,6 +480,8 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", scored, rows * p.wide);
     reduce("tensor", scored, sums * rows * p.wide);
   }
+  for (Index row = 0; row < p.rows() && p.tells_order(); row += head_block)
+    for (const Index numbers : {1, 2}) reduce("tensor", micros, numbers * std::min(head_block, p.rows() - row) * p.wide);
   reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
   for (const Mixers& ssm : ssm_of(p)) {
     const Part groups = whole_units(ssm.ranks, c.num_groups);
@@ -543,6 +553,7 @@ void replicas(const Place& p, Ledger& ledger) {
     elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") +
                            (m.norm_placement == NormPlacement::after ? p.first() : p.last()) + 3 * p.depths()) *
                           norm;
+  if (p.sequence && p.tells_order()) elements["tensor"] += s.d * s.d + s.d;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + p.dense_bias() * s.d + (p.transforms() ? norm : 0);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);

@@ -301,6 +301,9 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.beta = pairs.real(0.05, 2), d.packed = true;
     d.ahead.depths = 0, d.terms = {};
   }
+  Dice halves(seed, fmt::format("order of halves {}", number));
+  d.ordered = d.masked && !d.model.attention.causal && halves.chance(0.6);
+  if (d.ordered && halves.chance(0.5)) d.model.type_vocab_size = halves.between(2, 3);
   Dice room(seed, fmt::format("room of experts {}", number));
   if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
   if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
@@ -324,7 +327,7 @@ Layout Draw::layout() const {
 std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
   if (beta > 0) return preference(beta);
-  if (masked) return masked_tokens({.share = share, .head_bias = head_bias});
+  if (masked) return masked_tokens({.share = share, .head_bias = head_bias, .sentence_order = ordered});
   return ahead.depths > 0 ? multi_token(ahead) : next_token(terms);
 }
 
@@ -366,6 +369,15 @@ TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
   }
   return all;
 }
+
+// Some documents tell the order of their halves, of which each token is in one.
+void tell_halves(MicroBatch& m, Dice& dice) {
+  for (Index r = 0; r < Index(m.tokens.size()); ++r) {
+    const bool begins = m.positions.empty() ? r % m.seq_length == 0 : m.positions[r] == 0;
+    m.order.push_back(begins && dice.chance(0.7) ? Token(dice.between(0, 1)) : ignored_label);
+    m.types.push_back(Token(dice.between(0, 1)));
+  }
+}
 }  // namespace
 
 MicroBatch Draw::batch(Index i) const {
@@ -397,6 +409,7 @@ MicroBatch Draw::batch(Index i) const {
       if (r < 3) m.labels[r] = r == 1 ? ignored_label : m.tokens[r];
     }
   if (beta > 0) m.pairs = pairs_of(m, *objective());
+  if (ordered) tell_halves(m, dice);
   return m;
 }
 
@@ -430,7 +443,7 @@ std::string Draw::text() const {
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (beta > 0) s += fmt::format(" pairs counting {:.3}", beta);
-  if (masked) s += fmt::format(" {} masked tokens{}", share, head_bias ? "" : " head without bias");
+  if (masked) s += fmt::format(" {} masked tokens{}{}", share, head_bias ? "" : " head without bias", ordered ? " and the order of halves" : "");
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
   if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
   if (source_length > 0) s += fmt::format(" sources of {}{}", source_length, padded ? " and less" : "");
@@ -527,7 +540,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.ahead.depths = std::min<Index>(d.ahead.depths, 1); });
   attempt([](Draw& d) { d.ahead.pattern = d.ahead.pattern.substr(0, 1); });
   attempt([](Draw& d) { std::fill(d.ahead.pattern.begin(), d.ahead.pattern.end(), '-'); });
-  attempt([](Draw& d) { d.masked = false; });
+  attempt([](Draw& d) { d.ordered = false; });
+  attempt([](Draw& d) { d.masked = d.ordered = false; });
   attempt([](Draw& d) { d.beta = 0; });
   attempt([](Draw& d) { d.classes = 0; });
   attempt([](Draw& d) { d.tagged = true; });

@@ -38,7 +38,8 @@ struct Draw {
   bool masked = false;            // the objective is masked tokens ...
   double share = 1;               // ... so many of all, at most
   bool head_bias = true;
-  Index classes = 0;  // or so many of texts or, `tagged`, of tokens; 0: none
+  bool ordered = false;  // and whether halves stand in their order
+  Index classes = 0;     // or so many of texts or, `tagged`, of tokens; 0: none
   bool tagged = false;
   Pool pool = Pool::first;
   ClassFront front = ClassFront::usual;

@@ -78,7 +78,8 @@ const Pairs& material() {
 std::map<int, Json> by_pair(const fs::path& records) {
   std::map<int, Json> all;
   for (const std::string& line : lines_of(contents(records)))
-    if (const Json record = Json::parse(line); !all.emplace(int(record.at("pair")), record).second) ADD_FAILURE() << "pair twice: " << line;
+    if (Json::parse(line).contains("model")) continue;
+    else if (const Json record = Json::parse(line); !all.emplace(int(record.at("pair")), record).second) ADD_FAILURE() << "pair twice: " << line;
   return all;
 }
 
@@ -121,6 +122,7 @@ TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto found = losses(folder.path());
     EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "as the reference says";
+    EXPECT_NE(r.out.find("the reference is " + Material::get().trained().string() + " (XXH3 "), std::string::npos) << r.out;
     if (alone.empty()) {
       alone = found;
       EXPECT_LT(found.at(30), 0.5 * std::log(2.0));
@@ -132,6 +134,28 @@ TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
       EXPECT_EQ(run({"export-hf", Material::checkpoint(folder.path(), 30), folder / "hf"}).code, 0) << "the class of the model that it was";
     }
     for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
+  }
+}
+
+TEST(preference, validation_tells_how_often_the_chosen_is_preferred_on_any_grid) {
+  ASSERT_EQ(material().evaluated.code, 0);
+  std::vector<Json> alone;
+  for (const Words& grid : {Words{}, {"parallel.tensor=2"}, {"parallel.context=2"}, {"parallel.data=2"}}) {
+    const Folder folder;
+    Words more{"train.steps=20", "train.eval_every=10", "data.split=\"4,1,0\""};
+    more.insert(more.end(), grid.begin(), grid.end());
+    const Result r = run(material().learning(folder.path(), more), {.ranks = grid.empty() ? 0 : 2});
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_NE(r.out.find("| margin: "), std::string::npos) << r.out;
+    const auto found = metrics(folder.path(), "validation");
+    ASSERT_EQ(found.size(), 2u);
+    if (alone.empty()) {
+      alone = found;
+      EXPECT_GT(double(found[1].at("accuracy")), 0.8);
+      EXPECT_GT(double(found[1].at("margin")), 0.1);
+    }
+    for (std::size_t i = 0; i < found.size(); ++i)
+      for (const char* key : {"loss", "accuracy", "margin"}) EXPECT_NEAR(double(found[i].at(key)), double(alone[i].at(key)), 1e-9) << key << " " << i;
   }
 }
 

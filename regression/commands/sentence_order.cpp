@@ -41,8 +41,20 @@ TEST(sentence_order, both_losses_are_told_and_a_run_goes_on_with_the_same_bits_o
   ASSERT_EQ(train(folder / "parts", with(steps, {"train.steps=10"}), 2).code, 0);
   ASSERT_EQ(train(folder / "parts", with(steps, {"--resume"}), 2).code, 0);
   expect_same_end(folder / "whole", folder / "parts", 20);
-  const Result scored = run({"eval", Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20"});
-  EXPECT_EQ(scored.code, 0) << scored.err;
+  EXPECT_NE(whole.out.find("| order accuracy: "), std::string::npos) << whole.out;
+  const auto validated = metrics(folder / "whole", "validation");
+  ASSERT_EQ(validated.size(), 1u);
+  for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_GT(double(validated[0].at(key)), 0.05) << key;
+  std::vector<nlohmann::json> told_by;
+  for (const Words& grid : {Words{}, {"--tensor", "2"}, {"--pipeline", "2", "--batch", "3"}}) {
+    const Words words{"eval",         Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20", "--json",
+                      folder / "json"};
+    const Result scored = run(with(words, grid), {.ranks = grid.empty() ? 0 : 4});
+    ASSERT_EQ(scored.code, 0) << scored.err;
+    EXPECT_NE(scored.out.find("| order accuracy "), std::string::npos) << scored.out;
+    told_by.push_back(json_in(folder / "json").at("results"));
+    for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_EQ(told_by.back().at(key), told_by[0].at(key)) << key;
+  }
 }
 
 TEST(sentence_order, its_head_is_drawn_beside_masked_tokens_or_left_behind) {

@@ -10,7 +10,9 @@
 #include "regression/grids.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
+#include "src/data/sample_view.hpp"
 #include "src/train/feed.hpp"
+#include "src/train/validation.hpp"
 #include "src/verify/random_data.hpp"
 
 namespace gyr::testing {
@@ -59,6 +61,58 @@ TEST(preference, loss_and_gradients_are_those_of_one_rank) {
       EXPECT_EQ(many.result.tokens, one.result.tokens);
       EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied" : "") << ": loss " << errors.loss << ", norm " << errors.norm
                                                      << ", gradient " << errors.worst_gradient();
+    }
+  }
+  meet();
+}
+
+// What a rank says of its own pairs alone, of all of them.
+Validation by_hand(const RunConfig& run, Index batch, Index first) {
+  EngineConfig config;
+  config.model = run.model;
+  config.micro_batch_size = batch, config.seq_length = run.train.seq_length, config.micros = micros_of_all;
+  Rig<double> rig(config, alone(4));
+  double preferred = 0, margins = 0, pairs = 0, loss = 0;
+  for (Index i = 0; i < micros_of_all; ++i) {
+    const auto samples = [&](Index b) { return random_sample(run, first + i * batch + b); };
+    const auto source = feed([&](Index number) { return random_sample(run, number); }, first + i * batch, config, rig.engine.grid());
+    const auto rows = rig.engine.scores(source, 1).at(0).rows;
+    for (Index b = 0; b < batch; ++b) {
+      const Sample sample = samples(b);
+      const SampleView view = view_of(sample, first + i * batch + b, run.model);
+      const std::span<const RowScore> of_sample(rows.data() + b * run.train.seq_length, std::size_t(run.train.seq_length));
+      for (const Record& record : run.model.objective->predict(view, run.model.objective->label(view), of_sample))
+        for (const auto& [name, value] : record) {
+          const double* const number = std::get_if<double>(&value);
+          if (name == "margin") margins += *number, preferred += *number > 0, ++pairs;
+          if (name == "preference_loss") loss += *number;
+        }
+    }
+  }
+  return {loss / pairs, {{"accuracy", preferred / pairs}, {"margin", margins / pairs}}};
+}
+
+TEST(preference, validation_tells_on_any_grid_what_predictions_tell) {
+  std::mt19937 random(seed_of_run());
+  const RunConfig run = run_of(Index(33 + random() % 12), random() % 2 == 0);
+  const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
+  const Validation expected = by_hand(run, batch, first);
+  for (const Layout& layout : layouts_of_four_layers()) {
+    Grid* const grid = grid_of(layout);
+    if (!grid) continue;
+    EngineConfig config;
+    config.model = run.model;
+    config.micro_batch_size = batch, config.seq_length = run.train.seq_length, config.micros = micros_of_all / layout.size(Axis::data);
+    if (Index(layout.stages.size()) > layout.size(Axis::pipeline)) config.schedule = interleaved;
+    Rig<double> rig(config, *grid);
+    Validator validator(rig.engine);
+    validator.add(feed([&](Index number) { return random_sample(run, number); }, first, config, *grid), config.micros);
+    const Validation found = validator.result();
+    EXPECT_NEAR(found.loss, expected.loss, 1e-11) << layout.text();
+    ASSERT_EQ(found.figures.size(), 2u) << layout.text();
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(found.figures[i].first, expected.figures[i].first);
+      EXPECT_NEAR(found.figures[i].second, expected.figures[i].second, 1e-11) << layout.text();
     }
   }
   meet();

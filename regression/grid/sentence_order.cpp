@@ -7,6 +7,7 @@
 #include "regression/cases.hpp"
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
+#include "src/train/validation.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -82,6 +83,63 @@ TEST(sentence_order, losses_and_gradients_are_those_of_one_rank) {
                                                        << ", norm " << errors.norm << ", gradient " << errors.worst_gradient();
       }
     }
+  meet();
+}
+
+// Batches of which some have no hidden token and some no order to tell; of a vocabulary so small that some tokens are told rightly.
+constexpr Index few_tokens = 5;
+MicroBatch validated_batch(Index number) {
+  MicroBatch m = batch(number, few_tokens);
+  if (number % 3 == 1) std::fill(m.labels.begin(), m.labels.end(), ignored_label);
+  if (number % 4 == 2) std::fill(m.order.begin(), m.order.end(), ignored_label);
+  return m;
+}
+
+EngineConfig config_of_validation(int micros) {
+  EngineConfig config = config_of(NormPlacement::before, true, micros);
+  config.model.vocab_size = few_tokens;
+  return config;
+}
+
+// By plain loops over logits, which are seen as they are made, and over losses of two classes.
+Validation by_hand() {
+  Rig<double> rig(config_of_validation(1), alone(8));
+  double hits = 0, labels = 0, right = 0, told = 0, loss = 0;
+  for (Index number = 0; number < micros_of_all; ++number) {
+    const MicroBatch m = validated_batch(number);
+    std::vector<double> logits;
+    rig.engine.stage().head().set_observer([&](const AnyTensor2& x) {
+      const auto block = x.as<const double>();
+      logits.insert(logits.end(), block.data(), block.data() + block.size());
+    });
+    const Scores scores = rig.engine.scores([&](int) { return m; }, 1);
+    for (Index r = 0; r < seq_length; ++r) {
+      if (const Token order = m.order[r]; order != ignored_label) ++told, right += scores.at(0).order.at(r).loss < std::log(2.0);
+      if (m.labels[r] == ignored_label) continue;
+      const auto row = logits.begin() + r * few_tokens;
+      ++labels, hits += std::max_element(row, row + few_tokens) - row == m.labels[r], loss += scores.at(0).rows.at(r).loss;
+    }
+  }
+  return {loss / labels, {{"accuracy", hits / labels}, {"order accuracy", right / told}}};
+}
+
+TEST(sentence_order, validation_tells_on_any_grid_what_plain_loops_tell) {
+  const Validation expected = by_hand();
+  for (const auto& [name, value] : expected.figures) EXPECT_TRUE(value > 0.05 && value < 0.95) << name << " " << value;
+  for (const Layout& layout : layouts()) {
+    Grid* const grid = grid_of(layout);
+    if (!grid) continue;
+    const int data = layout.size(Axis::data), micros = micros_of_all / data;
+    Rig<double> rig(config_of_validation(micros), *grid);
+    Validator validator(rig.engine);
+    for (const int half : {0, 1})  // two batches of which each has half of the micro-batches, where there are two
+      if (micros > 1 || half == 0)
+        validator.add([&](int i) { return validated_batch(Index(half * (micros / 2) + i) * data + grid->coordinate(Axis::data)); },
+                      std::max(1, micros / 2));
+    const Validation found = validator.result();
+    EXPECT_NEAR(found.loss, expected.loss, 1e-11) << layout.text();
+    EXPECT_EQ(found.figures, expected.figures) << layout.text();
+  }
   meet();
 }
 

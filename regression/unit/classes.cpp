@@ -120,7 +120,7 @@ void expect_plain_loops(const std::shared_ptr<const Objective>& objective, bool 
     for (double& x : h) x = std::tanh(x);
   }
   const std::vector<double> logits = linear(h, weight("classifier.weight"), weight("classifier.bias"), m.hidden_size);
-  const auto scores = rig.engine.scores([&](int) { return batch; }, 1).at(0);
+  const auto scores = rig.engine.scores([&](int) { return batch; }, 1).at(0).rows;
   ASSERT_EQ(Index(scores.size()), sequences * length);
   double all = 0;
   for (Index r = 0; r < sequences * length; ++r) {
@@ -165,7 +165,7 @@ TEST(classes, a_zero_classifier_loses_the_logarithm_and_chooses_the_first) {
       std::fill_n(w.data(), w.size(), 0.0);
     }
     const auto scores = rig.engine.scores([&](int) { return batch_of(m); }, 1);
-    for (const RowScore& row : scores.at(0)) {
+    for (const RowScore& row : scores.at(0).rows) {
       EXPECT_EQ(row.likeliest, 0);
       EXPECT_NEAR(row.loss, row.loss == 0 ? 0 : std::log(double(objective->classes().size())), 1e-14);
     }

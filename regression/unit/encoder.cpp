@@ -91,7 +91,7 @@ TEST(encoder, a_token_reaches_its_own_text_and_no_other) {
   Rig<double> rig(config_of(m), alone(4));
   set_weights(rig.engine);
   MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // 0-4, 5-10, 11-13 of the first sequence
-  const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0); };
+  const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0).rows; };
   const auto before = losses(batch);
   batch.tokens[8] = (batch.tokens[8] + 1) % Token(m.vocab_size);
   const auto after = losses(batch);
@@ -111,7 +111,7 @@ TEST(encoder, a_window_shows_the_nearest_tokens_both_ways) {
     set_weights(rig.engine);
     MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {11, 3, 14});
     batch.labels.assign(batch.labels.size(), 1);
-    const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0); };
+    const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0).rows; };
     const auto before = losses(batch);
     batch.tokens[7] = (batch.tokens[7] + 1) % Token(m.vocab_size);
     const auto after = losses(batch);

@@ -44,7 +44,7 @@ MicroBatch batch_of(const ModelConfig& m, const std::vector<Index>& lengths = {}
 }
 
 std::vector<RowScore> scores_of(Engine& engine, const MicroBatch& batch) {
-  return engine.scores([&](int) { return batch; }, 1).at(0);
+  return engine.scores([&](int) { return batch; }, 1).at(0).rows;
 }
 
 // Samples of so many tokens below the vocabulary's last hundred.

@@ -21,9 +21,9 @@ class RewardHead final : public Head {
   RewardHead(const ModelConfig& c, Parameters& p)
       : Head(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
 
-  void loss(Pass& a, Frame&, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, std::vector<RowScore>* each) override {
+  void loss(Pass& a, Frame&, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
     score(a, x.as<const T>(), labels.of_rows, sum, [&](Index, double error) {
-      if (each) each->push_back({error * error / 2, 0});
+      if (said) said->rows.push_back({error * error / 2, 0});
     });
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, const Labels& labels, double scale, Tensor1<double> sum) override {
@@ -114,7 +114,7 @@ TEST(objective, another_one_trains_through_the_same_engine) {
   EXPECT_LT(last.loss, before / 4);
   const auto scores = rig.engine.scores(source, 1);
   double sum = 0;
-  for (const RowScore& s : scores.at(0)) sum += s.loss;
+  for (const RowScore& s : scores.at(0).rows) sum += s.loss;
   EXPECT_NEAR(sum, rig.engine.evaluate(source, 1).first, 1e-12);
 }
 

@@ -50,11 +50,11 @@ struct Drawn {
 };
 
 // By plain loops over the scores of rows: the sum of ln p of every text, and the reference's, of pairs whose texts both have learned tokens.
-struct Said {
+struct Compared {
   double chosen, rejected, margin;
 };
-std::vector<Said> said_of(const Drawn& d, const std::vector<RowScore>& scores) {
-  std::vector<Said> pairs;
+std::vector<Compared> compared(const Drawn& d, const std::vector<RowScore>& scores) {
+  std::vector<Compared> pairs;
   for (std::size_t b = 0; b < d.samples.size(); ++b) {
     const Sample& s = d.samples[b];
     const auto sum = [&](const TextSpan& text) {
@@ -82,10 +82,13 @@ TEST(preference, loss_and_predictions_are_those_of_plain_loops) {
     Rig<double> rig(d.config(), alone(d.run.model.layers()));
     set_weights(rig.engine);
     const auto source = [&](int) { return d.batch; };
-    const auto scores = rig.engine.scores(source, 1).at(0);
-    const std::vector<Said> pairs = said_of(d, scores);
+    const Said said = rig.engine.scores(source, 1).at(0);
+    const std::vector<RowScore>& scores = said.rows;
+    const std::vector<Compared> pairs = compared(d, scores);
+    ASSERT_EQ(said.margins.size(), pairs.size());
+    for (std::size_t i = 0; i < pairs.size(); ++i) EXPECT_NEAR(said.margins[i], pairs[i].margin, 1e-12);
     double loss = 0;
-    for (const Said& p : pairs) loss += std::log(1 + std::exp(-p.margin));
+    for (const Compared& p : pairs) loss += std::log(1 + std::exp(-p.margin));
     const auto [sum, count] = rig.engine.evaluate(source, 1);
     EXPECT_EQ(count, Index(pairs.size()));
     EXPECT_NEAR(sum, loss, 1e-12 * std::max(1.0, loss));
@@ -131,7 +134,7 @@ TEST(preference, begins_at_ln_2_and_learns_what_is_chosen) {
   set_weights(rig.engine);
   const auto source = [&](int) { return d.batch; };
   auto& references = d.batch.pairs.reference;
-  const auto scores = rig.engine.scores(source, 1).at(0);
+  const auto scores = rig.engine.scores(source, 1).at(0).rows;
   std::ranges::fill(references, 0.0);
   for (std::size_t r = 0; r < scores.size(); ++r)
     if (const Token text = d.batch.pairs.text_of_row[r]; text >= 0) references[text] -= scores[r].loss;
@@ -245,6 +248,17 @@ TEST(preference, references_stand_beside_the_tokens) {
   const Dataset data(options);
   for (std::int64_t n = 0; n < data.per_epoch(0); ++n)
     for (const TextSpan& text : data.sample(n).texts) EXPECT_EQ(text.reference, (std::vector<double>{-3, -4, -1.5, -2}[text.number]));
+  const auto notes = [&] {
+    const std::vector<std::string> notes = Dataset(options).notes();
+    return notes.empty() ? "" : notes.back();
+  };
+  EXPECT_NE(notes().find("a model that the file does not name"), std::string::npos) << notes();
+  const std::string model = R"({"model":"/a/b","xxh3":"0123456789abcdef"})";
+  EXPECT_EQ(written(model + "\n" + first + "\n" + second + "\n").code, Exit::ok);
+  EXPECT_NE(notes().find("_reference.jsonl: the reference is /a/b (XXH3 0123456789abcdef)"), std::string::npos) << notes();
+  for (const std::string& wrong : {first + "\n" + model + "\n" + second, std::string(R"({"model":"a"})"), R"({"model":4,"xxh3":"1"})" + first}) {
+    EXPECT_EQ(written(wrong).code, Exit::data) << wrong;
+  }
   for (const std::string& wrong : {first + "\n", first + "\n" + first + "\n", std::string(R"({"pair":2,"chosen":-1,"rejected":-1})"),
                                    std::string(R"({"pair":0,"chosen":"x","rejected":-1})"), std::string("no"), std::string(R"({"pair":-1})")}) {
     const Error error = written(wrong);

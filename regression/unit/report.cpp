@@ -174,9 +174,10 @@ TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
   EXPECT_EQ(step_line(r).find("MFU"), std::string::npos);
   EXPECT_EQ(validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0}),
             " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 |");
-  EXPECT_EQ(validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0, .classes = ClassScores{0.5, 0.25, 0.75}}),
-            " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | accuracy: 0.5000 | macro F1: 0.2500 |"
-            " micro F1: 0.7500 |");
+  EXPECT_EQ(
+      validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}}),
+      " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | accuracy: 0.5000 | macro F1: 0.2500 |"
+      " micro F1: 0.7500 |");
 }
 
 TEST(report, a_file_gets_no_control_characters) {
@@ -274,7 +275,8 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
     EXPECT_EQ(count(content(file), "\n"), 2u);  // on disk at once
     r.loss = 0.1 + 0.2;
     lines.write(r);
-    lines.write(ValidationReport{.time = 1, .step = 2, .samples = 512, .loss = 1, .classes = ClassScores{0.5, 0.25, 0.75}});
+    lines.write(
+        ValidationReport{.time = 1, .step = 2, .samples = 512, .loss = 1, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}});
   }
   std::istringstream in(content(file));
   std::string cut, first, second, third;
@@ -287,6 +289,8 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
   EXPECT_EQ(b["step"].get<Index>(), 2);
   EXPECT_EQ(c["kind"], "validation");
   EXPECT_EQ(c["perplexity"].get<double>(), std::exp(1.0));
+  EXPECT_EQ(c["accuracy"].get<double>(), 0.5);
+  EXPECT_EQ(c["macro_f1"].get<double>(), 0.25);
   EXPECT_THROW(JsonLines(folder.path / "no" / "such" / "folder"), Error);
 }
 

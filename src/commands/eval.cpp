@@ -8,6 +8,7 @@
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
@@ -19,6 +20,7 @@
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/build_facts.hpp"
+#include "src/report/json_lines.hpp"
 #include "src/train/feed.hpp"
 
 namespace gyr {
@@ -41,9 +43,11 @@ constexpr const char* footer = R"(
 One task a run:
   --data     Loss and perplexity over windows of --length tokens and the token after each. Of a model that tells classes the files are whole texts
              with labels (data build --classes, --tags), and the figures also accuracy, F1 of each class, their mean (macro) and that of all
-             labels together (micro), and, where classes are few, how many of each are taken for each. Of pairs of texts (--objective preference)
-             --records has the sum of ln p of each text, which train.objective preference reads as PREFIX_reference.jsonl; with that file there
-             the figures are also the loss, how often the chosen text is preferred, and by how much.
+             labels together (micro), and, where classes are few, how many of each are taken for each. Of masked tokens, and of spans that a
+             decoder writes, accuracy is the part of them than which the model finds nothing likelier, and order accuracy that of halves.
+             Of pairs of texts (--objective preference) --records has a line with the model and its sum, and the sum of ln p of each text, which
+             train.objective preference reads as PREFIX_reference.jsonl; with that file there the figures are also the loss, how often the chosen
+             text is preferred, and by how much.
   --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
              token where that is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
              scores what follows each of them; every further one ends --stride tokens S later and scores the S new tokens, each
@@ -164,6 +168,20 @@ Index columns_of(const ModelConfig& m) {
   return classes > 0 ? Index(classes) : m.vocab_size;
 }
 
+// What a reference is of (src/data/text_references.hpp).
+Json model_line(const std::string& model) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(model, error).lexically_normal();
+  return {{"model", path.string()}, {"xxh3", hex(sum_of_model(model))}};
+}
+
+void add_figures(const Figures& figures, Conclusion& c) {
+  for (const auto& [name, value] : figures.means()) {
+    c.text += fmt::format(" | {} {:.6f}", name, value);
+    c.results[key_of(name)] = value;
+  }
+}
+
 void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
@@ -176,6 +194,7 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
   std::optional<LogitsFile> logits;
   if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), columns_of(run.model), precision_of(precision));
+  Figures figures(*run.model.objective);
   std::optional<ClassCounts> classes;
   if (const auto& names = run.model.objective->classes(); !names.empty()) classes.emplace(names);
   const auto scores = score_passages(
@@ -183,9 +202,10 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
       [&](Stage& stage) {
         stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
       },
-      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights), classes ? &*classes : nullptr);
+      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights), {classes ? &*classes : nullptr, &figures});
   if (logits) logits->finish();
   Conclusion conclusion = evaluation->conclude(scores);
+  add_figures(figures, conclusion);
   if (classes) {
     conclusion.text += "\n" + classes->text();
     conclusion.results["classes"] = classes->results();
@@ -195,7 +215,11 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   settings["grid"] = {{"data", grid.layout().size(Axis::data)}, {"pipeline", a.pipeline}, {"tensor", grid.layout().size(Axis::tensor)}};
   settings["batch"] = {{"passages", a.batch.passages}, {"tokens", a.batch.tokens}};
   settings["results"] = conclusion.results;
-  collective_check(grid.world(), [&] { outputs->write(settings, conclusion.records); });
+  collective_check(grid.world(), [&] {
+    const bool compares = run.model.objective->most_pairs(1) > 0;
+    if (compares && !a.records.empty() && runtime.rank() == 0) conclusion.records.insert(conclusion.records.begin(), model_line(a.checkpoint));
+    outputs->write(settings, conclusion.records);
+  });
   if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
 }
 

@@ -154,6 +154,8 @@ std::vector<std::string> Dataset::notes() const {
   std::vector<std::string> notes;
   for (const auto& samples : samples_)
     if (const std::string note = samples->note(); !note.empty()) notes.push_back(note);
+  for (const TextReferences& references : references_)
+    if (const std::string note = references.note(); !note.empty()) notes.push_back(note);
   return notes;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/printable.hpp"
 #include "src/base/mapped_file.hpp"
 #include "src/data/json_line.hpp"
 
@@ -43,12 +44,29 @@ void TextReferences::read(const fs::path& file) {
   for (std::int64_t line = 1; !text.empty(); ++line) {
     const auto end = std::min(text.find('\n'), text.size());
     try {
-      read_line(text.substr(0, end));
+      if (line == 1) read_model(text.substr(0, end));
+      if (line > 1 || model_.empty()) read_line(text.substr(0, end));
     } catch (const json_line::Problem& problem) {
       fail(Exit::data, "{}:{}: the line {}; write the file anew with `gyrfalcon eval --records`", file.string(), line, problem.what);
     }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
+}
+
+void TextReferences::read_model(std::string_view line) {
+  const json_line::json row = json_line::parse_object(line);
+  if (!row.contains("model")) return;
+  const auto word = [&](const char* key) {
+    const json_line::json& value = json_line::value_of(row, key);
+    if (!value.is_string()) json_line::refuse("has {} under '{}', not a text", json_line::kind_of(value), key);
+    return printable(value.get<std::string>());
+  };
+  model_ = fmt::format("{} (XXH3 {})", word("model"), word("xxh3"));
+}
+
+std::string TextReferences::note() const {
+  if (of_sequences_.empty()) return {};
+  return fmt::format("{}: the reference is {}", path_.string(), model_.empty() ? "a model that the file does not name" : model_);
 }
 
 void TextReferences::read_line(std::string_view line) {

@@ -136,7 +136,7 @@ void Chunk::tell_halves(Device& dev, Slot& slot, const MicroBatch& batch) const 
     return there;
   };
   if (first() && reads_types(config_)) slot.text.types = bring(Keys::types, batch.types, 0);
-  if (last() && slot.tape && config_.objective->tells_order()) slot.labels.ahead.push_back({{}, bring(Keys::order, batch.order, ignored_label)});
+  if (last() && config_.objective->tells_order()) slot.labels.ahead.push_back({{}, bring(Keys::order, batch.order, ignored_label)});
 }
 
 // Where every row stands.
@@ -307,16 +307,16 @@ void Chunk::run_through(Pass& a, Slot& slot) {
   for (Index part = 0; part < Index(first()) + Index(layers_.size()); ++part) run(a, slot, part);
 }
 
-void Chunk::forward(Pass& a, Slot& slot, const Span& parts, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
+void Chunk::forward(Pass& a, Slot& slot, const Span& parts, double scale, Tensor1<double> loss, Said* said) {
   for (Index part = parts.first; part < parts.last; ++part)
-    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scale, loss, each);
+    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scale, loss, said);
     else scale == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
 }
 
-void Chunk::score(Pass& a, Slot& slot, double scale, Tensor1<double> loss, std::vector<RowScore>* each) {
+void Chunk::score(Pass& a, Slot& slot, double scale, Tensor1<double> loss, Said* said) {
   const AnyTensor2 x = slot.stream.x;
   if (scale == 0) {
-    head_->loss(a, head_frame(slot), x, slot.labels, loss, each);
+    head_->loss(a, head_frame(slot), x, slot.labels, loss, said);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
     slot.gradient = put(slot, gradient_keys);

@@ -198,10 +198,10 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   return result;
 }
 
-std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros) {
+std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros, Scores* scores) {
   const auto batches = collect(source, micros);
   const Index tokens = labelled(batches)[0];
-  run_forward(batches, nullptr);
+  run_forward(batches, scores);
   return {agree_from_last_stage(grid_, {{to_host(device_, sums_)[0]}}).sums[0], tokens};
 }
 

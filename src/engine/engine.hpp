@@ -82,9 +82,9 @@ class Engine final : public ModelState {
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
   // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
-  // Sum of losses and number of labelled tokens over the global batch; no gradients.
-  std::pair<double, Index> evaluate(const MicroBatches&, int micros);
-  // The scores of every row of this data coordinate's micro-batches, [micro][row], on the last stage; empty on the others. No gradients.
+  // Sum of losses and number of labelled tokens over the global batch; no gradients. `scores`, if given, are as below.
+  std::pair<double, Index> evaluate(const MicroBatches&, int micros, Scores* scores = nullptr);
+  // What is said of this data coordinate's micro-batches, on the last stage; nothing of them on the others. No gradients.
   Scores scores(const MicroBatches&, int micros);
 
   Stage& stage() { return stage_; }

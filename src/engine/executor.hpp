@@ -11,8 +11,8 @@
 
 namespace gyr {
 
-// The scores of each row of each micro-batch, [micro][row].
-using Scores = std::vector<std::vector<RowScore>>;
+// What is said of each micro-batch.
+using Scores = std::vector<Said>;
 
 // What a run over micro-batches gives besides gradients.
 struct RunOrder {

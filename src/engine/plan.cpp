@@ -41,8 +41,9 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
     shape.source_length = config.source_length;
     return shape;
   };
+  Scores unread;  // what validation tells takes memory too
   if (config.training) engine.train(source, config.micros, 1, 0);
-  else engine.evaluate(source, config.micros);
+  else engine.evaluate(source, config.micros, &unread);
   RankPlan plan{position,
                 {},
                 0,
@@ -54,7 +55,7 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
                 engine.device().launch_counts,
                 engine.task_counts(),
                 engine.buckets()};
-  if (config.training) engine.evaluate(source, 1);  // for its memory
+  if (config.training) engine.evaluate(source, 1, &unread);  // for its memory
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();

@@ -16,6 +16,7 @@ struct Passage {
   std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
   std::vector<Token> source = {};            // that an encoder reads
   std::vector<Token> types = {};             // of each token, where halves are told apart; none: all have the first
+  std::vector<Token> order = {};             // labels of those that tell the order of halves, as labels are; none: none does
 };
 
 // Passages by number, made when they are needed; `lengths` are those of their tokens.

@@ -28,6 +28,8 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     m.labels.resize(m.tokens.size(), ignored_label);
     m.types.insert(m.types.end(), p.types.begin(), p.types.end());
     if (!m.types.empty()) m.types.resize(m.tokens.size(), 0);
+    m.order.insert(m.order.end(), p.order.begin(), p.order.end());
+    if (!m.order.empty()) m.order.resize(m.tokens.size(), ignored_label);
   }
   return m;
 }
@@ -59,20 +61,23 @@ using RowScores = std::map<Index, std::vector<RowScore>>;
 
 // Adds the scores of some batches to those of their passages, on one rank of the last stage.
 void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
-           ClassCounts* classes, RowScores& rows) {
+           const Counted& counted, RowScores& rows) {
   std::vector<MicroBatch> micros;
   for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
-  for (std::size_t i = 0; i < micros.size(); ++i)
-    for (std::size_t r = 0; r < each[i].size(); ++r) {  // none before the last stage
+  for (std::size_t i = 0; i < micros.size(); ++i) {
+    const std::vector<RowScore>& said = each[i].rows;
+    if (counted.figures) counted.figures->add(each[i]);
+    for (std::size_t r = 0; r < said.size(); ++r) {  // none before the last stage
       if (const Index at = Index(r) % batches[i]->seq_length, passage = batches[i]->members[r / batches[i]->seq_length];
           passages.told && at < passages.lengths[passage])
-        rows[passage].push_back(each[i][r]);
+        rows[passage].push_back(said[r]);
       if (micros[i].labels[r] == ignored_label) continue;
-      add_up(scores[batches[i]->members[r / batches[i]->seq_length]], each[i][r]);
-      if (classes) classes->add(micros[i].labels[r], each[i][r].likeliest);
+      add_up(scores[batches[i]->members[r / batches[i]->seq_length]], said[r]);
+      if (counted.classes) counted.classes->add(micros[i].labels[r], said[r].likeliest);
     }
+  }
 }
 
 // Shows all ranks the rows of these passages.
@@ -98,10 +103,12 @@ void tell(Grid& grid, Device& dev, const Passages& passages, const std::vector<c
 }
 
 // Sums over all ranks, where each number comes from one of them.
-void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, ClassCounts* classes) {
+void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Counted& counted) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
   grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
-  if (classes) grid.world().start_all_reduce(dev, Tensor1<double>(classes->numbers().data(), classes->numbers().size())).host_wait();
+  if (ClassCounts* const classes = counted.classes)
+    grid.world().start_all_reduce(dev, Tensor1<double>(classes->numbers().data(), classes->numbers().size())).host_wait();
+  if (counted.figures) counted.figures->share(grid, dev);
 }
 
 // The same scores on every rank, so that all end with the same words.
@@ -117,7 +124,7 @@ void require_numbers(const std::vector<PassageScore>& scores) {
 }  // namespace
 
 std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
-                                         const BatchLimits& limits, LogitsFile* logits, Factors factors, ClassCounts* classes) {
+                                         const BatchLimits& limits, LogitsFile* logits, Factors factors, const Counted& counted) {
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;
@@ -146,7 +153,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
       if (const Batch* batch = batch_of(round, grid.coordinate(Axis::data))) here.push_back(batch);
     RowScores rows;
-    if (!here.empty()) score(engine, passages, here, scores, classes, rows);
+    if (!here.empty()) score(engine, passages, here, scores, counted, rows);
     std::vector<const Batch*> all;
     for (std::size_t round = first; round < std::min(rounds, first + at_once); ++round)
       for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(round, data));
@@ -154,7 +161,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     std::erase(all, nullptr);
     if (passages.told) tell(grid, engine.device(), passages, all, rows);
   }
-  share(grid, engine.device(), scores, classes);
+  share(grid, engine.device(), scores, counted);
   require_numbers(scores);
   return scores;
 }

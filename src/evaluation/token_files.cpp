@@ -31,7 +31,7 @@ class TokenFileEvaluation : public Evaluation {
       Sample s = dataset_.sample(i);
       Labelled l = labelled(s, i);
       if (!s.positions.empty()) s.positions.pop_back();
-      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types)};
+      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types), std::move(l.order)};
     };
     if (!model.objective->predicts()) return;
     passages_.told = [this](Index i, std::span<const RowScore> rows) {

@@ -62,6 +62,8 @@ Json json_of(const RunHistory& run) {
   curves["loss_overtaken"] = series(run.steps, begin, true, [](const TakenStep& s) { return s.loss; });
   curves["validation"] = series(run.validations, begin, false, [](const ValidatedStep& v) { return v.loss; });
   curves["accuracy"] = series(run.validations, begin, false, [](const ValidatedStep& v) { return 100 * v.accuracy; });
+  curves["order_accuracy"] = series(run.validations, begin, false, [](const ValidatedStep& v) { return 100 * v.order_accuracy; });
+  curves["margin"] = series(run.validations, begin, false, [](const ValidatedStep& v) { return v.margin; });
   add("learning_rate", [](const TakenStep& s) { return s.learning_rate; });
   add("grad_norm", [](const TakenStep& s) { return s.grad_norm; });
   add("tokens_per_second", [](const TakenStep& s) { return s.tokens_per_second; });

@@ -84,7 +84,8 @@ class Reader {
   }
   void validation(const Json& line) {
     const double tokens = history_.steps.empty() ? nothing : history_.steps.back().tokens;
-    history_.validations.push_back({number(line, "time"), integer(line, "step"), tokens, number(line, "loss"), number(line, "accuracy")});
+    history_.validations.push_back({number(line, "time"), integer(line, "step"), tokens, number(line, "loss"), number(line, "accuracy"),
+                                    number(line, "order_accuracy"), number(line, "margin")});
   }
   void checkpoint(const Json& line) {
     history_.events.push_back({RunEvent::Kind::checkpoint, number(line, "time"), integer(line, "step"),

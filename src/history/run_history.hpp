@@ -23,7 +23,7 @@ struct TakenStep {
 struct ValidatedStep {
   double time = 0;
   Index step = 0;
-  double tokens, loss, accuracy;
+  double tokens, loss, accuracy, order_accuracy, margin;
   bool overtaken = false;
 };
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "modules/objective.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/header.hpp"
+#include "src/checkpoint/manifest.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -65,6 +67,22 @@ RunDefaults defaults_of(const fs::path& model, const Note& note) {
   defaults.model = run.model;
   defaults.tokenizer = run.data.tokenizer;
   return defaults;
+}
+
+std::uint64_t sum_of_model(const fs::path& model) {
+  std::error_code error;
+  if (fs::exists(model / manifest_name, error)) return SummedFile(model / manifest_name).sum();
+  if (!fs::is_directory(model, error)) return SummedFile(model).sum();
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(model))
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  Checksum all;
+  for (const fs::path& file : files) {
+    const std::uint64_t sum = SummedFile(file).sum();
+    all.add(&sum, sizeof sum);
+  }
+  return all.value();
 }
 
 std::string deck_of_folder(const fs::path& folder, const RunDefaults& defaults) {

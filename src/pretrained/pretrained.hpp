@@ -23,6 +23,10 @@ RunConfig run_to_read(const std::filesystem::path& model, const Note& note = {})
 // What says how the model is to be used; of a checkpoint what it carries, which is nothing where no folder was at its beginning.
 Companions companions_of(const std::filesystem::path& model, const Note& note = {});
 
+// A sum that no other model has: XXH3 of a checkpoint's manifest, which has the sums of its files, or else of the sums of the files of weights, by
+// name. Exit::missing, Exit::io.
+std::uint64_t sum_of_model(const std::filesystem::path& model);
+
 // A complete deck of a run that starts from a folder.
 std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);
 

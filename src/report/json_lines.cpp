@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 
@@ -44,10 +46,15 @@ std::string json_of(const StepReport& r) {
   return json_text(json);
 }
 
+std::string key_of(std::string figure) {
+  std::transform(figure.begin(), figure.end(), figure.begin(), [](unsigned char c) { return c == ' ' ? '_' : std::tolower(c); });
+  return figure;
+}
+
 std::string json_of(const ValidationReport& r) {
   Json json = {{"kind", "validation"},          {"time", r.time}, {"step", r.step},
                {"consumed_samples", r.samples}, {"loss", r.loss}, {"perplexity", r.perplexity()}};
-  if (r.classes) json["accuracy"] = r.classes->accuracy, json["macro_f1"] = r.classes->macro_f1, json["micro_f1"] = r.classes->micro_f1;
+  for (const auto& [name, value] : r.figures) json[key_of(name)] = value;
   return json_text(json);
 }
 

@@ -14,6 +14,7 @@ namespace gyr {
 
 std::string json_of(const StepReport&);        // {"kind":"step","time":...}
 std::string json_of(const ValidationReport&);  // {"kind":"validation","time":...}
+std::string key_of(std::string figure);        // what a line calls it: "macro F1" is macro_f1
 
 class JsonLines {
  public:

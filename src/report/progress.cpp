@@ -84,8 +84,7 @@ std::string step_line(const StepReport& r) {
 
 std::string validation_line(const ValidationReport& r) {
   std::string line = fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
-  if (r.classes)
-    line += fmt::format(" accuracy: {:.4f} | macro F1: {:.4f} | micro F1: {:.4f} |", r.classes->accuracy, r.classes->macro_f1, r.classes->micro_f1);
+  for (const auto& [name, value] : r.figures) line += fmt::format(" {}: {:.4f} |", name, value);
   return line;
 }
 

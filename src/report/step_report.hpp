@@ -32,17 +32,12 @@ struct StepReport {
   double seconds_left = 0;                // to the end of the run
 };
 
-// Of a model that tells classes.
-struct ClassScores {
-  double accuracy = 0, macro_f1 = 0, micro_f1 = 0;
-};
-
 struct ValidationReport {
   double time = 0;  // seconds since 1970
   Index step = 0;
-  Index samples = 0;  // training samples consumed so far
-  double loss = 0;    // mean over tokens, natural logarithm
-  std::optional<ClassScores> classes = {};
+  Index samples = 0;                                         // training samples consumed so far
+  double loss = 0;                                           // mean over tokens, natural logarithm
+  std::vector<std::pair<std::string, double>> figures = {};  // how well the model does, by name
   double perplexity() const { return std::exp(loss); }
 };
 

@@ -122,11 +122,7 @@ void TensorBoard::write(const ValidationReport& r) {
   steps_.scalar(r.time, r.step, "lm loss validation", r.loss);
   steps_.scalar(r.time, r.step, "lm loss validation ppl", r.perplexity());
   samples_.scalar(r.time, r.samples, "lm loss validation vs samples", r.loss);
-  if (r.classes) {
-    steps_.scalar(r.time, r.step, "accuracy validation", r.classes->accuracy);
-    steps_.scalar(r.time, r.step, "macro F1 validation", r.classes->macro_f1);
-    steps_.scalar(r.time, r.step, "micro F1 validation", r.classes->micro_f1);
-  }
+  for (const auto& [name, value] : r.figures) steps_.scalar(r.time, r.step, name + " validation", value);
   steps_.flush();
   samples_.flush();
 }

@@ -129,7 +129,7 @@ void TrainingLoop::validate() {
   auto t = parts_.timers.scope("evaluate");
   parts_.watch.beacon().phase("validate");
   const TrainConfig& c = parts_.run.train;
-  const auto found = parts_.engine.validate(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
+  auto found = parts_.engine.validate(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
     stop_request_ = agreed_stop_request();
     return stop_request_ != 0;
   });
@@ -142,7 +142,7 @@ void TrainingLoop::validate() {
           "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr", at_.step,
           found->loss);
   ValidationReport report;
-  report.step = at_.step, report.samples = at_.samples, report.loss = found->loss, report.classes = found->classes;
+  report.step = at_.step, report.samples = at_.samples, report.loss = found->loss, report.figures = std::move(found->figures);
   if (log_) log_->validation(report);
 }
 

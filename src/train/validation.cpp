@@ -3,40 +3,40 @@
 
 namespace gyr {
 
-Validator::Validator(Engine& engine) : engine_(engine) {
+Validator::Validator(Engine& engine) : engine_(engine), figures_(*engine.config().model.objective) {
   const std::vector<std::string>& names = engine.config().model.objective->classes();
   if (!names.empty()) classes_.emplace(names);
 }
 
 void Validator::add(const MicroBatches& source, int micros) {
-  if (classes_) return count(source, micros);
-  const auto [sum, tokens] = engine_.evaluate(source, micros);
+  const bool reads = classes_ || !figures_.empty();
+  Scores scores;
+  const auto [sum, tokens] = engine_.evaluate(source, micros, reads ? &scores : nullptr);
   loss_ += sum, tokens_ += tokens;
+  if (reads) count(scores);
 }
 
 // Each row is one rank's of the last stage to count, and all know the sums.
-void Validator::count(const MicroBatches& source, int micros) {
-  const Scores scores = engine_.scores(source, micros);
+void Validator::count(const Scores& scores) {
+  const bool first = engine_.grid().tensor().rank() == 0;
+  if (!figures_.empty()) {
+    for (const Said& said : scores)
+      if (first) figures_.add(said);
+    figures_.share(engine_.grid(), engine_.device());
+  }
+  if (!classes_) return;
   ClassCounts here(engine_.config().model.objective->classes());
-  double loss = 0;
-  for (const auto& rows : scores)
-    for (const RowScore& row : rows) {
-      if (row.label == ignored_label || engine_.grid().tensor().rank() != 0) continue;
-      loss += row.loss;
-      here.add(row.label, row.likeliest);
-    }
+  for (const Said& said : scores)
+    for (const RowScore& row : said.rows)
+      if (first && row.label != ignored_label) here.add(row.label, row.likeliest);
   std::vector<double>& counts = here.numbers();
-  counts.push_back(loss);
   engine_.grid().world().start_all_reduce(engine_.device(), Tensor1<double>(counts.data(), Index(counts.size()))).host_wait();
-  loss_ += counts.back();
-  counts.pop_back();
   for (std::size_t i = 0; i < counts.size(); ++i) classes_->numbers()[i] += counts[i];
-  tokens_ = Index(classes_->rows());
 }
 
 Validation Validator::result() const {
-  Validation v{loss_ / double(tokens_), {}};
-  if (classes_) v.classes = ClassScores{classes_->accuracy(), classes_->macro_f1(), classes_->micro_f1()};
+  Validation v{loss_ / double(tokens_), figures_.means()};
+  if (classes_) v.figures = {{"accuracy", classes_->accuracy()}, {"macro F1", classes_->macro_f1()}, {"micro F1", classes_->micro_f1()}};
   return v;
 }
 

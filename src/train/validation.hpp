@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a model makes of batches that it does not learn from: the mean loss over labelled tokens, and of one that tells classes how well it does.
+// What a model makes of batches that it does not learn from: the mean loss over labelled tokens, or over pairs, and how well it does.
 #pragma once
 
 #include "src/engine/engine.hpp"
 #include "src/evaluation/class_counts.hpp"
-#include "src/report/step_report.hpp"
+#include "src/evaluation/figures.hpp"
 
 namespace gyr {
 
 struct Validation {
   double loss = 0;
-  std::optional<ClassScores> classes;
+  std::vector<std::pair<std::string, double>> figures;  // by name: those of the objective, or of classes
 };
 
 class Validator {
@@ -22,11 +22,12 @@ class Validator {
   Validation result() const;  // of one token at least
 
  private:
-  void count(const MicroBatches& source, int micros);
+  void count(const Scores&);
 
   Engine& engine_;
   double loss_ = 0;
   Index tokens_ = 0;
+  Figures figures_;
   std::optional<ClassCounts> classes_;
 };
 
