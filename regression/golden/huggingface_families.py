@@ -3,7 +3,7 @@
 """Writes families/NAME/{config.json, model.safetensors, expected.safetensors}: tiny models of the families that are exchanged with Hugging
 Face besides Falcon-H1, and what transformers' own classes make of them on the CPU, in the form that huggingface.py beside this describes.
 
-    ./huggingface_families.py [NAME ...]      all of them where no NAME is given
+    ./huggingface_families.py [NAME ...]      all of them where no NAME is given; gpt_oss_blocks takes the package accelerate
 """
 import json
 import math
