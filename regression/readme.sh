@@ -120,7 +120,7 @@ need() {
     *'train DECK trace.on'*) deck OUTPUT 6 tokens ;;
     'gyrfalcon trace show OUTPUT') ;;
     'gyrfalcon plan DECK --ranks '*) published falcon-h1-34b.yaml ;;
-    'gyrfalcon plan DECK '*' --longest') published falcon-h1-0.5b.yaml ;;
+    'gyrfalcon plan DECK '*' --longest' | 'gyrfalcon plan DECK '*' --explain-layout') published falcon-h1-0.5b.yaml ;;
     *'gyrfalcon probe '*) ;;
     *'gyrfalcon profile DECK '*) deck OUT 4 tokens ;;
     *'parallel.plan=auto '*) deck OUT 4 tokens ;;

@@ -252,6 +252,7 @@ TEST(planner, the_layout_of_layers_explains_itself) {
   EXPECT_NE(run({"plan", deck, "--explain-layout", "parallel.tensor=3"}).out.find("A run refuses so many ranks"), std::string::npos);
   EXPECT_EQ(run({"plan", deck, "--explain-layout"}).code, int(Exit::usage));
   EXPECT_EQ(run({"plan", deck, "--explain-layout", "--longest", "parallel.tensor=2"}).code, int(Exit::usage));
+  EXPECT_EQ(run({"plan", deck, "--explain-layout", "--ranks", "2", "parallel.tensor=2"}).code, int(Exit::usage));
 }
 
 TEST(planner, a_search_that_cannot_be_says_what_to_do) {

@@ -92,8 +92,7 @@ std::string layout_report(const RunConfig& run) {
   const LayoutRules rules{.ranks = run.parallel.tensor, .narrow = size_of(precision), .wide = size_of(accumulator_of(precision))};
   std::string text = fmt::format(
       "Layers over parallel.tensor = {} ranks, between them the stream {}; bytes are those that a rank sends for a token.\nOtherwise: what the next "
-      "best "
-      "way of an operator would cost on a rank besides. Least weights held come first, then least bytes, then least calls.\n",
+      "best way of an operator would cost on a rank besides. Least weights held come first, then least bytes, then least calls.\n",
       rules.ranks, sequence ? "shared out by rows (parallel.sequence)" : "whole");
   for (const auto& [key, count] : sharded_units(m))
     if (count % rules.ranks != 0 && rules.ranks % count != 0)

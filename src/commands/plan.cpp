@@ -77,8 +77,11 @@ int plan(const PlanArguments& a) {
         ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
         std::string effective;
         require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest stands alone; leave out --explain and --html");
-        require(!a.explain_layout || (!a.explain && !a.longest && a.cluster.empty()), Exit::usage,
-                "--explain-layout stands alone; leave out --explain, --longest and --cluster");
+        const bool asks_more = a.explain || a.longest || a.ranks != 0 || a.tokens > 0 || !(a.cluster + a.profile + a.page).empty();
+        require(
+            !a.explain_layout || !asks_more, Exit::usage,
+            "--explain-layout stands alone, for parallel.tensor of the deck; leave out --explain, --longest, --ranks, --cluster, --profile, --tokens "
+            "and --html");
         const RunConfig asked = read_deck(a, runtime, effective);
         if (a.explain_layout) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
