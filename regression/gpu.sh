@@ -9,13 +9,17 @@
 #   HOST    a gyrfalcon for hosts (build/release/bin/gyrfalcon), for the run that both do, where it is there
 #   OUT     where logs and results go (out/gpu)             LIMIT  seconds for all (520): what does not fit is skipped
 #   SMALL   1: tiny shapes, and none of the models, for a GPU that is emulated
-#   PYTHON  with PyTorch, for ratios to its kernels (python3, where that has it)
+#   PYTHON  with PyTorch, for ratios to its kernels (python3, where that has it); transformers too, for those to its steps
+#   MAMBA_SSM  a folder with mamba_ssm's sources, whose Triton scan the peers take then
+#   STEPS   words: of all steps only these
 # Exit codes: 0 all that ran held, 1 something failed, 66 no program, 69 no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3}
+BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3} STEPS=${STEPS:-}
 program=${PROGRAM:-$BUILD/bin/gyrfalcon} tests=${TESTS:-$BUILD/regression/unit_tests} rates=${RATES:-$BUILD/regression/device_rates}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GYR_SOURCE_DIR=$PWD
+libraries_before=${LIBRARIES_BEFORE-${LD_LIBRARY_PATH:-}}
+export LIBRARIES_BEFORE=$libraries_before
 # What was packed elsewhere (gpu/pack.sh) brings libraries and a launcher; CUDA's may be those that PyTorch brings.
 [ ! -d "$BUILD/lib" ] || export PATH=$(realpath "$BUILD")/bin:$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(realpath "$BUILD")/lib
 for folder in $("$PYTHON" -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2> /dev/null); do
@@ -33,6 +37,7 @@ build() {
 step() {
   local name=$1 most=$2 left=$((LIMIT - SECONDS + begun)) start=$SECONDS code=0 how
   shift 2
+  [[ -z "$STEPS" || " $STEPS " = *" $name "* ]] || return 0
   if [ "$left" -lt 5 ]; then
     how=skipped
   else
@@ -48,7 +53,23 @@ summary() { sed -n 's/^\(\[==========\] [0-9].*\|RUN .*\|held: .*\|absent: .*\|\
 
 # Where unit tests look at the device's memory: pinned memory of the host, and no launch returns before its kernel has ended.
 looking() { GYR_CUDA_MEMORY=pinned CUDA_LAUNCH_BLOCKING=1 "$@"; }
-laws() { looking "$tests" --gtest_brief=1 --gtest_filter="$1"; }
+# These laws, dealt to as many processes as there are cores, up to 8.
+laws() {
+  local shards i failed=0
+  shards=$(env -u OMP_NUM_THREADS nproc)
+  [ "$shards" -lt 8 ] || shards=8
+  rm -f "$OUT"/laws.*
+  local -a running
+  for ((i = 0; i < shards; ++i)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i looking "$tests" --gtest_filter="$1" > "$OUT/laws.$i" 2>&1 &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || failed=1; done
+  grep -hE -B 12 '^\[  FAILED  \].*ms\)$' "$OUT"/laws.* || true
+  for i in "$OUT"/laws.*; do grep -qE '^\[  (PASSED|FAILED)  \]' "$i" || tail -n 5 "$i"; done
+  echo "held: $(cat "$OUT"/laws.* | grep -cE '^\[       OK \]') laws in $shards processes; failed: $(cat "$OUT"/laws.* | grep -cE '^\[  FAILED  \].*ms\)$' || true)"
+  return $failed
+}
 version() { "$program" --version; }
 
 kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*'
@@ -107,9 +128,15 @@ measure() {
   fi
   echo "held: $(wc -l < "$OUT/rates.jsonl") rates"
 }
+have_torch() { peer -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null || { echo "absent: PyTorch with CUDA"; return 1; }; }
+peer() {  # SCRIPT of gpu/ or -c, WORDS...: without the libraries that we bring
+  local script=$1
+  [ "$script" = -c ] || script=regression/gpu/$script
+  LD_LIBRARY_PATH=$libraries_before "$PYTHON" "$script" "${@:2}"
+}
 measure_peer() {
-  "$PYTHON" -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null || { echo "absent: PyTorch with CUDA"; return 77; }
-  "$PYTHON" regression/gpu/peer.py 2048 4096 16384 > "$OUT/peer.jsonl"
+  have_torch || return 77
+  PYTHONPATH=${MAMBA_SSM:-} peer peer.py 2048 4096 16384 > "$OUT/peer.jsonl"
   echo "held: $(wc -l < "$OUT/peer.jsonl") rates"
 }
 
@@ -119,7 +146,7 @@ train_step() {  # DECK
   local name
   name=$(basename "$1" .yaml)
   mapfile -t settings < "$OUT/settings"
-  "$program" train "$1" "${settings[0]}" data.tokenizer= parallel.tensor=1 parallel.pipeline=1 train.steps=12 train.global_batch_size=2 \
+  "$program" train "$1" "${settings[0]}" 'data.tokenizer=""' parallel.tensor=1 parallel.pipeline=1 train.steps=12 train.global_batch_size=2 \
     train.micro_batch_size=1 train.seq_length=4096 train.eval_every=0 train.log_every=1 checkpoint.every=0 train.precision=bf16 "output.folder=$OUT/$name"
   sed -n 's/.*"kind":"step".*"tflops_per_rank":\([0-9.e+]*\).*"tokens_per_second":\([0-9.e+]*\).*/\2 \1/p' "$OUT/$name/metrics.jsonl" | sort -n |
     awk -v name="$name" -v peak="$(peak)" '{ tokens[NR] = $1; tflops[NR] = $2 }
@@ -129,6 +156,33 @@ train_step() {  # DECK
         printf "held: %.0f tokens/s, %.1f TFLOP/s, MFU %s\n", tokens[m], tflops[m], peak > 0 ? sprintf("%.3f", tflops[m] / peak) : "unknown"
         printf "{\"training\":\"%s\",\"tokens_per_second\":%g,\"tflops\":%g,\"peak_tflops\":%g}\n", name, tokens[m], tflops[m], peak > "/dev/stderr" }' 2>> "$OUT/records"
 }
+# The same steps by transformers, one sequence after the other.
+peer_step() {  # DECK
+  have_torch || return 77
+  peer peer_model.py step "$1" 4096 2 | tee "$OUT/peer_step.$(basename "$1" .yaml)"
+  ratio "$OUT/peer_step.$(basename "$1" .yaml)" "$(sed -n 's/.*"training":"'"$(basename "$1" .yaml)"'","tokens_per_second":\([0-9.e+]*\).*/\1/p' "$OUT/records")"
+}
+
+# New tokens of one sequence, a model of 0.5B in bf16: here, and by transformers.
+generation() {
+  have_torch || return 77
+  peer peer_model.py write input/falcon-h1-0.5b.yaml "$OUT/model"
+  "$program" generate "$OUT/model" --greedy --prompt "The falcon circles over the valley." --tokens 257 --tokenizer "$OUT/model/tokenizer.json" \
+    --precision bf16 2>&1 > "$OUT/generated.txt" | tee "$OUT/generation"
+  local ours
+  ours=$(sed -n 's/.* at \([0-9.]*\) tokens\/s[^ ]*)$/\1/p' "$OUT/generation")
+  [ -n "$ours" ] || return 1
+  printf '{"generation":"falcon-h1-0.5b","tokens_per_second":%s}\n' "$ours" >> "$OUT/records"
+  peer peer_model.py generate "$OUT/model" "The falcon circles over the valley." 64 | tee "$OUT/peer_generation"
+  ratio "$OUT/peer_generation" "$ours"
+}
+# What the peer has told in FILE, beside this many tokens/s of ours.
+ratio() {  # FILE OURS
+  sed 's/^{/{"peer":true,/' "$1" >> "$OUT/records"
+  sed -n 's/.*"scan": "\([^"]*\)".*"tokens_per_second": \([0-9.e+]*\).*/\2 \1/p' "$1" |
+    awk -v ours="${2:-0}" '{ t = $1; $1 = ""; printf "held: %.0f tokens/s, transformers %.0f (scan:%s), ratio %.2f\n", ours, t, $0, ours / t }'
+}
+
 # Dense TFLOP/s of bf16 in the data sheet of this GPU; 0 where it is not known here.
 peak() {
   case $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1) in
@@ -176,7 +230,11 @@ main() {
   step rates 120 measure
   step peer 90 measure_peer
   if [ "$SMALL" = 0 ]; then
-    for deck in input/falcon-h1-0.5b.yaml input/falcon-h1-1.5b.yaml; do step "train_$(basename $deck .yaml)" 60 train_step $deck; done
+    for deck in input/falcon-h1-0.5b.yaml input/falcon-h1-1.5b.yaml; do
+      step "train_$(basename $deck .yaml)" 60 train_step $deck
+      step "peer_$(basename $deck .yaml)" 90 peer_step $deck
+    done
+    step generation 90 generation
   fi
   comparison
   results > "$OUT/gpu.json"
