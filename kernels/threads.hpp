@@ -18,7 +18,9 @@ void end_threads();
 
 // The most that compute at the same time in this rank.
 int rank_threads();
-// The same in words, for logs.
+// Those that what the host computes itself is shared by: the same where kernels run on the host, else the cores that a rank has.
+int host_threads();
+// The kernels' in words, for logs.
 std::string threads_text();
 
 }  // namespace gyr

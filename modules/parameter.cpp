@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise.hpp"
 #include "kernels/host_numbers.hpp"
+#include "kernels/host_work.hpp"
 
 namespace gyr {
 
@@ -402,7 +403,9 @@ void assign(Device& dev, const Parameter& p, const std::function<double(Index)>&
     HostNumbers<S> host(value);
     for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that only pad
     stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
-      for (Index i = 0; i < count; ++i) host(local + i) = S(Acc<S>(source(logical + i)));
+      share_on_host(count, [&](Index first, Index end) {
+        for (Index i = first; i < end; ++i) host(local + i) = S(Acc<S>(source(logical + i)));
+      });
     });
     host.put();
   });

@@ -267,7 +267,7 @@ class Parameters {
   std::vector<AnyTensor> whole_gradients_;
 };
 
-// value(local element) = source(logical element), of what the rank keeps, on the host side of the device's memory.
+// value(local element) = source(logical element), of what the rank keeps, on the host side of the device's memory; by several threads at a time.
 void assign(Device&, const Parameter&, const std::function<double(Index)>& source);
 // Draws a parameter's initial values by (seed, name, logical element): every layout gets the same numbers.
 void initialise(Device&, const Parameter&, std::uint64_t seed);

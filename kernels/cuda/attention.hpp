@@ -72,6 +72,17 @@ struct ScoreOf {
   // All of it times a factor, as it is in front of an exponential of another base.
   explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor), dropout(s.dropout) {}
   GYR_DEVICE A operator()(A product) const { return cap.at(scale * product); }
+  // The same where it is known at compile time whether there is a cap.
+  template <bool caps>
+  GYR_DEVICE A of(A product) const {
+    if constexpr (caps) return cap.at(scale * product);
+    else return scale * product;
+  }
+  template <bool caps>
+  GYR_DEVICE A slope(A score) const {
+    if constexpr (caps) return cap.slope(score);
+    else return A(1);
+  }
 };
 
 // The numbers of a bias, or of its gradient, as those of query i and key j of a block.

@@ -95,7 +95,9 @@ struct Gradient {
   GYR_DEVICE bool inside(const Place& p) const { return p.head < begin().head + heads; }
   GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
   // Whether a row of this warp has to do with any of them.
-  GYR_DEVICE bool meets(const Place& p) const { return ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0; }
+  GYR_DEVICE bool meets(const Place& p) const {
+    return first + warp() * 16 < end && ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0;
+  }
 
   template <int rows>
   GYR_DEVICE void fetch_queries(Index i, Index query_head, const Shared<bf16>& q, const Shared<bf16>& dout) const {
@@ -132,7 +134,7 @@ struct Gradient {
   }
 
   // Scores become p D, and slopes ds.
-  template <bool drops>
+  template <bool caps, bool drops>
   GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
     GYR_UNROLL
@@ -145,13 +147,13 @@ struct Gradient {
         const int h = i / 2, c = i % 2;
         const float lse = of_keys ? stat.at[2 * c] : own_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : own_stat[h].at[1];
         float& w = score[n].at[i];
-        const float s = score_of(w);
+        const float s = score_of.template of<caps>(w);
         w = exp2(s - lse);
         if constexpr (drops) {
           const float kept = weight_left(score_of.dropout, p, h, column + c);
-          slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.cap.slope(s);
+          slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.template slope<caps>(s);
           w *= kept;
-        } else slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.cap.slope(s);
+        } else slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.template slope<caps>(s);
       }
     }
     if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
@@ -181,7 +183,7 @@ struct Own {
       for (int c = 0; c < W; c += 16) at[c / 16] = left_of<W>(from, c);
     }
   }
-  GYR_DEVICE FragmentA operator()(int c) const {
+  GYR_DEVICE FragmentA operator()(int, int c) const {
     if constexpr (kept) return at[c / 16];
     else return left_of<W>(from, c);
   }
@@ -189,7 +191,7 @@ struct Own {
 
 // x = (or +=) factor * sum, of this lane's rows and the columns of a head.
 template <int W, class G>
-GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index first_row, Index width, float factor, const FragmentD (&sum)[W / 8]) {
+GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index first_row, Index width, float factor, const FragmentD (&sum)[1][W / 8]) {
   GYR_UNROLL
   for (int n = 0; n < W / 8; ++n) {
     GYR_UNROLL
@@ -198,15 +200,15 @@ GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index firs
       if (of.row(h) >= of.end || column >= width) continue;
       Pack<float, 2> v = {};
       if (adds) v = x.template load_pack<2>(first_row + of.row(h), of.head * width + column);
-      for (int c = 0; c < 2; ++c) v.at[c] += factor * sum[n].at[2 * h + c];
+      for (int c = 0; c < 2; ++c) v.at[c] += factor * sum[0][n].at[2 * h + c];
       x.template store_pack<2>(first_row + of.row(h), of.head * width + column, v);
     }
   }
 }
 
 // The sums of a block, unscaled.
-template <bool drops, int W, bool of_keys, int F>
-GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) {
+template <bool caps, bool drops, int W, bool of_keys, int F>
+GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[1][W / 8], FragmentD (&sum2)[1][F]) {
   using G = Gradient<W, of_keys>;
   typename G::Place here = of.begin();
   of.fetch_own();
@@ -224,10 +226,10 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
     if (more) of.fetch_others(next, 1 - turn), stat = of.load_stat(next);
     commit_copies();
     if (of.meets(here)) {
-      FragmentD score[G::step / 8] = {}, slope[G::step / 8] = {};
+      FragmentD score[1][G::step / 8] = {}, slope[1][G::step / 8] = {};
       add_by_rows<W>(x1, G::other(0, turn), score);
       add_by_rows<W>(x2, G::other(1, turn), slope);
-      of.template weigh<drops>(score_of, here, turn, score, slope);
+      of.template weigh<caps, drops>(score_of, here, turn, score[0], slope[0]);
       if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
       add_by_columns<W>(slope, G::other(0, turn), sum1);
     }
@@ -239,21 +241,21 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   }
 }
 
-template <int W, bool drops>
+template <int W, bool caps, bool drops>
 GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Global<float> dq) {
   const Gradient<W, false> of(s, in, 1, block_index());
   if (of.all.from >= of.all.to) return;
-  FragmentD sum[W / 8] = {}, none[1] = {};
-  walk<drops>(of, score_of, sum, none);
+  FragmentD sum[1][W / 8] = {}, none[1][1] = {};
+  walk<caps, drops>(of, score_of, sum, none);
   store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
 }
 
 // Of one part adds, of several writes the sums of each.
-template <int W, bool drops>
+template <int W, bool caps, bool drops>
 GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
   const Gradient<W, true> of(s, in, parts, block_index());
-  FragmentD key_sum[W / 8] = {}, value_sum[W / 8] = {};
-  if (of.all.from < of.all.to) walk<drops>(of, score_of, key_sum, value_sum);
+  FragmentD key_sum[1][W / 8] = {}, value_sum[1][W / 8] = {};
+  if (of.all.from < of.all.to) walk<caps, drops>(of, score_of, key_sum, value_sum);
   const Index first_row = (of.part * s.batch + of.b) * s.keys;
   store<W>(dk, parts == 1, of, first_row, s.head_dim, scale, key_sum);
   store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
@@ -280,11 +282,11 @@ void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Input
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
   const bool whole = parts.count == 1;
   const ScoreOf<float> score_of(scores, log2_e);
-  with_dropout(scores.dropout, [&](auto drops) {
+  with_rule(scores, [&](auto caps, auto drops) {
     launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
-           gradient_of_queries_kernel<W, drops()>, s, float(scores.scale), score_of, in, dq);
-    launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, drops()>, s, float(scores.scale),
-           score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+           gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
+    launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, caps(), drops()>, s,
+           float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
   });
   if (whole) return;
   const auto add = [&](const Global<const float>& partial, const Global<float>& x) {

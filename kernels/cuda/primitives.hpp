@@ -83,6 +83,7 @@ GYR_DEVICE std::uint32_t pair(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
   return d;
 }
+GYR_DEVICE float largest(float a, float b) { return fmaxf(a, b); }
 // 2^x, zero below the normal numbers.
 GYR_DEVICE float exp2(float x) {
   float y;
@@ -124,6 +125,11 @@ GYR_DEVICE char* shared_bytes() {
 }
 template <class T>
 GYR_DEVICE T* resolved(T* p) {
+  return p;
+}
+// An address that is used where that is true.
+template <class T>
+GYR_DEVICE T* resolved_where(bool, T* p) {
   return p;
 }
 GYR_DEVICE void watch_shared(const void*, int, Touch, Site) {}
@@ -200,6 +206,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
   });
 }
 inline std::uint32_t pair(float low, float high) { return std::uint32_t(bf16(low).bits) | std::uint32_t(bf16(high).bits) << 16; }
+inline float largest(float a, float b) { return std::fmax(a, b); }
 inline float exp2(float x) { return std::exp2(x); }
 inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site) {
   struct Lane {
@@ -227,6 +234,10 @@ void wait_for_copies() {
   Block::current().wait_for_copies(N);
 }
 inline char* shared_bytes() { return Block::current().shared(); }
+template <class T>
+T* resolved_where(bool used, T* p) {
+  return used ? resolved(p) : nullptr;
+}
 inline void watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
   if (Block& block = Block::current(); block.watched()) block.watch_shared(p, bytes, touch, site);
 }
@@ -293,6 +304,17 @@ class Global {
     const bool here = wanted && inside(r, c, pack_bytes / int(sizeof(T)));
     if (here) watch_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_later(to, resolved(here ? at(r, c) : data_), !here, site);
+  }
+  // What lies from (r, c) on, for rows whose numbers take 32 bits: of them the address of the first one is known.
+  GYR_DEVICE Global part(Index r, Index c) const {
+    Global part = *this;
+    part.data_ = at(r, c), part.rows_ = rows_ - r, part.columns_ = columns_ - c;
+    return part;
+  }
+  // The pack with which row r of a part begins; of rows that are not wanted zeros.
+  GYR_DEVICE void copy_first(int r, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
+    if (wanted) watch_global(at(r, 0), pack_bytes, inside(r, 0, pack_bytes / int(sizeof(T))), Touch::read, site);
+    copy_later(to, resolved_where(wanted, at(r, 0)), !wanted, site);
   }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }

@@ -66,6 +66,7 @@ void start_threads(int threads, int) {
 
 void end_threads() { Kokkos::finalize(); }
 
+int host_threads() { return rank_threads(); }
 int rank_threads() { return std::max(threaded ? int(Space().concurrency()) : 1, blas_threads()); }
 
 std::string threads_text() {

@@ -86,18 +86,18 @@ struct Attention {
   }
 };
 
-// Tensor instructions of `products` products of tokens with tokens: blocks of 64 own tokens go through others from the first to the last that any of
-// them has to do with, by `step`, and each of four warps takes those that its 16 own tokens have to do with (all of the block's: not by_warp).
+// Tensor instructions of `products` products of tokens with tokens: each of the four warps of a block has `rows` own tokens, blocks go through
+// others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do with.
 // meet(b, own, other)
 template <class Meet>
-Index products_of(const Attention& a, Index own, Index others, Index step, Index products, bool by_warp, const Meet& meet) {
+Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet) {
   Index steps = 0;  // of warps
   for (Index b = 0; b < a.shape.batch; ++b)
-    for (Index first = 0; first < own; first += tile) {
-      const Index end = std::min(first + tile, own);
+    for (Index first = 0; first < own; first += warps * rows) {
+      const Index end = std::min(first + warps * rows, own);
       const auto any = [&](Index from, Index to, Index o) {
-        for (Index i = from; i < to; ++i)
-          if (meet(b, std::min(i, end - 1), o)) return true;
+        for (Index i = from; i < std::min(to, end); ++i)
+          if (meet(b, i, o)) return true;
         return false;
       };
       Index from = others, to = 0;
@@ -105,12 +105,12 @@ Index products_of(const Attention& a, Index own, Index others, Index step, Index
         if (any(first, end, o)) from = std::min(from, o), to = o + 1;
       for (Index at = from; at < to; at += step)
         for (Index w = 0; w < warps; ++w) {
-          bool met = !by_warp;
-          for (Index o = at; o < std::min(at + step, others); ++o) met = met || any(first + w * warp_rows, first + (w + 1) * warp_rows, o);
+          bool met = false;
+          for (Index o = at; o < std::min(at + step, others); ++o) met = met || any(first + w * rows, first + (w + 1) * rows, o);
           steps += met;
         }
     }
-  return steps * a.shape.num_heads * products * a.width() * step / 128;
+  return steps * a.shape.num_heads * products * a.width() * step * rows / 2048;
 }
 
 struct AttentionTensors {
@@ -171,9 +171,10 @@ void expect_products_of(const Attention& a) {
   const Index step = a.width() == 64 ? 64 : 32;
   const auto query_first = [&](Index b, Index i, Index j) { return a.sees(b, i, j); };
   const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
-  EXPECT_EQ(grids[0].products, products_of(a, s.queries, s.keys, tile, 2, false, query_first));
-  EXPECT_EQ(grids[1].products, products_of(a, s.queries, s.keys, step, 3, true, query_first));
-  EXPECT_EQ(grids[2].products, products_of(a, s.keys, s.queries, step, 4, true, key_first));
+  const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // then a warp takes more queries
+  EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
+  EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
+  EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
   for (const GridCounts& g : grids) expect_no_conflicts(g);
 }
 
@@ -376,6 +377,8 @@ TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
   expect_products_of(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
   expect_products_of(Attention{{1, 130, 200, 2, 2, 40, 64}});
   expect_products_of(Attention{{1, 90, 90, 1, 1, 64, 16}});
+  expect_products_of(Attention{{33, 70, 90, 4, 2, 128, 128}});
+  expect_products_of(Attention{{17, 40, 40, 8, 2, 64, 64}, false});
   Attention documents{{1, 192, 192, 2, 1, 64, 64}};
   for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
   expect_products_of(documents);

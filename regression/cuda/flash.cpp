@@ -13,6 +13,8 @@ using namespace gyr::cuda;
 
 namespace {
 
+constexpr Index many_heads = 132;  // of which each has a block at least
+
 struct Case {
   AttentionShape shape;
   Index cut = 0;  // keys of the first of two blocks, of one sequence; 0: they come in one
@@ -120,8 +122,12 @@ const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backwa
 }  // namespace
 
 TEST(flash, equals_attention_in_double_in_every_order) {
-  const std::vector<Case> cases = {
-      {{2, 70, 70, 2, 1, 16, 16}}, {{1, 65, 130, 2, 2, 64, 8}}, {{1, 3, 100, 1, 1, 72, 128}}, {{1, 70, 80, 4, 2, 8, 24}, 33}};
+  const std::vector<Case> cases = {{{2, 70, 70, 2, 1, 16, 16}},
+                                   {{1, 65, 130, 2, 2, 64, 8}},
+                                   {{1, 3, 100, 1, 1, 72, 128}},
+                                   {{1, 70, 80, 4, 2, 8, 24}, 33},
+                                   {{1, 30, 80, many_heads, 2, 24, 8}, 33},
+                                   {{1, 70, 80, many_heads, 2, 8, 128}}};
   for (const Case& c : cases)
     for (const Machine& machine : machines) {
       SCOPED_TRACE(fmt::format("{}, order {}", c.name(), int(machine.order)));
@@ -136,6 +142,37 @@ TEST(flash, equals_attention_in_double_in_every_order) {
       EXPECT_LE(difference(numbers(run.out), numbers(want.out)), 1e-2);
       EXPECT_LE(difference(numbers(run.lse), numbers(want.lse)), 1e-5);
     }
+}
+
+// The heads of one sequence take 64 queries to a block, those of many twice as many: the same bits, whatever is seen.
+TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
+  const std::uint64_t seed = seed_of_draws();
+  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  for (const auto reach : {Case::Reach::all, Case::Reach::documents, Case::Reach::window}) {
+    Case few = Case::drawn(random, reach);
+    few.shape.batch = 1, few.shape.num_heads = few.shape.num_kv_heads = 1, few.cap = 0;
+    if (!few.positions.empty()) few.positions.resize(std::size_t(few.shape.queries));
+    if (!few.ahead.empty()) few.ahead.resize(std::size_t(few.shape.queries));
+    Case many = few;
+    many.shape.num_heads = many_heads;
+    SCOPED_TRACE(few.name());
+    Workbench one, two;
+    const Heads<bf16> alone(one, few), among(two, many);
+    const Index width = few.shape.head_dim;
+    for (Index r = 0; r < few.shape.queries; ++r)
+      for (Index h = 0; h < many_heads; ++h) std::copy_n(&alone.q(r, 0), width, &among.q(r, h * width));
+    std::copy_n(alone.k.data(), alone.k.span(), among.k.data());
+    std::copy_n(alone.v.data(), alone.v.span(), among.v.data());
+    const With with(plain);
+    alone.attend(one.dev), among.attend(two.dev);
+    for (Index r = 0; r < few.shape.queries; ++r)
+      for (const Index h : {Index(0), many_heads - 1}) {
+        EXPECT_EQ(among.lse(r, h), alone.lse(r, 0));
+        for (Index c = 0; c < few.shape.v_head_dim; ++c)
+          ASSERT_EQ(float(among.out(r, h * few.shape.v_head_dim + c)), float(alone.out(r, c))) << "query " << r << ", head " << h;
+      }
+  }
 }
 
 TEST(flash, gradients_equal_those_of_double_in_every_order) {

@@ -36,7 +36,7 @@ struct Extents {
   Index length = 4096, sequences = 2;
   Index hidden = 2048, wide = 4608, heads = 8, kv_heads = 2, head_dim = 128;
   Index ssm_heads = 48, ssm_head_dim = 64, state = 256, chunk = 128;
-  Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 28;
+  Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
   int windows = 7;
   double seconds = 0.05;  // of a window, at least
 
@@ -94,8 +94,10 @@ class Ground {
       for (Index i = 0; i < period; ++i) t[std::size_t(i)] = float(stream.normal(i));
       return t;
     }();
+    const Index n = x.span();
     HostNumbers<T> numbers(x);
-    for (Index i = 0, j = 0; i < Index(x.span()); ++i, j = j + 1 < period ? j + 1 : 0) numbers(i) = T(float(scale) * table[std::size_t(j)]);
+    for (Index i = 0; i < std::min(n, period); ++i) numbers(i) = T(float(scale) * table[std::size_t(i)]);
+    for (Index done = period; done < n; done += std::min(done, n - done)) std::copy_n(&numbers(0), std::min(done, n - done), &numbers(done));
     numbers.put();
   }
   Arena arena_;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Unit tests give kernels what they keep in vectors. On a GPU (GYR_CUDA_MEMORY=pinned) the heap is therefore memory that it reads by the same
+// addresses: grown once, so that all that is taken afterwards lies in what is registered.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <climits>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "kernels/backend.hpp"
+
+namespace {
+
+constexpr std::size_t room = std::size_t(3) << 29;  // bytes, more than the largest test takes
+
+// Where the heap begins and ends.
+struct Range {
+  std::uintptr_t begin = 0, end = 0;
+};
+Range heap() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("[heap]") != line.npos) {
+      char* rest = nullptr;
+      Range range;
+      range.begin = std::strtoull(line.c_str(), &rest, 16), range.end = std::strtoull(rest + 1, nullptr, 16);
+      return range;
+    }
+  return {};
+}
+
+class PinnedHeap final : public testing::Environment {
+  void SetUp() override {
+    if (!gyr::backend::host_reads_memory()) return;
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    void* volatile block = std::malloc(room);
+    std::free(block);
+    const Range range = heap();
+    ASSERT_GE(range.end - range.begin, room) << "the heap did not grow";
+    ASSERT_EQ(cudaHostRegister(reinterpret_cast<void*>(range.begin), range.end - range.begin, cudaHostRegisterDefault), cudaSuccess);
+  }
+};
+
+const testing::Environment* const pinned_heap = testing::AddGlobalTestEnvironment(new PinnedHeap);
+
+}  // namespace
