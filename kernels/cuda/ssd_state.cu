@@ -15,10 +15,8 @@ GYR_DEVICE void outer_products(const Cut& s, const Chunk& k, Index head, Index p
   using A = Acc<T>;
   const Index P = s.head_dim, N = s.state_size, g = head / s.heads_per_group();
   A sum[4][wide<A>] = {};
-  add_product(
-      k.length,
-      across([&](int p, Index l) { return p0 + p < P ? factor(l) * A(left.load(k.first + l, head * P + p0 + p)) : A(0); }),
-      across([&](int n, Index l) { return n0 + n < N ? A(right.load(k.first + l, g * N + n0 + n)) : A(0); }), Shared<A>(), sum);
+  add_product(k.length, across([&](int p, Index l) { return p0 + p < P ? factor(l) * A(left.load(k.first + l, head * P + p0 + p)) : A(0); }),
+              across([&](int n, Index l) { return n0 + n < N ? A(right.load(k.first + l, g * N + n0 + n)) : A(0); }), Shared<A>(), sum);
   each_of_tile<wide<A>>([&](int i, int j, int p, int n) {
     if (p0 + p < P && n0 + n < N) store(head * s.head_elements() + (p0 + p) * N + n0 + n, sum[i][j]);
   });
@@ -72,8 +70,8 @@ void chunk_states_of_outputs(Device& dev, const Cut& s, const Tokens<T>& in, Glo
   launch(dev, "ssd_backward", grid_of<T>(s), chunk_states_of_outputs_kernel<T>, s, in, dy, dstates);
 }
 
-#define GYR_STATE(T)                                                                              \
-  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);    \
+#define GYR_STATE(T)                                                                           \
+  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&); \
   template void chunk_states_of_outputs<T>(Device&, const Cut&, const Tokens<T>&, Global<const T>, Global<Acc<T>>);
 GYR_SCALARS(GYR_STATE)
 #undef GYR_STATE

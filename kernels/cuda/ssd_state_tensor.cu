@@ -37,13 +37,14 @@ GYR_DEVICE void tile_of_state(const Cut& s, const Chunk& k, Index head, Index p0
       Tile x, b;
       Shared<float> factor;
     };
-    return Tiles{Tile(turn * turn_bytes, channels), Tile(turn * turn_bytes + first_x.end(), numbers), Shared<float>(turn * turn_bytes + first_b.end())};
+    return Tiles{Tile(turn * turn_bytes, channels), Tile(turn * turn_bytes + first_x.end(), numbers),
+                 Shared<float>(turn * turn_bytes + first_b.end())};
   };
   const auto begin_tile = [&](Index l0, int turn) {
     const auto to = tiles(turn);
     const Index stop = k.first + k.length, group = head / s.heads_per_group();
-    fetch(x, k.first + l0, stop, head * s.head_dim + p0, s.head_dim - p0, to.x);
-    fetch(b, k.first + l0, stop, group * s.state_size + n0, s.state_size - n0, to.b);
+    fetch<span, channels, tensor_threads>(x, k.first + l0, stop, head * s.head_dim + p0, (head + 1) * s.head_dim, to.x);
+    fetch<span, numbers, tensor_threads>(b, k.first + l0, stop, group * s.state_size + n0, (group + 1) * s.state_size, to.b);
     if (const Index l = l0 + thread_index(); thread_index() < span) to.factor.store(thread_index(), l < end ? factor(l) : 0.0f);
   };
   FragmentD sum[numbers / 8] = {};
@@ -102,7 +103,51 @@ GYR_KERNEL chunk_states_of_outputs_kernel(Cut s, Tokens<bf16> in, Global<const b
       [&](Index i, const Pack<float, 2>& v) { dstates.template store_pack<2>(k.number, i, v); });
 }
 
+// A block takes a head of a chunk.
+GYR_KERNEL round_states_kernel(Cut s, Decays<float> decays, Global<const float> entering, States<const float> gradients,
+                               Global<bf16> rounded_entering, Global<bf16> rounded_leaving, Global<float> through) {
+  constexpr int packs = 4, flight = 4;  // flight: loads of each under way at a time
+  BlockIndex rest;
+  const Index head = rest.take(s.num_heads), first = head * s.head_elements(), end = first + s.head_elements();
+  const Chunk k(s, rest.left);
+  const auto round = [](const Global<bf16>& to, Index chunk, Index i, const Pack<float, packs>& v) {
+    Pack<bf16, packs> r;
+    for (int e = 0; e < packs; ++e) r.at[e] = bf16(v.at[e]);
+    to.template store_pack<packs>(chunk, i, r);
+  };
+  const bool leaves = gradients.between && gradients.keeps_leaving(s, k.number);
+  float sum = 0;
+  for (Index begin = first + thread_index() * packs; begin < end; begin += Index(flight) * packs * block_threads()) {
+    Pack<float, packs> in[flight] = {}, out[flight] = {};
+    GYR_UNROLL
+    for (int j = 0; j < flight; ++j) {
+      const Index i = begin + Index(j) * packs * block_threads();
+      if (i >= end) continue;
+      in[j] = entering.template load_pack<packs>(k.number, i);
+      if (leaves) out[j] = gradients.with_leaving(s, k.number, [&](const auto& x, Index row) { return x.template load_pack<packs>(row, i); });
+    }
+    GYR_UNROLL
+    for (int j = 0; j < flight; ++j) {
+      const Index i = begin + Index(j) * packs * block_threads();
+      if (i >= end) continue;
+      round(rounded_entering, k.number, i, in[j]);
+      if (!through) continue;
+      round(rounded_leaving, k.number, i, out[j]);
+      for (int e = 0; e < packs; ++e) sum += in[j].at[e] * out[j].at[e];
+    }
+  }
+  if (!through) return;
+  sum = block_sum(sum, Shared<float>());
+  if (thread_index() == 0) through.store(k.number, head, HeadDecay<float>(s, k, decays, head).over() * sum);
+}
+
 }  // namespace
+
+void round_states(Device& dev, const char* kernel, const Cut& s, const Tokens<bf16>& in, const Global<const float>& entering,
+                  const States<const float>& gradients, const TensorRoom& room, const Global<float>& through) {
+  launch(dev, kernel, {s.all_chunks() * s.num_heads, usual_threads, usual_warps * int(sizeof(float))}, round_states_kernel, s, in.decays, entering,
+         gradients, room.entering, room.leaving, through);
+}
 
 bool chunk_states_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const States<float>& states) {
   if (!fits_tensor_cores(s, in.x, in.b, states.between, states.last)) return false;
