@@ -294,6 +294,11 @@ class Global {
     if (here) watch_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_later(to, resolved(here ? at(r, c) : data_), !here, site);
   }
+  // The same of one that lies inside if it is wanted.
+  GYR_DEVICE void copy_inside(Index r, Index c, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
+    if (wanted) watch_global(at(r, c), pack_bytes, inside(r, c, pack_bytes / int(sizeof(T))), Touch::read, site);
+    copy_later(to, resolved(at(r, c)), !wanted, site);
+  }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }
 

@@ -245,12 +245,12 @@ GYR_KERNEL through_kernel(Cut s, Decays<A> decays, Global<const A> entering, Sta
 
 template <class T>
 void token_gradients(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<const Acc<T>> d, Global<const T> dy, Global<const Acc<T>> entering,
-                     const States<const Acc<T>>& of_states, [[maybe_unused]] const TensorRoom& tensor_room, const SsdInputGradient<T>& d_in,
-                     TokenSums<Acc<T>>& sums) {
+                     const States<const Acc<T>>& of_states, [[maybe_unused]] const TensorRoom& tensors, [[maybe_unused]] bool walked,
+                     const SsdInputGradient<T>& d_in, TokenSums<Acc<T>>& sums) {
   using A = Acc<T>;
   if constexpr (std::is_same_v<T, bf16>)
-    if (token_gradients_by_tensor_cores(dev, s, in, d, dy, entering, of_states, tensor_room, d_in, sums)) return;
-  sums.stretch = s.chunk_size;
+    if (token_gradients_by_tensor_cores(dev, s, in, d, dy, entering, of_states, tensors, walked, d_in, sums)) return;
+  sums.stretch = s.chunk_size, sums.throughs = 1;
   constexpr int bytes = (room_numbers<A> + square_numbers) * int(sizeof(A));
   const Gradients<T> g{dy, entering, of_states};
   const Grid groups{s.all_chunks() * s.num_groups * ceil_div(s.chunk_size, tile) * sums.parts, threads, bytes};
@@ -264,7 +264,7 @@ void token_gradients(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<con
 
 #define GYR_GRADIENT(T)                                                                                                                 \
   template void token_gradients<T>(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>>, Global<const T>, Global<const Acc<T>>, \
-                                   const States<const Acc<T>>&, const TensorRoom&, const SsdInputGradient<T>&, TokenSums<Acc<T>>&);
+                                   const States<const Acc<T>>&, const TensorRoom&, bool, const SsdInputGradient<T>&, TokenSums<Acc<T>>&);
 GYR_SCALARS(GYR_GRADIENT)
 #undef GYR_GRADIENT
 

@@ -20,26 +20,21 @@ struct Pairs {
 template <int W>
 struct PairRoom {
   static constexpr int tile_bytes = Tile(0, W).end(), table_bytes = 5 * span * int(sizeof(float));
-  static constexpr int table_of(int i) { return stages * 2 * tile_bytes + i * table_bytes; }
-  static constexpr int bytes = table_of(stages) + 2 * warps * span * int(sizeof(float));
+  static constexpr int table_of(int i) { return usual_stages * 2 * tile_bytes + i * table_bytes; }
+  static constexpr int bytes = table_of(usual_stages) + 2 * warps * span * int(sizeof(float));
   static GYR_FUNCTION constexpr Tile x(int i) { return {2 * i * tile_bytes, W}; }
   static GYR_FUNCTION constexpr Tile dy(int i) { return {(2 * i + 1) * tile_bytes, W}; }
   // Of the l and behind them of the s.
   static GYR_DEVICE Shared<float> sum(int i) { return Shared<float>(table_of(i)); }
   static GYR_DEVICE Shared<float> rest(int i) { return Shared<float>(table_of(i) + 2 * span * int(sizeof(float))); }
   static GYR_DEVICE Shared<float> step(int i) { return Shared<float>(table_of(i) + 4 * span * int(sizeof(float))); }
-  static GYR_DEVICE int by_warp(int turn) { return table_of(stages) + turn * warps * span * int(sizeof(float)); }
+  static GYR_DEVICE int by_warp(int turn) { return table_of(usual_stages) + turn * warps * span * int(sizeof(float)); }
 };
 
-// Of 2 n numbers of each lane this lane keeps n, to which it adds those of the lane across.
-template <int n>
-GYR_DEVICE void fold(float (&v)[16], int across) {
-  const bool upper = lane() & across;
-  GYR_UNROLL
-  for (int i = 0; i < n; ++i) {
-    const float mine = upper ? v[i + n] : v[i], others = upper ? v[i] : v[i + n];
-    v[i] = mine + shuffle_xor(others, across);
-  }
+// The first of two numbers from lanes without this bit and the second from lanes with it, added to what the lane across has of it.
+GYR_DEVICE float fold(float first, float second, int bit) {
+  const bool upper = lane() & bit;
+  return (upper ? second : first) + shuffle_xor(upper ? first : second, bit);
 }
 
 template <int W>
@@ -54,16 +49,22 @@ struct PairGradient {
   GYR_DEVICE Index head(int i) const { return group * s.heads_per_group() + i; }
   GYR_DEVICE Index row(int i) const { return k.number * s.num_heads + head(i); }
 
-  // A lane's numbers of the tile: bit 4 n + i. Whether l sees s, and whether it lies behind it.
-  GYR_DEVICE void find_seen(std::uint32_t& seen, std::uint32_t& behind) const {
-    seen = behind = 0;
+  // Bit 4 n + i: whether l sees s, of a lane's numbers; and zeros in place of those that do not.
+  GYR_DEVICE std::uint32_t find_seen() const {
+    std::uint32_t seen = 0;
     for (int n = 0; n < span / 8; ++n)
       for (int i = 0; i < 4; ++i) {
         const Index l = l0 + my_column(n) + i % 2, t = s0 + my_row(i / 2);
-        if (t > l || l >= k.length || t < k.begin(s, l)) continue;
-        seen |= 1u << (4 * n + i);
-        if (t < l) behind |= 1u << (4 * n + i);
+        if (t <= l && l < k.length && t >= k.begin(s, l)) seen |= 1u << (4 * n + i);
       }
+    return seen;
+  }
+  GYR_DEVICE void keep(std::uint32_t seen, FragmentD (&x)[span / 8]) const {
+    GYR_UNROLL
+    for (int n = 0; n < span / 8; ++n) {
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) x[n].at[i] = seen >> (4 * n + i) & 1u ? x[n].at[i] : 0.0f;
+    }
   }
 
   // What a thread brings of a head: the l's decay or an s's, and dt.
@@ -80,36 +81,39 @@ struct PairGradient {
     if (thread_index() >= span) Room::step(at).store(thread_index() - span, t.step);
   }
 
-  // dG' += , and E's sums: by l to `by_warp`, by s to memory.
-  GYR_DEVICE void add_head(int i, int at, std::uint32_t seen, std::uint32_t behind, const FragmentD (&product)[span / 8],
-                           FragmentD (&dg)[span / 8]) const {
+  // dG' +=, of pairs that do not see each other too, and E's sums: by l to `by_warp`, by s to memory.
+  GYR_DEVICE void add_head(int i, int at, const FragmentD (&product)[span / 8], FragmentD (&dg)[span / 8]) const {
     FragmentD slope[span / 8] = {};
     add_by_rows<W>(Room::x(at), Room::dy(at), slope);
     DecaySum<float> mine[2];
-    float step[2], of_s[2] = {}, of_l[2 * span / 8];
+    float step[2], of_s[2] = {};
     for (int h = 0; h < 2; ++h) {
       mine[h] = {Room::sum(at).load(span + my_row(h)), Room::rest(at).load(span + my_row(h))};
       step[h] = Room::step(at).load(my_row(h));
     }
-    GYR_UNROLL
-    for (int n = 0; n < span / 8; ++n) {
+    // Sums by l of eight columns, this lane's two of them.
+    const auto eight = [&](int n) {
       const auto sum = Shared<Pack<float, 2>>(Room::table_of(at) + my_column(n) * int(sizeof(float))).load(0),
                  rest = Shared<Pack<float, 2>>(Room::table_of(at) + (2 * span + my_column(n)) * int(sizeof(float))).load(0);
+      Pack<float, 2> of_l = {};
       GYR_UNROLL
-      for (int j = 0; j < 2; ++j) {
-        of_l[2 * n + j] = 0;
-        GYR_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          const int number = 2 * h + j;
-          const float v = slope[n].at[number] * step[h] * fast_decay({sum.at[j], rest.at[j]}, mine[h]);
-          dg[n].at[number] += seen >> (4 * n + number) & 1u ? v : 0.0f;
-          const float e = behind >> (4 * n + number) & 1u ? v * product[n].at[number] : 0.0f;
-          of_l[2 * n + j] += e, of_s[h] += e;
-        }
+      for (int i = 0; i < 4; ++i) {
+        const int h = i / 2, j = i % 2;
+        const float v = slope[n].at[i] * step[h] * fast_decay({sum.at[j], rest.at[j]}, mine[h]), e = v * product[n].at[i];
+        dg[n].at[i] += v, of_l.at[j] += e, of_s[h] += e;
       }
+      return of_l;
+    };
+    // Of 64 columns each lane keeps two: those of eight number lane / 4.
+    float of_l[4][2];
+    GYR_UNROLL
+    for (int n = 0; n < 4; ++n) {
+      const Pack<float, 2> first = eight(n), second = eight(n + 4);
+      for (int j = 0; j < 2; ++j) of_l[n][j] = fold(first.at[j], second.at[j], 16);
     }
-    fold<8>(of_l, 16), fold<4>(of_l, 8), fold<2>(of_l, 4);
-    Shared<Pack<float, 2>>(Room::by_warp(i % 2) + (warp() * span + 2 * lane()) * int(sizeof(float))).store(0, {{of_l[0], of_l[1]}});
+    Pack<float, 2> mine_of_l;
+    for (int j = 0; j < 2; ++j) mine_of_l.at[j] = fold(fold(of_l[0][j], of_l[2][j], 8), fold(of_l[1][j], of_l[3][j], 8), 4);
+    Shared<Pack<float, 2>>(Room::by_warp(i % 2) + (warp() * span + 2 * lane()) * int(sizeof(float))).store(0, mine_of_l);
     for (int h = 0; h < 2; ++h) {
       const float all = quad_sum(of_s[h]);
       if (const Index t = s0 + my_row(h); lane() % quads == 0 && t < k.length) in.columns.store(row(i) * s.tiles() + l0 / span, t, double(all));
@@ -126,16 +130,17 @@ struct PairGradient {
   GYR_DEVICE void add_heads(FragmentD (&dg)[span / 8]) const {
     const int heads = int(s.heads_per_group());
     const Index P = s.head_dim, end = k.first + k.length, pair = pair_of(s, k.number, group, s0 / span, l0 / span);
-    std::uint32_t seen, behind;
-    find_seen(seen, behind);
     FragmentD product[span / 8];
     GYR_UNROLL
     for (int n = 0; n < span / 8; ++n) {
       const auto p = in.products.template load_pack<4>(pair, number_of(n));
       for (int i = 0; i < 4; ++i) product[n].at[i] = p.at[i];
     }
+    const std::uint32_t seen = find_seen();
+    keep(seen, product);
+    if (l0 == s0) each_number(product, [&](int h, int column, float& v) { v = column == my_row(h) ? 0.0f : v; });  // E is of those before
     put(token(0), 0);
-    pipeline(
+    pipeline<usual_stages>(
         heads,
         [&](int i, int at) {
           fetch<span, W, tensor_threads>(in.x, k.first + s0, end, head(i) * P, (head(i) + 1) * P, Room::x(at));
@@ -144,11 +149,12 @@ struct PairGradient {
         [&](int i, int at) {
           if (i > 0) put_rows(i - 1);
           const Token next = i + 1 < heads ? token(i + 1) : Token{0, 0, 0};
-          add_head(i, at, seen, behind, product, dg);
-          put(next, at + 1 < stages ? at + 1 : 0);
+          add_head(i, at, product, dg);
+          put(next, at + 1 < usual_stages ? at + 1 : 0);
         });
     sync_block();
     put_rows(heads - 1);
+    keep(seen, dg);
   }
   // Nothing meets.
   GYR_DEVICE void put_zeros() const {
@@ -190,10 +196,11 @@ struct Side {
   Global<float> share;
 };
 
-// Places of a block: 128 rows of 64 columns, and 64 rows of 64, of a head's state or of other tokens' numbers.
+// Places of a block: 128 rows of 64 columns, and 64 rows of 64, of a head's state or of other tokens' numbers; then the rows' own numbers of C or B.
 struct GroupRoom {
   static constexpr int left_bytes = Tile(0, span, wide_rows).end(), right_bytes = Tile(0, span).end();
-  static constexpr int bytes = stages * (left_bytes + right_bytes);
+  static constexpr int bytes = usual_stages * (left_bytes + right_bytes) + left_bytes;
+  static GYR_FUNCTION constexpr Tile own() { return {usual_stages * (left_bytes + right_bytes), span, wide_rows}; }
   static GYR_FUNCTION constexpr Tile left(int i) { return {i * (left_bytes + right_bytes), span, wide_rows}; }
   static GYR_FUNCTION constexpr Tile right(int i) { return {i * (left_bytes + right_bytes) + left_bytes, span}; }
 };
@@ -206,30 +213,21 @@ struct GroupGradient {
 
   GYR_DEVICE Index token(int h) const { return r0 + my_row(h); }
   GYR_DEVICE bool inside(int h) const { return token(h) < k.length; }
-  GYR_DEVICE Index column(int n) const { return n0 + my_column(n); }
   GYR_DEVICE float factor_of(Index row, Index l) const { return in.step ? in.factor.load(row, l) * in.step.load(row, l) : in.factor.load(row, l); }
 
-  // This block's numbers of C or B of a lane's rows.
-  GYR_DEVICE void own_numbers(Pack<bf16, 2> (&own)[span / 8][2]) const {
-    GYR_UNROLL
-    for (int n = 0; n < span / 8; ++n) {
-      GYR_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        own[n][h] = {{bf16(0.0f), bf16(0.0f)}};
-        if (inside(h) && column(n) < s.state_size) own[n][h] = in.own.template load_pack<2>(k.first + token(h), group * s.state_size + column(n));
-      }
-    }
-  }
-  GYR_DEVICE void add_head(Index head, const float (&factor)[2], const Pack<bf16, 2> (&own)[span / 8][2], FragmentD (&part)[span / 8],
-                           FragmentD (&sum)[span / 8]) const {
+  GYR_DEVICE void add_head(Index head, const float (&factor)[2], FragmentD (&part)[span / 8], FragmentD (&sum)[span / 8]) const {
     float product[2] = {};
     GYR_UNROLL
     for (int n = 0; n < span / 8; ++n) {
       GYR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float v = part[n].at[i] * factor[i / 2];
-        sum[n].at[i] += v;
-        product[i / 2] += v * float(own[n][i / 2].at[i % 2]);
+      for (int h = 0; h < 2; ++h) {
+        const Tile own = GroupRoom::own();
+        const auto numbers = Shared<Pack<bf16, 2>>(own.first_byte + (my_row(h) * own.stride + my_column(n)) * int(sizeof(bf16))).load(0);
+        GYR_UNROLL
+        for (int j = 0; j < 2; ++j) {
+          const float v = part[n].at[2 * h + j] * factor[h];
+          sum[n].at[2 * h + j] += v, product[h] += v * float(numbers.at[j]);
+        }
       }
       part[n] = {};
     }
@@ -244,10 +242,9 @@ struct GroupGradient {
     const int slabs = int(ceil_div(s.head_dim, span)), states = int(s.heads_per_group()) * slabs;
     const Index first_head = group * s.heads_per_group(), P = s.head_dim, end = k.first + k.length;
     const Index weights_row = (k.number * s.num_groups + group) * s.tiles() * span, weights_end = s.tiles() * span;
-    Pack<bf16, 2> own[span / 8][2];
-    own_numbers(own);
+    fetch<wide_rows, span, wide_threads>(in.own, k.first + r0, end, group * s.state_size + n0, (group + 1) * s.state_size, GroupRoom::own());
     FragmentD part[span / 8] = {};
-    pipeline(
+    pipeline<usual_stages>(
         states + int(end_tile - first_tile),
         [&](int i, int at) {
           if (i < states) {
@@ -267,7 +264,7 @@ struct GroupGradient {
           for (int h = 0; h < 2; ++h)
             if (inside(h)) factor[h] = factor_of(k.number * s.num_heads + head, token(h));
           add_by_columns<span>(GroupRoom::left(at), GroupRoom::right(at), part);
-          if (i % slabs == slabs - 1) add_head(head, factor, own, part, sum);
+          if (i % slabs == slabs - 1) add_head(head, factor, part, sum);
         });
   }
 };
@@ -289,9 +286,8 @@ groups_kernel(Cut s, Side of_c, Side of_b) {
   const GroupGradient of{s, in, k, group, r0, n0};
   FragmentD sum[span / 8] = {};
   of(first_tile, end_tile, sum);
-  each_pair(sum, [&](int h, int n, float v, float next) {
-    if (of.inside(h) && n0 + n < s.state_size)
-      in.out.template store_pack<2>(k.first + of.token(h), group * s.state_size + n0 + n, {{bf16(v), bf16(next)}});
+  each_four(sum, [&](int h, int n, const Pack<bf16, 4>& v) {
+    if (of.inside(h) && n0 + n < s.state_size) in.out.template store_pack<4>(k.first + of.token(h), group * s.state_size + n0 + n, v);
   });
 }
 
@@ -304,12 +300,14 @@ void launch_pairs(Device& dev, const Cut& s, const Pairs& pairs, const Decays<fl
 }  // namespace
 
 bool token_gradients_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const bf16>& dy,
-                                     const Global<const float>& entering, const States<const float>& of_states, const TensorRoom& room,
-                                     const SsdInputGradient<bf16>& d_in, const TokenSums<float>& sums) {
+                                     const Global<const float>& entering, const States<const float>& of_states, const TensorRoom& room, bool walked,
+                                     const SsdInputGradient<bf16>& d_in, TokenSums<float>& sums) {
   const Global<bf16> dx(d_in.x), db(d_in.b), dc(d_in.c);
-  if (!fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
-  round_states(dev, "ssd_backward", s, in, entering, of_states, room, sums.through);
-  factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
+  if (!room.entering.data() || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
+  if (!walked) {
+    factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
+    round_states(dev, "ssd_backward", s, in, entering, of_states, room, &sums);
+  }
   products_by_tensor_cores(dev, "ssd_backward", s, in, true, room);
   const Pairs pairs{in.x, dy, room.step, room.products, room.of_outputs, room.of_inputs, sums.rows, sums.columns};
   if (s.head_dim <= span) launch_pairs<span>(dev, s, pairs, in.decays);

@@ -26,7 +26,7 @@ struct Room {
   static GYR_FUNCTION constexpr Tile left(int i) { return {place(i), span, wide_rows}; }
   static GYR_FUNCTION constexpr Tile state(int i) { return {place(i) + left_bytes, span, W}; }
   static GYR_FUNCTION constexpr Tile other(int i) { return {place(i) + left_bytes, W}; }
-  GYR_FUNCTION int table(int i) const { return place(stages) + i * tokens * int(sizeof(float)); }
+  GYR_FUNCTION int table(int i) const { return place(usual_stages) + i * tokens * int(sizeof(float)); }
   GYR_FUNCTION int bytes() const { return table(3); }
 };
 
@@ -56,6 +56,15 @@ struct TokenSum {
     }
   }
   GYR_DEVICE bool inside(int h) const { return token[h] < k.length; }
+
+  GYR_DEVICE bool wanted(int h, int p) const { return inside(h) && p < s.head_dim; }
+  GYR_DEVICE Index global_row(int h) const { return k.first + token[h]; }
+  GYR_DEVICE Index column(int p) const { return head * s.head_dim + p; }
+  GYR_DEVICE void store(const FragmentD (&x)[W / 8], const Global<bf16>& to) const {
+    each_four(x, [&](int h, int p, const Pack<bf16, 4>& v) {
+      if (wanted(h, p)) to.template store_pack<4>(global_row(h), column(p), v);
+    });
+  }
 
   // The tiles of other tokens [first, end) that any of the rows sees.
   GYR_DEVICE int first_tile() const { return int((of_inputs ? r0 : k.begin(s, r0)) / span); }
@@ -96,7 +105,7 @@ struct TokenSum {
   GYR_DEVICE void operator()(FragmentD (&out)[W / 8]) const {
     const int slabs = of_state() ? int(ceil_div(s.state_size, span)) : 0, first = first_tile();
     const Index group = head / s.heads_per_group(), end = k.first + k.length, N = s.state_size;
-    pipeline(
+    pipeline<usual_stages>(
         slabs + end_tile() - first,
         [&](int i, int at) {
           if (i < slabs) {
@@ -148,12 +157,12 @@ outputs_kernel(Cut s, Flow in, Decays<float> decays, Global<const float> skip, G
   FragmentD out[W / 8] = {};
   sum(out);
   const float d = skip.load(at.head);
-  each_pair(out, [&](int h, int p, float v, float next) {
-    if (!sum.inside(h) || p >= s.head_dim) return;
-    const Index row = k.first + sum.token[h], column = at.head * s.head_dim + p;
-    const auto x = in.other.template load_pack<2>(row, column);
-    y.template store_pack<2>(row, column, {{bf16(v + d * float(x.at[0])), bf16(next + d * float(x.at[1]))}});
+  each_pair(out, [&](int h, int p, float& v, float& next) {
+    if (!sum.wanted(h, p)) return;
+    const auto x = in.other.template load_pack<2>(sum.global_row(h), sum.column(p));
+    v += d * float(x.at[0]), next += d * float(x.at[1]);
   });
+  sum.store(out, y);
 }
 
 // dx = dt dU + D dy, and the sums by token of x . dU and x . dy.
@@ -171,14 +180,15 @@ input_gradients_kernel(Cut s, Flow in, Decays<float> decays, Global<const bf16> 
   float step[2] = {}, of_steps[2] = {}, of_skip[2] = {};
   for (int h = 0; h < 2; ++h)
     if (sum.inside(h)) step[h] = in.step.load(sum.row, sum.token[h]);
-  each_pair(du, [&](int h, int p, float v, float next) {
-    if (!sum.inside(h) || p >= s.head_dim) return;
-    const Index row = k.first + sum.token[h], column = at.head * s.head_dim + p;
-    const auto here = x.template load_pack<2>(row, column), dy = in.other.template load_pack<2>(row, column);
+  each_pair(du, [&](int h, int p, float& v, float& next) {
+    if (!sum.wanted(h, p)) return;
+    const auto here = x.template load_pack<2>(sum.global_row(h), sum.column(p)),
+               dy = in.other.template load_pack<2>(sum.global_row(h), sum.column(p));
     of_steps[h] += float(here.at[0]) * v + float(here.at[1]) * next;
     of_skip[h] += float(here.at[0]) * float(dy.at[0]) + float(here.at[1]) * float(dy.at[1]);
-    dx.template store_pack<2>(row, column, {{bf16(step[h] * v + d * float(dy.at[0])), bf16(step[h] * next + d * float(dy.at[1]))}});
+    v = step[h] * v + d * float(dy.at[0]), next = step[h] * next + d * float(dy.at[1]);
   });
+  sum.store(du, dx);
   for (int h = 0; h < 2; ++h) {
     const float all_steps = quad_sum(of_steps[h]), all_skip = quad_sum(of_skip[h]);
     if (!sum.inside(h) || lane() % quads > 0) continue;
@@ -197,11 +207,13 @@ void with_width(const Cut& s, const F& f) {
 }  // namespace
 
 bool outputs_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const float>& entering,
-                             const TensorRoom& room, const Global<bf16>& y) {
+                             const TensorRoom& room, bool walked, const Global<bf16>& y) {
   if (!fits_tensor_cores(s, in.x, in.b, in.c, entering, y)) return false;
-  factors_by_tensor_cores(dev, "ssd", s, in, room);
+  if (!walked) {
+    factors_by_tensor_cores(dev, "ssd", s, in, room);
+    round_states(dev, "ssd", s, in, entering, {}, room, nullptr);
+  }
   products_by_tensor_cores(dev, "ssd", s, in, false, room);
-  round_states(dev, "ssd", s, in, entering, {}, room, {});
   const Flow flow{in.c, room.entering, in.x, room.start, room.step, room.products};
   with_width(s, [&](auto w) { launch(dev, "ssd", grid_of<w>(s), outputs_kernel<w>, s, flow, in.decays, d, y); });
   return true;

@@ -26,7 +26,7 @@ GYR_KERNEL products_kernel(Cut s, Global<const bf16> rows, Global<const bf16> co
   if (!(rows_of_s ? meet(s, k, c0, r0) : meet(s, k, r0, c0))) return;
   const auto place = [](int i) { return Tile(i * Tile(0, span).end(), span); };
   FragmentD sum[span / 8] = {};
-  pipeline(
+  pipeline<usual_stages>(
       int(ceil_div(N, span)),
       [&](int i, int at) {
         fetch<span, span, tensor_threads>(rows, k.first + r0, end, group * N + i * span, (group + 1) * N, place(2 * at));
@@ -45,8 +45,8 @@ void factors_by_tensor_cores(Device& dev, const char* kernel, const Cut& s, cons
 }
 
 void products_by_tensor_cores(Device& dev, const char* kernel, const Cut& s, const Tokens<bf16>& in, bool rows_of_s, const TensorRoom& room) {
-  launch(dev, kernel, {s.all_chunks() * s.num_groups * s.tiles() * s.tiles(), tensor_threads, 2 * stages * Tile(0, span).end()}, products_kernel, s,
-         rows_of_s ? in.b : in.c, rows_of_s ? in.c : in.b, rows_of_s, room.products);
+  launch(dev, kernel, {s.all_chunks() * s.num_groups * s.tiles() * s.tiles(), tensor_threads, 2 * usual_stages * Tile(0, span).end()},
+         products_kernel, s, rows_of_s ? in.b : in.c, rows_of_s ? in.c : in.b, rows_of_s, room.products);
 }
 
 }  // namespace gyr::cuda::scan

@@ -70,9 +70,29 @@ void chunk_states_of_outputs(Device& dev, const Cut& s, const Tokens<T>& in, Glo
   launch(dev, "ssd_backward", grid_of<T>(s), chunk_states_of_outputs_kernel<T>, s, in, dy, dstates);
 }
 
-#define GYR_STATE(T)                                                                           \
-  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&); \
-  template void chunk_states_of_outputs<T>(Device&, const Cut&, const Tokens<T>&, Global<const T>, Global<Acc<T>>);
+template <class T>
+bool walk_states([[maybe_unused]] Device& dev, [[maybe_unused]] const Cut& s, [[maybe_unused]] const Tokens<T>& in,
+                 [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] const States<Acc<T>>& states, [[maybe_unused]] const TensorRoom& room) {
+  if constexpr (std::is_same_v<T, bf16>) return walk_states_by_tensor_cores(dev, s, in, over, states, room);
+  else return false;
+}
+
+template <class T>
+bool walk_gradients([[maybe_unused]] Device& dev, [[maybe_unused]] const Cut& s, [[maybe_unused]] const Tokens<T>& in,
+                    [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] Global<const T> dy, [[maybe_unused]] Global<const Acc<T>> entering,
+                    [[maybe_unused]] Global<const Acc<T>> dlast, [[maybe_unused]] Global<Acc<T>> dinitial,
+                    [[maybe_unused]] const SsdInputGradient<T>& d_in, [[maybe_unused]] const TensorRoom& room,
+                    [[maybe_unused]] TokenSums<Acc<T>>& sums) {
+  if constexpr (std::is_same_v<T, bf16>) return walk_gradients_by_tensor_cores(dev, s, in, over, dy, entering, dlast, dinitial, d_in, room, sums);
+  else return false;
+}
+
+#define GYR_STATE(T)                                                                                                                   \
+  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);                                         \
+  template void chunk_states_of_outputs<T>(Device&, const Cut&, const Tokens<T>&, Global<const T>, Global<Acc<T>>);                    \
+  template bool walk_states<T>(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>>, const States<Acc<T>>&, const TensorRoom&); \
+  template bool walk_gradients<T>(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>>, Global<const T>, Global<const Acc<T>>,  \
+                                  Global<const Acc<T>>, Global<Acc<T>>, const SsdInputGradient<T>&, const TensorRoom&, TokenSums<Acc<T>>&);
 GYR_SCALARS(GYR_STATE)
 #undef GYR_STATE
 

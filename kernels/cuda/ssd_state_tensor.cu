@@ -7,7 +7,7 @@ namespace gyr::cuda::scan {
 
 namespace {
 
-constexpr int channels = 64, numbers = 128;
+constexpr int channels = TensorRoom::channels, numbers = TensorRoom::numbers;
 
 // Two numbers, each times its factor.
 GYR_DEVICE std::uint32_t scaled(std::uint32_t two, const Shared<float>& factor, int first) {
@@ -103,6 +103,152 @@ GYR_KERNEL chunk_states_of_outputs_kernel(Cut s, Tokens<bf16> in, Global<const b
       [&](Index i, const Pack<float, 2>& v) { dstates.template store_pack<2>(k.number, i, v); });
 }
 
+// ---- Through sequences: a block takes its part of a state from chunk to chunk ----
+
+// state <- over state + sum of factor left right' over a chunk's tokens
+struct Walk {
+  Global<const bf16> left, right;
+  Global<const float> factor, step, over;  // step: a factor too, or empty
+};
+
+// Places of a block: tiles of left and right, and factors, by turns.
+struct WalkRoom {
+  static constexpr int places = 2;
+  static constexpr int left_bytes = Tile(0, channels).end(), right_bytes = Tile(0, numbers).end();
+  static constexpr int place_bytes = left_bytes + right_bytes + span * int(sizeof(float)), bytes = places * place_bytes;
+  static GYR_FUNCTION constexpr Tile left(int i) { return {i * place_bytes, channels}; }
+  static GYR_FUNCTION constexpr Tile right(int i) { return {i * place_bytes + left_bytes, numbers}; }
+  static GYR_DEVICE Shared<float> factor(int i) { return Shared<float>(i * place_bytes + left_bytes + right_bytes); }
+};
+
+struct WalkPlace {
+  Index part, parts, n0, p0, head, sequence;  // part: of a head's state
+  GYR_DEVICE explicit WalkPlace(const Cut& s) {
+    BlockIndex rest;
+    const Index columns = ceil_div(s.state_size, numbers);
+    parts = columns * ceil_div(s.head_dim, channels), part = rest.take(parts);
+    n0 = part % columns * numbers, p0 = part / columns * channels;
+    head = rest.take(s.num_heads), sequence = rest.left;
+  }
+  // f(row, column, number of the state) where that is one.
+  template <class F>
+  GYR_DEVICE void element(const Cut& s, int h, int n, const F& f) const {
+    const Index p = p0 + my_row(h);
+    if (p < s.head_dim && n0 + n < s.state_size) f(head * s.head_elements() + p * s.state_size + n0 + n);
+  }
+};
+
+// Through `count` chunks of a sequence, from its first, or back from its last; at(chunk) before each.
+template <bool back, class At>
+GYR_DEVICE void walk(const Cut& s, const Walk& in, const WalkPlace& place, int count, FragmentD (&state)[numbers / 8], const At& at) {
+  const int tiles = int(s.tiles()), steps = count * tiles;
+  const Index group = place.head / s.heads_per_group(), P = s.head_dim, N = s.state_size;
+  const auto chunk_of = [&](int i) { return Chunk(s, place.sequence * s.chunks + (back ? s.chunks - 1 - i / tiles : i / tiles)); };
+  const auto factor = [&](int i) {
+    const Chunk k = chunk_of(i);
+    const Index l = i % tiles * span + thread_index(), row = k.number * s.num_heads + place.head;
+    if (thread_index() >= span || l >= k.length) return 0.0f;
+    return in.step ? in.factor.load(row, l) * in.step.load(row, l) : in.factor.load(row, l);
+  };
+  const auto put = [&](float v, int turn) {
+    if (thread_index() < span) WalkRoom::factor(turn).store(thread_index(), v);
+  };
+  if (steps > 0) put(factor(0), 0);
+  pipeline<WalkRoom::places>(
+      steps,
+      [&](int i, int turn) {
+        const Chunk k = chunk_of(i);
+        const Index first = k.first + i % tiles * span, end = k.first + k.length;
+        fetch<span, channels, tensor_threads>(in.left, first, end, place.head * P + place.p0, (place.head + 1) * P, WalkRoom::left(turn));
+        fetch<span, numbers, tensor_threads>(in.right, first, end, group * N + place.n0, (group + 1) * N, WalkRoom::right(turn));
+      },
+      [&](int i, int turn) {
+        const float next = i + 1 < steps ? factor(i + 1) : 0.0f;
+        const Chunk k = chunk_of(i);
+        if (i % tiles == 0) {
+          at(k);
+          const float over = in.over.load(k.number, place.head);
+          each_number(state, [&](int, int, float& v) { v *= over; });
+        }
+        if (i % tiles * span < k.length) add_tokens(WalkRoom::left(turn), WalkRoom::right(turn), WalkRoom::factor(turn), state);
+        put(next, 1 - turn);
+      });
+}
+
+// A state of row `row`, zeros where there is none.
+GYR_DEVICE void load_state(const Cut& s, const WalkPlace& place, const Global<const float>& from, Index row, FragmentD (&state)[numbers / 8]) {
+  if (!from) return;
+  each_pair(state, [&](int h, int n, float& v, float& next) {
+    place.element(s, h, n, [&](Index i) {
+      const auto two = from.template load_pack<2>(row, i);
+      v = two.at[0], next = two.at[1];
+    });
+  });
+}
+GYR_DEVICE void store_state(const Cut& s, const WalkPlace& place, FragmentD (&state)[numbers / 8], const Global<float>& to, Index row) {
+  each_pair(state, [&](int h, int n, float v, float next) {
+    place.element(s, h, n, [&](Index i) { to.template store_pack<2>(row, i, {{v, next}}); });
+  });
+}
+GYR_DEVICE void store_rounded(const Cut& s, const WalkPlace& place, const FragmentD (&state)[numbers / 8], const Global<bf16>& to, Index row) {
+  each_four(state, [&](int h, int n, const Pack<bf16, 4>& v) { place.element(s, h, n, [&](Index i) { to.template store_pack<4>(row, i, v); }); });
+}
+
+// The first chunk's state is there.
+GYR_KERNEL_OF(tensor_threads, 3)
+walk_states_kernel(Cut s, Walk in, States<float> states, Global<bf16> rounded) {
+  const WalkPlace place(s);
+  const Index first = place.sequence * s.chunks, final = first + s.chunks - 1;
+  FragmentD state[numbers / 8] = {};
+  load_state(s, place, states.between, first, state);
+  const auto keep = [&](Index chunk) {
+    if (chunk > first) store_state(s, place, state, states.between, chunk);
+    store_rounded(s, place, state, rounded, chunk);
+  };
+  walk<false>(s, in, place, int(states.last ? s.chunks : s.chunks - 1), state, [&](const Chunk& k) { keep(k.number); });
+  if (states.last) store_state(s, place, state, states.last, place.sequence);
+  else keep(final);
+}
+
+// With J, by warp.
+GYR_KERNEL_OF(tensor_threads, 3)
+walk_gradients_kernel(Cut s, Walk in, Global<const float> entering, Global<const float> dlast, Global<float> dinitial, Global<bf16> rounded_entering,
+                      Global<bf16> rounded_leaving, Global<float> through) {
+  const WalkPlace place(s);
+  FragmentD state[numbers / 8] = {};
+  load_state(s, place, dlast, place.sequence, state);
+  walk<true>(s, in, place, int(s.chunks), state, [&](const Chunk& k) {
+    store_rounded(s, place, state, rounded_leaving, k.number);
+    float sum = 0;
+    constexpr int some = 4;  // eights of columns at a time
+    GYR_UNROLL
+    for (int n0 = 0; n0 < numbers / 8; n0 += some) {
+      FragmentD of_n[some] = {};
+      each_pair(of_n, [&](int h, int n, float& v, float& next) {
+        place.element(s, h, n0 * 8 + n, [&](Index i) {
+          const auto two = entering.template load_pack<2>(k.number, i);
+          v = two.at[0], next = two.at[1];
+        });
+      });
+      GYR_UNROLL
+      for (int n = 0; n < some; ++n) {
+        GYR_UNROLL
+        for (int i = 0; i < 4; ++i) sum += of_n[n].at[i] * state[n0 + n].at[i];
+      }
+      each_four(of_n, [&](int h, int n, const Pack<bf16, 4>& v) {
+        place.element(s, h, n0 * 8 + n, [&](Index i) { rounded_entering.template store_pack<4>(k.number, i, v); });
+      });
+    }
+    sum = warp_sum(sum);
+    if (lane() == 0) through.store(k.number, (place.head * place.parts + place.part) * warps + warp(), in.over.load(k.number, place.head) * sum);
+  });
+  if (dinitial) store_state(s, place, state, dinitial, place.sequence);
+}
+
+Grid grid_of_walks(const Cut& s) { return {s.batch * s.num_heads * TensorRoom::state_blocks(s), tensor_threads, WalkRoom::bytes}; }
+
+// ---- Rounding ----
+
 // A block takes a head of a chunk.
 GYR_KERNEL round_states_kernel(Cut s, Decays<float> decays, Global<const float> entering, States<const float> gradients,
                                Global<bf16> rounded_entering, Global<bf16> rounded_leaving, Global<float> through) {
@@ -144,9 +290,29 @@ GYR_KERNEL round_states_kernel(Cut s, Decays<float> decays, Global<const float> 
 }  // namespace
 
 void round_states(Device& dev, const char* kernel, const Cut& s, const Tokens<bf16>& in, const Global<const float>& entering,
-                  const States<const float>& gradients, const TensorRoom& room, const Global<float>& through) {
+                  const States<const float>& gradients, const TensorRoom& room, TokenSums<float>* sums) {
+  if (sums) sums->throughs = 1;
   launch(dev, kernel, {s.all_chunks() * s.num_heads, usual_threads, usual_warps * int(sizeof(float))}, round_states_kernel, s, in.decays, entering,
-         gradients, room.entering, room.leaving, through);
+         gradients, room.entering, room.leaving, sums ? sums->through : Global<float>());
+}
+
+bool walk_states_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const Global<const float>& over, const States<float>& states,
+                                 const TensorRoom& room) {
+  if (!TensorRoom::walks(s) || !fits_tensor_cores(s, in.x, in.b, in.c, states.between, states.last)) return false;
+  factors_by_tensor_cores(dev, "ssd", s, in, room);
+  launch(dev, "ssd", grid_of_walks(s), walk_states_kernel, s, Walk{in.x, in.b, room.end, room.step, over}, states, room.entering);
+  return true;
+}
+
+bool walk_gradients_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const Global<const float>& over, const Global<const bf16>& dy,
+                                    const Global<const float>& entering, const Global<const float>& dlast, const Global<float>& dinitial,
+                                    const SsdInputGradient<bf16>& d_in, const TensorRoom& room, TokenSums<float>& sums) {
+  const Global<bf16> dx(d_in.x), db(d_in.b), dc(d_in.c);
+  if (!TensorRoom::walks(s) || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, dlast, dinitial, dx, db, dc)) return false;
+  factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
+  launch(dev, "ssd_backward", grid_of_walks(s), walk_gradients_kernel, s, Walk{dy, in.c, room.start, {}, over}, entering, dlast, dinitial,
+         room.entering, room.leaving, sums.through);
+  return true;
 }
 
 bool chunk_states_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, const States<float>& states) {

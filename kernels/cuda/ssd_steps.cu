@@ -81,7 +81,8 @@ GYR_DEVICE std::uint32_t beginnings(const Cut& s, const Chunk& k, Index l) { ret
 template <class A>
 GYR_DEVICE void add_later(const Cut& s, const Chunk& k, const TokenSums<A>& g, Index task) {
   const Index stretches = ceil_div(s.chunk_size, g.stretch);
-  double later = double(g.through.load(k.number, task % s.num_heads)), within = 0;  // from the next 32 tokens on
+  double later = 0, within = 0;  // from the next 32 tokens on
+  for (Index i = 0; i < g.throughs; ++i) later += double(g.through.load(k.number, task % s.num_heads * g.throughs + i));
   for (Index l0 = (k.length - 1) / warp_size * warp_size; l0 >= 0; l0 -= warp_size) {
     const Index l = l0 + lane();
     double difference = 0, inflow = 0;

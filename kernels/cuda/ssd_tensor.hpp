@@ -17,7 +17,7 @@ namespace gyr::cuda::scan {
 inline constexpr int quads = 4;                                                // lanes that share a row
 inline constexpr int warps = span / 16, tensor_threads = warps * warp_size;    // of blocks that take 64 tokens
 inline constexpr int wide_rows = 2 * span, wide_threads = 2 * tensor_threads;  // of those that take 128
-inline constexpr int stages = 3;                                               // places through which tiles come
+inline constexpr int usual_stages = 3;                                         // places through which tiles come
 
 // Numbers of a row in shared memory: whole fragments, and 16 bytes so that eight rows touch every bank once.
 GYR_FUNCTION constexpr int stride_of(Index width) { return int(ceil_div(width, 16)) * 16 + 8; }
@@ -42,19 +42,21 @@ GYR_DEVICE void each_pack_of(const Tile& to, const Copy& copy) {
 // Rows [first, first + rows) and columns [column, column + width) on their way to a tile; zeros behind the ends.
 template <int rows, int width, int threads>
 GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index column, Index end_column, const Tile& to) {
+  const int rows_left = int(end - first), columns_left = int(end_column - column);
   each_pack_of<rows, width, threads>(
-      to, [&](int r, int c, bf16* place) { x.copy(first + r, column + c, place, first + r < end && column + c < end_column); });
+      to, [&](int r, int c, bf16* place) { x.copy_inside(first + r, column + c, place, r < rows_left && c < columns_left); });
 }
 // Columns [n0, n0 + 64) of `rows` channels of a head from p0; zeros behind the ends.
 template <int rows, int threads>
 GYR_DEVICE void fetch_state(const Cut& s, const Global<const bf16>& states, Index chunk, Index head, Index p0, Index n0, const Tile& to) {
-  each_pack_of<rows, span, threads>(to, [&](int r, int c, bf16* place) {
-    states.copy(chunk, (head * s.head_dim + p0 + r) * s.state_size + n0 + c, place, p0 + r < s.head_dim && n0 + c < s.state_size);
-  });
+  const Index first = (head * s.head_dim + p0) * s.state_size + n0;
+  const int channels = int(s.head_dim - p0), numbers = int(s.state_size - n0), apart = int(s.state_size);
+  each_pack_of<rows, span, threads>(
+      to, [&](int r, int c, bf16* place) { states.copy_inside(chunk, first + (r * apart + c), place, r < channels && c < numbers); });
 }
 
 // bring(step, place) starts the copies of a step, take(step, place) reads what they brought; between two steps all threads meet.
-template <class Bring, class Take>
+template <int stages, class Bring, class Take>
 GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take) {
   for (int i = 0; i < stages - 1; ++i) {
     if (i < steps) bring(i, i);
@@ -138,16 +140,35 @@ GYR_DEVICE void each_pair(FragmentD (&d)[F], const G& f) {
     for (int h = 0; h < 2; ++h) f(h, my_column(n), d[n].at[2 * h], d[n].at[2 * h + 1]);
   }
 }
+// A lane's numbers, rounded: f(which row, column, four neighbours). Lanes exchange them, so that those of a row have 32 bytes.
+template <int F, class G>
+GYR_DEVICE void each_four(const FragmentD (&d)[F], const G& f) {
+  struct Four {
+    std::uint32_t low, high;
+  };
+  const bool odd = lane() % 2 == 1;
+  GYR_UNROLL
+  for (int n = 0; n < F; n += 2) {
+    GYR_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const std::uint32_t first = pair(d[n].at[2 * h], d[n].at[2 * h + 1]), second = pair(d[n + 1].at[2 * h], d[n + 1].at[2 * h + 1]);
+      const std::uint32_t other = shuffle_xor(odd ? first : second, 1);
+      const Four four = odd ? Four{other, second} : Four{first, other};
+      f(h, (n + odd) * 8 + lane() % quads / 2 * 4, __builtin_bit_cast(Pack<bf16, 4>, four));
+    }
+  }
+}
 // The sum over the lanes of a row.
 GYR_DEVICE float quad_sum(float v) {
   for (int with = 1; with < quads; with *= 2) v += shuffle_xor(v, with);
   return v;
 }
 
-// exp(s_l - s_s)
+// exp(s_l - s_s) where l is not before s, else some number up to one.
 GYR_DEVICE float fast_decay(const DecaySum<float>& l, const DecaySum<float>& s) {
   constexpr float log2_e = 1.44269504f;
-  return exp2(difference(l.sum, l.rest, s.sum, s.rest) * log2_e);
+  const float exponent = difference(l.sum, l.rest, s.sum, s.rest) * log2_e;
+  return exp2(exponent < 0 ? exponent : 0.0f);
 }
 
 // Products of 64 tokens with 64, in the order of a warp's fragments: row (B chunks G tiles tiles), 4096 numbers.
@@ -172,21 +193,26 @@ void factors_by_tensor_cores(Device&, const char* kernel, const Cut&, const Toke
 void products_by_tensor_cores(Device&, const char* kernel, const Cut&, const Tokens<bf16>&, bool rows_of_s, const TensorRoom&);
 
 // ssd_state_tensor.cu
-// States that enter chunks, rounded; and gradients of those that leave, with J, where there are any.
+// States that enter chunks, rounded; and, with sums, gradients of those that leave, and J.
 void round_states(Device&, const char* kernel, const Cut&, const Tokens<bf16>&, const Global<const float>& entering,
-                  const States<const float>& gradients, const TensorRoom&, const Global<float>& through);
+                  const States<const float>& gradients, const TensorRoom&, TokenSums<float>*);
 
 // ssd_output_tensor.cu: dx, and by token x . dU and x . dy.
 void input_gradients_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const bf16>& dy,
                                      const TensorRoom&, const Global<bf16>& dx, const TokenSums<float>&);
 
+bool walk_states_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const Global<const float>& over, const States<float>&, const TensorRoom&);
+bool walk_gradients_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const Global<const float>& over, const Global<const bf16>& dy,
+                                    const Global<const float>& entering, const Global<const float>& dlast, const Global<float>& dinitial,
+                                    const SsdInputGradient<bf16>& d_in, const TensorRoom&, TokenSums<float>&);
+
 // The kernels of ssd_*.cu for bf16. False where they do not take it, and nothing is done.
 bool chunk_states_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const States<float>&);
 bool chunk_states_of_outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const Global<const bf16>& dy, const Global<float>& dstates);
-bool outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const float>& entering, const TensorRoom&,
-                             const Global<bf16>& y);
+bool outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const float>& entering,
+                             const TensorRoom&, bool walked, const Global<bf16>& y);
 bool token_gradients_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const bf16>& dy,
-                                     const Global<const float>& entering, const States<const float>& gradients, const TensorRoom&,
-                                     const SsdInputGradient<bf16>&, const TokenSums<float>&);
+                                     const Global<const float>& entering, const States<const float>& gradients, const TensorRoom&, bool walked,
+                                     const SsdInputGradient<bf16>&, TokenSums<float>&);
 
 }  // namespace gyr::cuda::scan

@@ -209,7 +209,7 @@ struct ScanProducts {
     const Index tiles = ceil_div(length, tile), W = s.head_dim <= 64 ? 1 : 2, H = s.num_heads, slabs = ceil_div(s.state_size, 64);
     const Index state = warps * H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 2 * square;  // 64 tokens, 64 channels, 128 numbers
     const Index met = documents ? tiles : tiles * (tiles + 1) / 2;
-    states += leaves ? state * (documents ? 1 : tiles) : 0;
+    states += leaves ? state * tiles : 0;
     states_of_outputs += state * tiles;
     for (Index* n : {&products, &products_back}) *n += warps * s.num_groups * met * slabs * square;
     pairs += warps * H * met * W * square;
