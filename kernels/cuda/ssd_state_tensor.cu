@@ -122,19 +122,20 @@ struct WalkRoom {
 };
 
 struct WalkPlace {
-  Index part, parts, n0, p0, head, sequence;  // part: of a head's state
+  int part, parts, n0, p0, head, sequence;        // part: of a head's state
+  int first, apart, channels_left, numbers_left;  // of the state's numbers
   GYR_DEVICE explicit WalkPlace(const Cut& s) {
-    BlockIndex rest;
-    const Index columns = ceil_div(s.state_size, numbers);
-    parts = columns * ceil_div(s.head_dim, channels), part = rest.take(parts);
-    n0 = part % columns * numbers, p0 = part / columns * channels;
-    head = rest.take(s.num_heads), sequence = rest.left;
+    const int columns = int(ceil_div(s.state_size, numbers)), heads = int(s.num_heads);
+    int rest = int(block_index());
+    parts = columns * int(ceil_div(s.head_dim, channels)), part = rest % parts, rest /= parts;
+    n0 = part % columns * numbers, p0 = part / columns * channels, head = rest % heads, sequence = rest / heads;
+    apart = int(s.state_size), channels_left = int(s.head_dim) - p0, numbers_left = apart - n0;
+    first = (head * int(s.head_dim) + p0) * apart + n0;
   }
-  // f(row, column, number of the state) where that is one.
+  // f(its number of the state) of a lane's row and of a column, where there is one.
   template <class F>
-  GYR_DEVICE void element(const Cut& s, int h, int n, const F& f) const {
-    const Index p = p0 + my_row(h);
-    if (p < s.head_dim && n0 + n < s.state_size) f(head * s.head_elements() + p * s.state_size + n0 + n);
+  GYR_DEVICE void element(int h, int n, const F& f) const {
+    if (my_row(h) < channels_left && n < numbers_left) f(Index(first + my_row(h) * apart + n));
   }
 };
 
@@ -159,7 +160,7 @@ GYR_DEVICE void walk(const Cut& s, const Walk& in, const WalkPlace& place, int c
       [&](int i, int turn) {
         const Chunk k = chunk_of(i);
         const Index first = k.first + i % tiles * span, end = k.first + k.length;
-        fetch<span, channels, tensor_threads>(in.left, first, end, place.head * P + place.p0, (place.head + 1) * P, WalkRoom::left(turn));
+        fetch<span, channels, tensor_threads>(in.left, first, end, place.head * P + place.p0, place.head * P + P, WalkRoom::left(turn));
         fetch<span, numbers, tensor_threads>(in.right, first, end, group * N + place.n0, (group + 1) * N, WalkRoom::right(turn));
       },
       [&](int i, int turn) {
@@ -176,22 +177,21 @@ GYR_DEVICE void walk(const Cut& s, const Walk& in, const WalkPlace& place, int c
 }
 
 // A state of row `row`, zeros where there is none.
-GYR_DEVICE void load_state(const Cut& s, const WalkPlace& place, const Global<const float>& from, Index row, FragmentD (&state)[numbers / 8]) {
+template <class T>
+GYR_DEVICE void load_state(const WalkPlace& place, const Global<T>& from, Index row, FragmentD (&state)[numbers / 8]) {
   if (!from) return;
   each_pair(state, [&](int h, int n, float& v, float& next) {
-    place.element(s, h, n, [&](Index i) {
+    place.element(h, n, [&](Index i) {
       const auto two = from.template load_pack<2>(row, i);
       v = two.at[0], next = two.at[1];
     });
   });
 }
-GYR_DEVICE void store_state(const Cut& s, const WalkPlace& place, FragmentD (&state)[numbers / 8], const Global<float>& to, Index row) {
-  each_pair(state, [&](int h, int n, float v, float next) {
-    place.element(s, h, n, [&](Index i) { to.template store_pack<2>(row, i, {{v, next}}); });
-  });
+GYR_DEVICE void store_state(const WalkPlace& place, FragmentD (&state)[numbers / 8], const Global<float>& to, Index row) {
+  each_pair(state, [&](int h, int n, float v, float next) { place.element(h, n, [&](Index i) { to.template store_pack<2>(row, i, {{v, next}}); }); });
 }
-GYR_DEVICE void store_rounded(const Cut& s, const WalkPlace& place, const FragmentD (&state)[numbers / 8], const Global<bf16>& to, Index row) {
-  each_four(state, [&](int h, int n, const Pack<bf16, 4>& v) { place.element(s, h, n, [&](Index i) { to.template store_pack<4>(row, i, v); }); });
+GYR_DEVICE void store_rounded(const WalkPlace& place, const FragmentD (&state)[numbers / 8], const Global<bf16>& to, Index row) {
+  each_four(state, [&](int h, int n, const Pack<bf16, 4>& v) { place.element(h, n, [&](Index i) { to.template store_pack<4>(row, i, v); }); });
 }
 
 // The first chunk's state is there.
@@ -200,13 +200,13 @@ walk_states_kernel(Cut s, Walk in, States<float> states, Global<bf16> rounded) {
   const WalkPlace place(s);
   const Index first = place.sequence * s.chunks, final = first + s.chunks - 1;
   FragmentD state[numbers / 8] = {};
-  load_state(s, place, states.between, first, state);
+  load_state(place, states.between, first, state);
   const auto keep = [&](Index chunk) {
-    if (chunk > first) store_state(s, place, state, states.between, chunk);
-    store_rounded(s, place, state, rounded, chunk);
+    if (chunk > first) store_state(place, state, states.between, chunk);
+    store_rounded(place, state, rounded, chunk);
   };
   walk<false>(s, in, place, int(states.last ? s.chunks : s.chunks - 1), state, [&](const Chunk& k) { keep(k.number); });
-  if (states.last) store_state(s, place, state, states.last, place.sequence);
+  if (states.last) store_state(place, state, states.last, place.sequence);
   else keep(final);
 }
 
@@ -216,16 +216,16 @@ walk_gradients_kernel(Cut s, Walk in, Global<const float> entering, Global<const
                       Global<bf16> rounded_leaving, Global<float> through) {
   const WalkPlace place(s);
   FragmentD state[numbers / 8] = {};
-  load_state(s, place, dlast, place.sequence, state);
+  load_state(place, dlast, place.sequence, state);
   walk<true>(s, in, place, int(s.chunks), state, [&](const Chunk& k) {
-    store_rounded(s, place, state, rounded_leaving, k.number);
+    store_rounded(place, state, rounded_leaving, k.number);
     float sum = 0;
-    constexpr int some = 4;  // eights of columns at a time
+    constexpr int some = 2;  // eights of columns at a time
     GYR_UNROLL
     for (int n0 = 0; n0 < numbers / 8; n0 += some) {
       FragmentD of_n[some] = {};
       each_pair(of_n, [&](int h, int n, float& v, float& next) {
-        place.element(s, h, n0 * 8 + n, [&](Index i) {
+        place.element(h, n0 * 8 + n, [&](Index i) {
           const auto two = entering.template load_pack<2>(k.number, i);
           v = two.at[0], next = two.at[1];
         });
@@ -236,13 +236,13 @@ walk_gradients_kernel(Cut s, Walk in, Global<const float> entering, Global<const
         for (int i = 0; i < 4; ++i) sum += of_n[n].at[i] * state[n0 + n].at[i];
       }
       each_four(of_n, [&](int h, int n, const Pack<bf16, 4>& v) {
-        place.element(s, h, n0 * 8 + n, [&](Index i) { rounded_entering.template store_pack<4>(k.number, i, v); });
+        place.element(h, n0 * 8 + n, [&](Index i) { rounded_entering.template store_pack<4>(k.number, i, v); });
       });
     }
     sum = warp_sum(sum);
     if (lane() == 0) through.store(k.number, (place.head * place.parts + place.part) * warps + warp(), in.over.load(k.number, place.head) * sum);
   });
-  if (dinitial) store_state(s, place, state, dinitial, place.sequence);
+  if (dinitial) store_state(place, state, dinitial, place.sequence);
 }
 
 Grid grid_of_walks(const Cut& s) { return {s.batch * s.num_heads * TensorRoom::state_blocks(s), tensor_threads, WalkRoom::bytes}; }
