@@ -135,6 +135,18 @@ GYR_KERNEL steps_backward_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T>
   });
 }
 
+// A warp takes a weight of a head, and adds what the chunks add to its gradient, which may be empty.
+template <class A>
+GYR_KERNEL weights_backward_kernel(Global<const A> partial, Global<A> bias, Global<A> a_log, Global<A> skip) {
+  const Index heads = partial.columns() / 3, which = block_index() / heads, h = block_index() % heads;
+  const Global<A> out = which == 0 ? bias : which == 1 ? a_log : skip;
+  if (!out) return;
+  double sum = 0;
+  for (Index chunk = lane(); chunk < partial.rows(); chunk += warp_size) sum += double(partial.load(chunk, block_index()));
+  sum = warp_sum(sum);
+  if (lane() == 0) out.store(h, A(double(out.load(h)) + sum));
+}
+
 }  // namespace
 
 template <class T>
@@ -155,11 +167,8 @@ void steps_backward(Device& dev, const SsdShape& shape, const Cut& s, const SsdI
   using A = Acc<T>;
   launch(dev, "ssd_backward", grid_of_heads(s), steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high), in.dt_raw, w.dt_bias, w.a_log, dt,
          sums, d_raw, partial);
-  const Tensor1<A> weights[] = {dw.dt_bias, dw.a_log, dw.d};
-  for (int i = 0; i < 3; ++i)
-    if (weights[i].data())
-      launch(dev, "ssd_backward", {ceil_div(s.num_heads, threads), threads}, add_blocks_kernel<A>,
-             columns(Matrix<const A>(Tensor2<const A>(partial)), i * s.num_heads, s.num_heads), A(1), weights[i]);
+  launch(dev, "ssd_backward", {3 * s.num_heads, warp_size}, weights_backward_kernel<A>, Tensor2<const A>(partial), Global<A>(dw.dt_bias),
+         Global<A>(dw.a_log), Global<A>(dw.d));
 }
 
 #define GYR_STEPS(T)                                                                                                                          \
