@@ -34,6 +34,7 @@ template <int W, bool of_inputs>
 struct TokenSum {
   const Cut& s;
   const Flow& in;
+  const Decays<float>& decays;
   const Chunk& k;
   Index head, r0, row;
   Room<W> room;
@@ -42,7 +43,13 @@ struct TokenSum {
   static constexpr int never = 1 << 30;  // the first token that is seen from behind the chunk
 
   GYR_DEVICE TokenSum(const Cut& s, const Flow& in, const Decays<float>& decays, const Chunk& k, Index head, Index r0)
-      : s(s), in(in), k(k), head(head), r0(r0), row(k.number * s.num_heads + head), room(s) {
+      : s(s), in(in), decays(decays), k(k), head(head), r0(r0), row(k.number * s.num_heads + head), room(s) {
+    for (int h = 0; h < 2; ++h) {
+      token[h] = int(r0) + my_row(h), mine[h] = {}, begin[h] = never;  // of rows behind the chunk: they see nothing
+      if (inside(h)) mine[h] = {decays.sum.load(row, token[h]), decays.rest.load(row, token[h])}, begin[h] = int(k.begin(s, token[h]));
+    }
+  }
+  GYR_DEVICE void fill_table() const {
     for (int i = thread_index(); i < room.tokens; i += wide_threads) {
       const bool inside = i < k.length;
       Shared<float>(room.table(0)).store(i, inside ? decays.sum.load(row, i) : 0.0f);
@@ -50,13 +57,8 @@ struct TokenSum {
       if constexpr (of_inputs) Shared<int>(room.table(2)).store(i, inside ? int(k.begin(s, i)) : never);
       else Shared<float>(room.table(2)).store(i, inside ? in.step.load(row, i) : 0.0f);
     }
-    for (int h = 0; h < 2; ++h) {
-      token[h] = int(r0) + my_row(h), mine[h] = {}, begin[h] = never;  // of rows behind the chunk: they see nothing
-      if (inside(h)) mine[h] = {decays.sum.load(row, token[h]), decays.rest.load(row, token[h])}, begin[h] = int(k.begin(s, token[h]));
-    }
   }
   GYR_DEVICE bool inside(int h) const { return token[h] < k.length; }
-
   GYR_DEVICE bool wanted(int h, int p) const { return inside(h) && p < s.head_dim; }
   GYR_DEVICE Index global_row(int h) const { return k.first + token[h]; }
   GYR_DEVICE Index column(int p) const { return head * s.head_dim + p; }
@@ -130,7 +132,8 @@ struct TokenSum {
             weigh(o0, weight);
             add_by_columns(weight, room.other(at), out);
           }
-        });
+        },
+        [&] { fill_table(); });
   }
 };
 

@@ -56,12 +56,14 @@ GYR_DEVICE void fetch_state(const Cut& s, const Global<const bf16>& states, Inde
 }
 
 // bring(step, place) starts the copies of a step, take(step, place) reads what they brought; between two steps all threads meet.
-template <int stages, class Bring, class Take>
-GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take) {
+// meanwhile(): while the first are under way.
+template <int stages, class Bring, class Take, class Meanwhile>
+GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take, const Meanwhile& meanwhile) {
   for (int i = 0; i < stages - 1; ++i) {
     if (i < steps) bring(i, i);
     commit_copies();
   }
+  meanwhile();
   for (int i = 0, place = 0; i < steps; ++i) {
     wait_for_copies<stages - 2>();
     sync_block();
@@ -72,6 +74,11 @@ GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take) {
     place = place + 1 < stages ? place + 1 : 0;
   }
   wait_for_copies<0>();
+}
+
+template <int stages, class Bring, class Take>
+GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take) {
+  pipeline<stages>(steps, bring, take, [] {});
 }
 
 // The fragment of rows [16 warp, ..) and columns [c, c + 16).
@@ -209,8 +216,8 @@ bool walk_gradients_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, co
 // The kernels of ssd_*.cu for bf16. False where they do not take it, and nothing is done.
 bool chunk_states_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const States<float>&);
 bool chunk_states_of_outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, const Global<const bf16>& dy, const Global<float>& dstates);
-bool outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const float>& entering,
-                             const TensorRoom&, bool walked, const Global<bf16>& y);
+bool outputs_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const float>& entering, const TensorRoom&,
+                             bool walked, const Global<bf16>& y);
 bool token_gradients_by_tensor_cores(Device&, const Cut&, const Tokens<bf16>&, Tensor1<const float> d, const Global<const bf16>& dy,
                                      const Global<const float>& entering, const States<const float>& gradients, const TensorRoom&, bool walked,
                                      const SsdInputGradient<bf16>&, TokenSums<float>&);
