@@ -262,8 +262,7 @@ void expect_products_of(const Scan& a, double most_conflicts) {
   const auto grids = counted(a);
   ASSERT_EQ(grids.size(), 8u);
   const ScanProducts want(a);
-  const Index wanted[] = {want.states,        want.products, want.outputs, want.states_of_outputs,
-                          want.products_back, want.pairs,    want.groups,  want.inputs};
+  const Index wanted[] = {want.states, want.products, want.outputs, want.states_of_outputs, want.products_back, want.pairs, want.groups, want.inputs};
   for (std::size_t i = 0; i < grids.size(); ++i) {
     EXPECT_EQ(grids[i].products, wanted[i]) << "kernel " << i;
     const SharedAccesses shared = grids[i].all_shared();
@@ -522,7 +521,7 @@ TEST(counts, DISABLED_estimate) {
   for (std::size_t i = 0; i < attention.size(); ++i) print_estimate(of_attention[i], attention[i], double(tokens), grows);
   const Index scanned = 256;
   const auto scan = counted(Scan{{1, scanned, 48, 1, 64, 256, 128, 0, 1e30}});
-  const char* const of_scan[] = {"ssd, states",           "ssd, products",       "ssd, outputs",          "ssd_backward, states",
-                               "ssd_backward, products", "ssd_backward, pairs", "ssd_backward, dB, dC", "ssd_backward, dx"};
+  const char* const of_scan[] = {"ssd, states",         "ssd, products",        "ssd, outputs",    "ssd_backward, states", "ssd_backward, products",
+                                 "ssd_backward, pairs", "ssd_backward, dB, dC", "ssd_backward, dx"};
   for (std::size_t i = 0; i < scan.size(); ++i) print_estimate(of_scan[i], scan[i], double(scanned), 4096.0 / double(scanned));
 }
