@@ -37,7 +37,7 @@ GYR_DEVICE void fetch(const cuda::Global<const bf16>& x, Index first, Index end,
   const auto part = x.part(first + mine, column + c);
   const int count = c < width && first + mine < end ? int(end - first) - mine : 0;
   GYR_UNROLL
-  for (int r = 0; r < rows; r += rows_at_once) part.copy_first(r, to.at((mine + r) * Tile<W>::stride + c), r < count);
+  for (int r = 0; r < rows; r += rows_at_once) part.copy_inside(r, 0, to.at((mine + r) * Tile<W>::stride + c), r < count);
 }
 
 // The fragment of rows [row, row + 16) of a tile and columns [c, c + 16).

@@ -127,11 +127,6 @@ template <class T>
 GYR_DEVICE T* resolved(T* p) {
   return p;
 }
-// An address that is used where that is true.
-template <class T>
-GYR_DEVICE T* resolved_where(bool, T* p) {
-  return p;
-}
 GYR_DEVICE void watch_shared(const void*, int, Touch, Site) {}
 GYR_DEVICE void watch_global(const void*, int, bool, Touch, Site) {}
 
@@ -234,10 +229,6 @@ void wait_for_copies() {
   Block::current().wait_for_copies(N);
 }
 inline char* shared_bytes() { return Block::current().shared(); }
-template <class T>
-T* resolved_where(bool used, T* p) {
-  return used ? resolved(p) : nullptr;
-}
 inline void watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
   if (Block& block = Block::current(); block.watched()) block.watch_shared(p, bytes, touch, site);
 }
@@ -305,16 +296,16 @@ class Global {
     if (here) watch_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_later(to, resolved(here ? at(r, c) : data_), !here, site);
   }
-  // What lies from (r, c) on, for rows whose numbers take 32 bits: of them the address of the first one is known.
+  // The same of one that lies inside if it is wanted.
+  GYR_DEVICE void copy_inside(Index r, Index c, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
+    if (wanted) watch_global(at(r, c), pack_bytes, inside(r, c, pack_bytes / int(sizeof(T))), Touch::read, site);
+    copy_later(to, resolved(at(r, c)), !wanted, site);
+  }
+  // What lies from (r, c) on: where a few rows of it are read, the address of the first one is known.
   GYR_DEVICE Global part(Index r, Index c) const {
     Global part = *this;
     part.data_ = at(r, c), part.rows_ = rows_ - r, part.columns_ = columns_ - c;
     return part;
-  }
-  // The pack with which row r of a part begins; of rows that are not wanted zeros.
-  GYR_DEVICE void copy_first(int r, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
-    if (wanted) watch_global(at(r, 0), pack_bytes, inside(r, 0, pack_bytes / int(sizeof(T))), Touch::read, site);
-    copy_later(to, resolved_where(wanted, at(r, 0)), !wanted, site);
   }
   GYR_DEVICE T load(Index i, const Site& site = Site::current()) const { return load(0, i, site); }
   GYR_DEVICE void store(Index i, T v, const Site& site = Site::current()) const { store(0, i, v, site); }

@@ -45,7 +45,7 @@ struct Flops {
   double channels() const { return double(s.num_heads * s.head_dim); }
   double steps() const { return 4 * s.tokens() * double(s.num_heads); }
   double decays() const { return 6 * s.tokens() * double(s.num_heads); }
-  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // of, or from, chunk states
+  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }     // of, or from, chunk states
   double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // C B', dG B
   double weighted() const { return 2 * s.pairs() * channels(); }                           // W U
   double passing() const { return 2 * s.states(); }
@@ -67,19 +67,30 @@ struct Backward {
   using A = Acc<T>;
   TokenSums<A> sums;
   Tensor2<A> partial;
+  TensorRoom tensors;
 
-  Backward(Device& dev, const Cut& s) : sums(dev, s), partial(dev.scratch.tensor<A>(s.all_chunks(), 3 * s.num_heads)) {}
+  Backward(Device& dev, const Cut& s)
+      : sums(dev, s, std::is_same_v<T, bf16>), partial(dev.scratch.tensor<A>(s.all_chunks(), 3 * s.num_heads)),
+        tensors(tensor_room<T>(dev, s, true)) {}
   void operator()(Device& dev, const SsdShape& shape, const Cut& s, const SsdInput<T>& in, const SsdWeights<A>& w, const SsdSaved<A>& saved,
                   const DecayRoom<A>& room, Tensor2<const T> dy, const States<const A>& gradients, const SsdInputGradient<T>& d_in,
-                  const SsdWeightGradient<A>& dw) const {
+                  const SsdWeightGradient<A>& dw, bool walked = false) {
     const Flops flops{s};
     const auto run = dev.launch("ssd_backward", flops.gradients() + flops.decays() + 2 * flops.steps(), bytes<T>(s, 6, 2));
     if (!run) return;
     const Tensor2<const A> dt(saved.dt);
-    token_gradients<T>(dev, s, tokens_of(in, saved, room), w.d, dy, rows_of(saved.states), gradients, d_in, sums);
+    token_gradients<T>(dev, s, tokens_of(in, saved, room), w.d, dy, rows_of(saved.states), gradients, tensors, walked, d_in, sums);
     steps_backward<T>(dev, shape, s, in, w, dt, sums, partial, d_in.dt_raw, dw);
   }
 };
+
+// Where the gradients of states lie that are not rounded: where their place is free if those that walk take the shape.
+template <class T>
+Tensor3<Acc<T>> gradients_of_states(Device& dev, const Cut& s, [[maybe_unused]] const TensorRoom& room) {
+  if constexpr (std::is_same_v<T, bf16>)
+    if (TensorRoom::walks(s)) return Tensor3<Acc<T>>(room.both.data(), std::size_t(s.batch), std::size_t(s.chunks), std::size_t(s.state_elements()));
+  return dev.scratch.tensor<Acc<T>>(s.batch, s.chunks, s.state_elements());
+}
 
 }  // namespace
 
@@ -103,10 +114,11 @@ void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, cons
   const Cut s(shape, in.documents);
   const Flops flops{s};
   const DecayRoom<A> room(dev, s);
+  const TensorRoom tensors = tensor_room<T>(dev, s, false);
   const auto run = dev.launch("ssd", flops.decays() + flops.outputs(), bytes<T>(s, 2, 1));
   if (!run) return;
   fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, {});
-  outputs<T>(dev, s, tokens_of(in, saved, room), w.d, rows_of(saved.states), y);
+  outputs<T>(dev, s, tokens_of(in, saved, room), w.d, rows_of(saved.states), tensors, false, y);
 }
 
 template <class T>
@@ -129,7 +141,7 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   using A = Acc<T>;
   const Cut s(shape, in.documents);
   const DecayRoom<A> room(dev, s);
-  const Backward<T> backward(dev, s);
+  Backward<T> backward(dev, s);
   if (!dev.dry_run()) fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, {});
   backward(dev, shape, s, in, w, saved, room, dy, {rows_of(dstates), dlast}, d_in, dw);
 }
@@ -143,6 +155,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   const Flops flops{s};
   const DecayRoom<A> room(dev, s);
   const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
+  const TensorRoom tensors = tensor_room<T>(dev, s, false);
   const auto run = dev.launch("ssd", flops.steps() + flops.decays() + flops.states() + flops.passing() + flops.outputs(), bytes<T>(s, 3, 3));
   if (!run) return;
   const Matrix<A> entering(saved.states.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
@@ -151,9 +164,12 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
   fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, over);
   const Tokens<T> tokens = tokens_of(in, saved, room);
-  chunk_states<T>(dev, s, tokens, states);
-  pass_states<A>(dev, s, Tensor2<const A>(over), entering, states);
-  outputs<T>(dev, s, tokens, w.d, rows_of(saved.states), y);
+  const bool walked = walk_states<T>(dev, s, tokens, Tensor2<const A>(over), states, tensors);
+  if (!walked) {
+    chunk_states<T>(dev, s, tokens, states);
+    pass_states<A>(dev, s, Tensor2<const A>(over), entering, states);
+  }
+  outputs<T>(dev, s, tokens, w.d, rows_of(saved.states), tensors, walked, y);
 }
 
 template <class T>
@@ -163,18 +179,25 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   const Cut s(shape, in.documents);
   const Flops flops{s};
   const DecayRoom<A> room(dev, s);
-  const Backward<T> backward(dev, s);
+  Backward<T> backward(dev, s);
   const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
-  const auto dstates = dev.scratch.tensor<A>(s.batch, s.chunks, s.state_elements());
+  const auto dstates = gradients_of_states<T>(dev, s, backward.tensors);
+  bool walked = false;
   if (const auto run = dev.launch("ssd_backward", flops.states() + flops.passing(), bytes<T>(s, 1, 3))) {
     fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, over);
-    chunk_states_of_outputs<T>(dev, s, tokens_of(in, saved, room), dy, rows_of(dstates));
-    pass_states_backward<A>(dev, s, Tensor2<const A>(over), dlast, rows_of(dstates));
-    const Matrix<const A> entering(dstates.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
-    if (dinitial.data()) copy_rows<A>(dev, "ssd_backward", entering, dinitial);
+    const Tokens<T> tokens = tokens_of(in, saved, room);
+    const Tensor2<const A> factors(over);
+    walked = walk_gradients<T>(dev, s, tokens, factors, dy, rows_of(Tensor3<const A>(saved.states)), dlast, dinitial, d_in, backward.tensors,
+                               backward.sums);
+    if (!walked) {
+      if (TensorRoom::walks(s)) backward.tensors = {};  // it is taken
+      chunk_states_of_outputs<T>(dev, s, tokens, dy, rows_of(dstates));
+      pass_states_backward<A>(dev, s, factors, dlast, rows_of(dstates));
+      const Matrix<const A> entering(dstates.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
+      if (dinitial.data()) copy_rows<A>(dev, "ssd_backward", entering, dinitial);
+    }
   }
-  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(Tensor3<const A>(dstates)), dlast},
-           d_in, dw);
+  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(Tensor3<const A>(dstates)), dlast}, d_in, dw, walked);
 }
 
 GYR_SCALARS(GYR_SSD)

@@ -14,6 +14,8 @@ using gyr::scan::rest_unit;
 using gyr::scan::softplus;
 using gyr::scan::softplus_slope;
 
+inline constexpr int span = 64;  // tokens of a tile of tensor cores
+
 // A shape and its documents, without what stays on the host.
 struct Cut {
   Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: of a sequence
@@ -24,6 +26,7 @@ struct Cut {
         num_groups(s.num_groups), head_dim(s.head_dim), state_size(s.state_size), positions(documents.positions) {}
 
   GYR_FUNCTION Index all_chunks() const { return batch * chunks; }
+  GYR_FUNCTION Index tiles() const { return ceil_div(chunk_size, span); }
   GYR_FUNCTION Index heads_per_group() const { return num_heads / num_groups; }
   GYR_FUNCTION Index head_elements() const { return head_dim * state_size; }
   GYR_FUNCTION Index state_elements() const { return num_heads * head_elements(); }
@@ -215,21 +218,65 @@ struct DecayRoom {
   Decays<A> decays() const { return {Tensor2<const A>(sum), Tensor2<const A>(rest)}; }
 };
 
+// Scratch of the kernels for tensor cores, with those of tokens (B chunks H, Q); empty where they do not take the shape.
+struct TensorRoom {
+  Tensor2<bf16> entering, leaving;      // (B chunks, H P N): states that enter, and gradients of those that leave, rounded
+  Tensor2<float> both;                  // the memory of these two
+  Tensor2<bf16> of_outputs, of_inputs;  // (B chunks G Q, Q), of whole tiles: dG and dG'
+  Tensor2<float> products;              // (B chunks G tiles tiles, 4096): of B and C, as fragments
+  Tensor2<float> start, end, step;      // exp(s_l), exp(s_Q - s_l), dt_l
+
+  static bool fits(const Cut& s) {
+    return s.head_dim % 8 == 0 && s.state_size % 8 == 0 && s.head_dim <= 128 && s.state_size <= 256 && s.chunk_size <= 2048;
+  }
+  // Whether states are found by walking through sequences, which moves them once, and not chunk by chunk at the same time: where that makes blocks
+  // for a whole GPU, or takes few steps.
+  static constexpr Index channels = 64, numbers = 128;  // of a head's state in a block
+  static Index state_blocks(const Cut& s) { return ceil_div(s.head_dim, channels) * ceil_div(s.state_size, numbers); }
+  static bool walks(const Cut& s) { return fits(s) && (s.batch * s.num_heads * state_blocks(s) >= 128 || s.chunks <= 4); }
+  TensorRoom() = default;
+  TensorRoom(Device& dev, const Cut& s, bool backward) {
+    if (!fits(s)) return;
+    const Index groups = s.all_chunks() * s.num_groups, heads = s.all_chunks() * s.num_heads;
+    const Index states = s.all_chunks() * s.state_elements();
+    if (backward) {
+      both = dev.scratch.tensor<float>(s.all_chunks(), s.state_elements());
+      bf16* const half = reinterpret_cast<bf16*>(both.data());
+      entering = Tensor2<bf16>(half, s.all_chunks(), s.state_elements());
+      leaving = Tensor2<bf16>(half ? half + states : half, s.all_chunks(), s.state_elements());
+    } else {
+      entering = dev.scratch.tensor<bf16>(s.all_chunks(), s.state_elements());
+    }
+    products = dev.scratch.tensor<float>(groups * s.tiles() * s.tiles(), span * span);
+    for (auto* x : {&start, &end, &step}) *x = dev.scratch.tensor<float>(heads, s.chunk_size);
+    if (!backward) return;
+    for (auto* x : {&of_outputs, &of_inputs}) *x = dev.scratch.tensor<bf16>(groups * s.tiles() * span, s.tiles() * span);
+  }
+};
+template <class T>
+TensorRoom tensor_room(Device& dev, const Cut& s, bool backward) {
+  if constexpr (std::is_same_v<T, bf16>) return {dev, s, backward};
+  else return {};
+}
+
 // What backward has of each token and head, (B chunks H, Q), on its way to the time steps. State sizes are split into parts of columns_of<A>.
 template <class A>
 struct TokenSums {
   Index parts;
-  Global<double> rows, columns;  // of E(l,s) = dW(l,s) W(l,s), s < l
+  Index stretch;                 // tokens of a chunk that E is added up over at a time
+  Global<double> rows, columns;  // of E(l,s) = dW(l,s) W(l,s), s < l: (B chunks H stretches, Q), of the s and of the l of a stretch
   Global<A> inflow, outflow;     // (B chunks H parts, Q): what the state gave each output, and each token the state
   Global<A> ddt, dd;             // x . dU, x . dy
-  Global<A> through;             // (B chunks, H): what the state that entered gave the one that left
+  Index throughs;                // parts of the next
+  Global<A> through;             // (B chunks, H throughs): what the state that entered gave the one that left
 
-  TokenSums(Device& dev, const Cut& s) : parts(ceil_div(s.state_size, columns_of<A>)) {
+  TokenSums(Device& dev, const Cut& s, bool by_tiles) : parts(ceil_div(s.state_size, columns_of<A>)), stretch(by_tiles ? span : s.chunk_size) {
     const Index all = s.all_chunks() * s.num_heads, q = s.chunk_size;
-    rows = dev.scratch.tensor<double>(all, q), columns = dev.scratch.tensor<double>(all, q);
+    for (auto* x : {&rows, &columns}) *x = dev.scratch.tensor<double>(all * ceil_div(q, stretch), q);
     inflow = dev.scratch.tensor<A>(all * parts, q), outflow = dev.scratch.tensor<A>(all * parts, q);
     ddt = dev.scratch.tensor<A>(all, q), dd = dev.scratch.tensor<A>(all, q);
-    through = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
+    throughs = by_tiles ? 4 * TensorRoom::state_blocks(s) : 1;
+    through = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads * throughs);
   }
 };
 
@@ -264,6 +311,14 @@ void chunk_states(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);
 template <class T>
 void chunk_states_of_outputs(Device&, const Cut&, const Tokens<T>&, Global<const T> dy, Global<Acc<T>> dstates);
 
+// States of whole sequences, rounded too, from those that enter these; and the gradients of those that leave chunks, rounded, with J and those of
+// states that enter sequences. False where they are not found so, and nothing is done.
+template <class T>
+bool walk_states(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>> over, const States<Acc<T>>&, const TensorRoom&);
+template <class T>
+bool walk_gradients(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>> over, Global<const T> dy, Global<const Acc<T>> entering,
+                    Global<const Acc<T>> dlast, Global<Acc<T>> dinitial, const SsdInputGradient<T>&, const TensorRoom&, TokenSums<Acc<T>>&);
+
 // ssd_passing.cu
 template <class A>
 void pass_states(Device&, const Cut&, Global<const A> decay, Global<const A> initial, const States<A>&);
@@ -271,11 +326,12 @@ template <class A>
 void pass_states_backward(Device&, const Cut&, Global<const A> decay, Global<const A> dlast, Global<A> dstates);
 // ssd_output.cu
 template <class T>
-void outputs(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, Global<T> y);
+void outputs(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, const TensorRoom&, bool walked,
+             Global<T> y);
 
 // ssd_gradient.cu
 template <class T>
 void token_gradients(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const T> dy, Global<const Acc<T>> entering,
-                     const States<const Acc<T>>& gradients, const SsdInputGradient<T>&, const TokenSums<Acc<T>>&);
+                     const States<const Acc<T>>& gradients, const TensorRoom&, bool walked, const SsdInputGradient<T>&, TokenSums<Acc<T>>&);
 
 }  // namespace gyr::cuda::scan

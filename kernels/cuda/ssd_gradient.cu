@@ -21,7 +21,7 @@ GYR_DEVICE V row_sum(V v) {
 template <class T>
 struct Gradients {
   Global<const T> dy;
-  Global<const Acc<T>> entering;    // (B chunks, H P N)
+  Global<const Acc<T>> entering;   // (B chunks, H P N)
   States<const Acc<T>> of_states;  // between: of those that enter
 };
 
@@ -46,9 +46,8 @@ struct GroupGradient {
     const HeadDecay<A> decay(s, k, in.decays, head);
     A part[4][wide<A>] = {};
     const auto multiply = [&](const Global<const A>& states, Index row) {
-      const auto state = across([&](int n, Index p) {
-        return n0 + n < s.state_size ? states.load(row, (head * s.head_dim + p) * s.state_size + n0 + n) : A(0);
-      });
+      const auto state =
+          across([&](int n, Index p) { return n0 + n < s.state_size ? states.load(row, (head * s.head_dim + p) * s.state_size + n0 + n) : A(0); });
       add_product(s.head_dim, along([&](int l, Index p) { return mine(head, r0 + l, p); }), state, room, part);
     };
     if (of_c) multiply(g.entering, k.number);
@@ -89,9 +88,8 @@ struct GroupGradient {
 
   GYR_DEVICE void add_tokens(Index o0, A (&sum)[4][wide<A>]) const {
     find_weights(o0);
-    const auto rows = across([&](int n, Index l) {
-      return n0 + n < s.state_size ? token(of_c ? in.b : in.c, o0 + l, group * s.state_size + n0 + n) : A(0);
-    });
+    const auto rows =
+        across([&](int n, Index l) { return n0 + n < s.state_size ? token(of_c ? in.b : in.c, o0 + l, group * s.state_size + n0 + n) : A(0); });
     add_product(tile, along([&](int r, Index o) { return square.load(r * square_stride + int(o)); }), rows, room, sum);
   }
 };
@@ -142,9 +140,8 @@ struct HeadGradient {
   GYR_DEVICE void from_state(Index s0, Index p0, A (&du)[4][wide<A>]) const {
     if (!g.of_states.keeps_leaving(s, k.number)) return;
     g.of_states.with_leaving(s, k.number, [&](const Global<const A>& states, Index at) {
-      const auto state = along([&](int p, Index n) {
-        return p0 + p < s.head_dim ? states.load(at, (head * s.head_dim + p0 + p) * s.state_size + n) : A(0);
-      });
+      const auto state =
+          along([&](int p, Index n) { return p0 + p < s.head_dim ? states.load(at, (head * s.head_dim + p0 + p) * s.state_size + n) : A(0); });
       add_product(s.state_size, along([&](int t, Index n) { return shared_token(in.b, s0 + t, n); }), state, room, du);
     });
     scale_rows(du, [&](int t) { return s0 + t < k.length ? decay.to_end(s0 + t) : A(0); });
@@ -248,24 +245,26 @@ GYR_KERNEL through_kernel(Cut s, Decays<A> decays, Global<const A> entering, Sta
 
 template <class T>
 void token_gradients(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<const Acc<T>> d, Global<const T> dy, Global<const Acc<T>> entering,
-                     const States<const Acc<T>>& of_states, const SsdInputGradient<T>& d_in, const TokenSums<Acc<T>>& sums) {
+                     const States<const Acc<T>>& of_states, [[maybe_unused]] const TensorRoom& tensors, [[maybe_unused]] bool walked,
+                     const SsdInputGradient<T>& d_in, TokenSums<Acc<T>>& sums) {
   using A = Acc<T>;
+  if constexpr (std::is_same_v<T, bf16>)
+    if (token_gradients_by_tensor_cores(dev, s, in, d, dy, entering, of_states, tensors, walked, d_in, sums)) return;
+  sums.stretch = s.chunk_size, sums.throughs = 1;
   constexpr int bytes = (room_numbers<A> + square_numbers) * int(sizeof(A));
   const Gradients<T> g{dy, entering, of_states};
   const Grid groups{s.all_chunks() * s.num_groups * ceil_div(s.chunk_size, tile) * sums.parts, threads, bytes};
   launch(dev, "ssd_backward", {s.all_chunks() * s.num_heads, usual_threads, usual_warps * int(sizeof(A))}, through_kernel<A>, s, in.decays, entering,
          of_states, sums.through);
-  if constexpr (std::is_same_v<T, bf16>)
-    if (token_gradients_by_tensor_cores(dev, s, in, d, dy, entering, of_states, d_in, sums)) return;
   launch(dev, "ssd_backward", groups, group_gradient_kernel<T, true>, s, in, g, d_in.c, sums.inflow);
   launch(dev, "ssd_backward", groups, group_gradient_kernel<T, false>, s, in, g, d_in.b, sums.outflow);
   launch(dev, "ssd_backward", {s.all_chunks() * s.num_heads, threads, (bytes + 7) / 8 * 8 + tile * side * int(sizeof(double))},
          head_gradient_kernel<T>, s, in, g, d, d_in.x, sums);
 }
 
-#define GYR_GRADIENT(T)                                                                                                                      \
-  template void token_gradients<T>(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>>, Global<const T>, Global<const Acc<T>>,      \
-                                   const States<const Acc<T>>&, const SsdInputGradient<T>&, const TokenSums<Acc<T>>&);
+#define GYR_GRADIENT(T)                                                                                                                 \
+  template void token_gradients<T>(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>>, Global<const T>, Global<const Acc<T>>, \
+                                   const States<const Acc<T>>&, const TensorRoom&, bool, const SsdInputGradient<T>&, TokenSums<Acc<T>>&);
 GYR_SCALARS(GYR_GRADIENT)
 #undef GYR_GRADIENT
 

@@ -1,346 +1,323 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of the scan of bf16 by tensor cores, as in ssd_gradient.cu. What tokens have to do with each other stays in registers.
+// Gradients of the scan of bf16 by tensor cores, as in ssd_gradient.cu, in three kernels: what pairs of tokens have to do with each other, dG of a
+// group and the sums of E of its heads; dB and dC from it and from the states; dx (ssd_output_tensor.cu).
 #include "kernels/cuda/ssd_tensor.hpp"
 
 namespace gyr::cuda::scan {
 
 namespace {
 
-// The tokens of a lane's rows.
-struct Rows {
-  Index token[2];
-  bool inside[2];
-  GYR_DEVICE Rows(const Chunk& k, Index first) {
-    for (int h = 0; h < 2; ++h) token[h] = first + my_row(h), inside[h] = token[h] < k.length;
+// ---- Pairs: 64 tokens s and 64 tokens l of a group to a block, head by head ----
+
+struct Pairs {
+  Global<const bf16> x, dy;
+  Global<const float> step, products;  // products: with rows of s
+  Global<bf16> of_outputs, of_inputs;  // dG, dG'
+  Global<double> rows, columns;        // of E, (B chunks H tiles, Q)
+};
+
+// Places of a block: of a head x of the s and dy of the l; the sums of decays of these and dt; E's sums by warp, of two heads.
+template <int W>
+struct PairRoom {
+  static constexpr int tile_bytes = Tile(0, W).end(), table_bytes = 5 * span * int(sizeof(float));
+  static constexpr int table_of(int i) { return usual_stages * 2 * tile_bytes + i * table_bytes; }
+  static constexpr int bytes = table_of(usual_stages) + 2 * warps * span * int(sizeof(float));
+  static GYR_FUNCTION constexpr Tile x(int i) { return {2 * i * tile_bytes, W}; }
+  static GYR_FUNCTION constexpr Tile dy(int i) { return {(2 * i + 1) * tile_bytes, W}; }
+  // Of the l and behind them of the s.
+  static GYR_DEVICE Shared<float> sum(int i) { return Shared<float>(table_of(i)); }
+  static GYR_DEVICE Shared<float> rest(int i) { return Shared<float>(table_of(i) + 2 * span * int(sizeof(float))); }
+  static GYR_DEVICE Shared<float> step(int i) { return Shared<float>(table_of(i) + 4 * span * int(sizeof(float))); }
+  static GYR_DEVICE int by_warp(int turn) { return table_of(usual_stages) + turn * warps * span * int(sizeof(float)); }
+};
+
+// The first of two numbers from lanes without this bit and the second from lanes with it, added to what the lane across has of it.
+GYR_DEVICE float fold(float first, float second, int bit) {
+  const bool upper = lane() & bit;
+  return (upper ? second : first) + shuffle_xor(upper ? first : second, bit);
+}
+
+template <int W>
+struct PairGradient {
+  using Room = PairRoom<W>;
+  const Cut& s;
+  const Pairs& in;
+  const Decays<float>& decays;
+  const Chunk& k;
+  Index group, s0, l0;
+
+  GYR_DEVICE Index head(int i) const { return group * s.heads_per_group() + i; }
+  GYR_DEVICE Index row(int i) const { return k.number * s.num_heads + head(i); }
+
+  // Bit 4 n + i: whether l sees s, of a lane's numbers; and zeros in place of those that do not.
+  GYR_DEVICE std::uint32_t find_seen() const {
+    std::uint32_t seen = 0;
+    for (int n = 0; n < span / 8; ++n)
+      for (int i = 0; i < 4; ++i) {
+        const Index l = l0 + my_column(n) + i % 2, t = s0 + my_row(i / 2);
+        if (t <= l && l < k.length && t >= k.begin(s, l)) seen |= 1u << (4 * n + i);
+      }
+    return seen;
+  }
+  GYR_DEVICE void keep(std::uint32_t seen, FragmentD (&x)[span / 8]) const {
+    GYR_UNROLL
+    for (int n = 0; n < span / 8; ++n) {
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) x[n].at[i] = seen >> (4 * n + i) & 1u ? x[n].at[i] : 0.0f;
+    }
+  }
+
+  // What a thread brings of a head: the l's decay or an s's, and dt.
+  struct Token {
+    float sum, rest, step;
+  };
+  GYR_DEVICE Token token(int i) const {
+    const Index t = thread_index() < span ? l0 + thread_index() : s0 + thread_index() - span;
+    if (t >= k.length) return {0, 0, 0};
+    return {decays.sum.load(row(i), t), decays.rest.load(row(i), t), thread_index() < span ? 0.0f : in.step.load(row(i), t)};
+  }
+  GYR_DEVICE void put(const Token& t, int at) const {
+    Room::sum(at).store(thread_index(), t.sum), Room::rest(at).store(thread_index(), t.rest);
+    if (thread_index() >= span) Room::step(at).store(thread_index() - span, t.step);
+  }
+
+  // dG' +=, of pairs that do not see each other too, and E's sums: by l to `by_warp`, by s to memory.
+  GYR_DEVICE void add_head(int i, int at, const FragmentD (&product)[span / 8], FragmentD (&dg)[span / 8]) const {
+    FragmentD slope[span / 8] = {};
+    add_by_rows<W>(Room::x(at), Room::dy(at), slope);
+    DecaySum<float> mine[2];
+    float step[2], of_s[2] = {};
+    for (int h = 0; h < 2; ++h) {
+      mine[h] = {Room::sum(at).load(span + my_row(h)), Room::rest(at).load(span + my_row(h))};
+      step[h] = Room::step(at).load(my_row(h));
+    }
+    // Sums by l of eight columns, this lane's two of them.
+    const auto eight = [&](int n) {
+      const auto sum = Shared<Pack<float, 2>>(Room::table_of(at) + my_column(n) * int(sizeof(float))).load(0),
+                 rest = Shared<Pack<float, 2>>(Room::table_of(at) + (2 * span + my_column(n)) * int(sizeof(float))).load(0);
+      Pack<float, 2> of_l = {};
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int h = i / 2, j = i % 2;
+        const float v = slope[n].at[i] * step[h] * fast_decay({sum.at[j], rest.at[j]}, mine[h]), e = v * product[n].at[i];
+        dg[n].at[i] += v, of_l.at[j] += e, of_s[h] += e;
+      }
+      return of_l;
+    };
+    // Of 64 columns each lane keeps two: those of eight number lane / 4.
+    float of_l[4][2];
+    GYR_UNROLL
+    for (int n = 0; n < 4; ++n) {
+      const Pack<float, 2> first = eight(n), second = eight(n + 4);
+      for (int j = 0; j < 2; ++j) of_l[n][j] = fold(first.at[j], second.at[j], 16);
+    }
+    Pack<float, 2> mine_of_l;
+    for (int j = 0; j < 2; ++j) mine_of_l.at[j] = fold(fold(of_l[0][j], of_l[2][j], 8), fold(of_l[1][j], of_l[3][j], 8), 4);
+    Shared<Pack<float, 2>>(Room::by_warp(i % 2) + (warp() * span + 2 * lane()) * int(sizeof(float))).store(0, mine_of_l);
+    for (int h = 0; h < 2; ++h) {
+      const float all = quad_sum(of_s[h]);
+      if (const Index t = s0 + my_row(h); lane() % quads == 0 && t < k.length) in.columns.store(row(i) * s.tiles() + l0 / span, t, double(all));
+    }
+  }
+  GYR_DEVICE void put_rows(int i) const {
+    const Index l = l0 + thread_index();
+    if (thread_index() >= span || l >= k.length) return;
+    double all = 0;
+    for (int w = 0; w < warps; ++w) all += double(Shared<float>(Room::by_warp(i % 2)).load(w * span + thread_index()));
+    in.rows.store(row(i) * s.tiles() + s0 / span, l, all);
+  }
+
+  GYR_DEVICE void add_heads(FragmentD (&dg)[span / 8]) const {
+    const int heads = int(s.heads_per_group());
+    const Index P = s.head_dim, end = k.first + k.length, pair = pair_of(s, k.number, group, s0 / span, l0 / span);
+    FragmentD product[span / 8];
+    GYR_UNROLL
+    for (int n = 0; n < span / 8; ++n) {
+      const auto p = in.products.template load_pack<4>(pair, number_of(n));
+      for (int i = 0; i < 4; ++i) product[n].at[i] = p.at[i];
+    }
+    const std::uint32_t seen = find_seen();
+    keep(seen, product);
+    if (l0 == s0) each_number(product, [&](int h, int column, float& v) { v = column == my_row(h) ? 0.0f : v; });  // E is of those before
+    put(token(0), 0);
+    pipeline<usual_stages>(
+        heads,
+        [&](int i, int at) {
+          fetch<span, W, tensor_threads>(in.x, k.first + s0, end, head(i) * P, (head(i) + 1) * P, Room::x(at));
+          fetch<span, W, tensor_threads>(in.dy, k.first + l0, end, head(i) * P, (head(i) + 1) * P, Room::dy(at));
+        },
+        [&](int i, int at) {
+          if (i > 0) put_rows(i - 1);
+          const Token next = i + 1 < heads ? token(i + 1) : Token{0, 0, 0};
+          add_head(i, at, product, dg);
+          put(next, at + 1 < usual_stages ? at + 1 : 0);
+        });
+    sync_block();
+    put_rows(heads - 1);
+    keep(seen, dg);
+  }
+  // Nothing meets.
+  GYR_DEVICE void put_zeros() const {
+    const Index l = l0 + thread_index(), t = s0 + thread_index();
+    if (l0 < s0 || thread_index() >= span) return;
+    for (int i = 0; i < int(s.heads_per_group()); ++i) {
+      if (l < k.length) in.rows.store(row(i) * s.tiles() + s0 / span, l, 0);
+      if (t < k.length) in.columns.store(row(i) * s.tiles() + l0 / span, t, 0);
+    }
   }
 };
 
-// Whether token l sees token t.
-GYR_DEVICE bool sees(const Cut& s, const Chunk& k, Index l, Index t) { return t <= l && l < k.length && t >= k.begin(s, l); }
+template <int W>
+GYR_KERNEL_OF(tensor_threads, W == span ? 3 : 2)
+pairs_kernel(Cut s, Pairs in, Decays<float> decays) {
+  BlockIndex rest;
+  const Index l0 = rest.take(s.tiles()) * span, s0 = rest.take(s.tiles()) * span, group = rest.take(s.num_groups);
+  const Chunk k(s, rest.left);
+  if (l0 >= k.length || s0 >= k.length) return;
+  const PairGradient<W> of{s, in, decays, k, group, s0, l0};
+  FragmentD dg[span / 8] = {};
+  if (meet(s, k, l0, s0)) of.add_heads(dg);
+  else of.put_zeros();
+  const Index first = (k.number * s.num_groups + group) * s.tiles() * span;
+  each_pair(dg, [&](int h, int l, float v, float next) {
+    const Index t = s0 + my_row(h);
+    in.of_inputs.template store_pack<2>(first + t, l0 + l, {{bf16(v), bf16(next)}});
+    in.of_outputs.store(first + l0 + l, t, bf16(v)), in.of_outputs.store(first + l0 + l + 1, t, bf16(next));
+  });
+}
 
-// A block takes 64 tokens and 64 numbers of B or C of a group. Tiles of a block: by turns two of its tokens and two of others, of one head each, and
-// the numbers of other tokens; where others lie, the head's state comes first.
-template <class G, bool of_c>
+// ---- Groups: 128 tokens and 64 numbers of B or C to a block ----
+
+// out = sum over heads of factor left S' + weights others,  share: of each head's summand with `own`
+struct Side {
+  Global<const bf16> left, state, own, weights, others;
+  Global<const float> factor, step;  // step: a factor too, or empty
+  Global<bf16> out;
+  Global<float> share;
+};
+
+// Places of a block: 128 rows of 64 columns, and 64 rows of 64, of a head's state or of other tokens' numbers; then the rows' own numbers of C or B.
+struct GroupRoom {
+  static constexpr int left_bytes = Tile(0, span, wide_rows).end(), right_bytes = Tile(0, span).end();
+  static constexpr int bytes = usual_stages * (left_bytes + right_bytes) + left_bytes;
+  static GYR_FUNCTION constexpr Tile own() { return {usual_stages * (left_bytes + right_bytes), span, wide_rows}; }
+  static GYR_FUNCTION constexpr Tile left(int i) { return {i * (left_bytes + right_bytes), span, wide_rows}; }
+  static GYR_FUNCTION constexpr Tile right(int i) { return {i * (left_bytes + right_bytes) + left_bytes, span}; }
+};
+
 struct GroupGradient {
   const Cut& s;
-  const Tokens<bf16>& in;
-  const G& g;
+  const Side& in;
   const Chunk& k;
-  Index r0, n0, group;
+  Index group, r0, n0;
 
-  GYR_DEVICE Tile mine(int turn) const { return place(turn); }
-  GYR_DEVICE Tile other(int turn) const { return place(2 + turn); }
-  GYR_DEVICE Tile numbers() const { return {place(3).end(), span}; }
-  GYR_DEVICE Tile state() const { return {place(2).first_byte, span, int(ceil_div(s.head_dim, 16) * 16)}; }
-  static int bytes(const Cut& s) {
-    const Tile one(0, s.head_dim), numbers(4 * one.end(), span), state(2 * one.end(), span, int(ceil_div(s.head_dim, 16) * 16));
-    return std::max(numbers.end(), state.end());
-  }
-  GYR_DEVICE Index first_head() const { return group * s.heads_per_group(); }
-  GYR_DEVICE Index end_head() const { return first_head() + s.heads_per_group(); }
-  GYR_DEVICE Index end() const { return k.first + k.length; }
+  GYR_DEVICE Index token(int h) const { return r0 + my_row(h); }
+  GYR_DEVICE bool inside(int h) const { return token(h) < k.length; }
+  GYR_DEVICE float factor_of(Index row, Index l) const { return in.step ? in.factor.load(row, l) * in.step.load(row, l) : in.factor.load(row, l); }
 
-  GYR_DEVICE void fetch_mine(Index head, int turn) const {
-    fetch(of_c ? g.dy : in.x, k.first + r0, end(), head * s.head_dim, s.head_dim, mine(turn));
-  }
-  GYR_DEVICE void fetch_both(Index head, Index o0, int turn) const {
-    fetch_mine(head, turn);
-    fetch(of_c ? in.x : g.dy, k.first + o0, end(), head * s.head_dim, s.head_dim, other(turn));
-  }
-
-  // This block's numbers of C or B of a lane's rows.
-  GYR_DEVICE void own_numbers(const Rows& rows, Pack<bf16, 2> (&own)[span / 8][2]) const {
+  GYR_DEVICE void add_head(Index head, const float (&factor)[2], FragmentD (&part)[span / 8], FragmentD (&sum)[span / 8]) const {
+    float product[2] = {};
     GYR_UNROLL
     for (int n = 0; n < span / 8; ++n) {
       GYR_UNROLL
       for (int h = 0; h < 2; ++h) {
-        const Index column = n0 + n * 8 + lane() % quads * 2;
-        own[n][h] = {{bf16(0.0f), bf16(0.0f)}};
-        if (rows.inside[h] && column < s.state_size)
-          own[n][h] = (of_c ? in.c : in.b).template load_pack<2>(k.first + rows.token[h], group * s.state_size + column);
+        const Tile own = GroupRoom::own();
+        const auto numbers = Shared<Pack<bf16, 2>>(own.first_byte + (my_row(h) * own.stride + my_column(n)) * int(sizeof(bf16))).load(0);
+        GYR_UNROLL
+        for (int j = 0; j < 2; ++j) {
+          const float v = part[n].at[2 * h + j] * factor[h];
+          sum[n].at[2 * h + j] += v, product[h] += v * float(numbers.at[j]);
+        }
       }
+      part[n] = {};
     }
-  }
-
-  // What the head's state contributes, and its product with the rows' own numbers to `share`.
-  GYR_DEVICE void add_state(Index head, int turn, const Rows& rows, const Pack<bf16, 2> (&own)[span / 8][2], const Global<float>& share,
-                            FragmentD (&sum)[span / 8]) const {
-    const HeadDecay<float> decay(s, k, in.decays, head);
-    const auto round = [&](const Global<const float>& states, Index row) { round_state(s, states, row, head, n0, state()); };
-    const bool there = of_c || g.of_states.keeps_leaving(s, k.number);
-    if (of_c) round(g.entering, k.number);
-    else if (there) g.of_states.with_leaving(s, k.number, round);
-    sync_block();
-    FragmentD part[span / 8] = {};
-    if (there) add_by_columns(mine(turn), state(), s.head_dim, part);
-    float factor[2] = {}, product[2] = {};
-    for (int h = 0; h < 2; ++h)
-      if (const Index l = rows.token[h]; rows.inside[h])
-        factor[h] = of_c ? decay.from_start(l) : decay.to_end(l) * in.dt.load(k.first + l, head);
-    GYR_UNROLL
-    for (int n = 0; n < span / 8; ++n) {
-      GYR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float v = part[n].at[i] * factor[i / 2];
-        sum[n].at[i] += v;
-        product[i / 2] += v * float(own[n][i / 2].at[i % 2]);
-      }
-    }
-    const Index parts = ceil_div(s.state_size, span), row = (k.number * s.num_heads + head) * parts + n0 / span;
+    const Index parts = ceil_div(s.state_size, span);
     for (int h = 0; h < 2; ++h) {
       const float all = quad_sum(product[h]);
-      if (rows.inside[h] && lane() % quads == 0) share.store(row, rows.token[h], all);
+      if (inside(h) && lane() % quads == 0) in.share.store((k.number * s.num_heads + head) * parts + n0 / span, token(h), all);
     }
   }
-  GYR_DEVICE void add_states(const Rows& rows, const Global<float>& share, FragmentD (&sum)[span / 8]) const {
-    Pack<bf16, 2> own[span / 8][2];
-    own_numbers(rows, own);
-    fetch_mine(first_head(), 0);
-    commit_copies();
-    for (Index head = first_head(), turn = 0; head < end_head(); ++head, turn = 1 - turn) {
-      if (head + 1 < end_head()) fetch_mine(head + 1, int(1 - turn));
-      commit_copies();
-      wait_for_copies<1>();
-      add_state(head, int(turn), rows, own, share, sum);
-      sync_block();
-    }
+  // first_tile, end_tile: of the other tokens
+  GYR_DEVICE void operator()(Index first_tile, Index end_tile, FragmentD (&sum)[span / 8]) const {
+    const int slabs = int(ceil_div(s.head_dim, span)), states = int(s.heads_per_group()) * slabs;
+    const Index first_head = group * s.heads_per_group(), P = s.head_dim, end = k.first + k.length;
+    const Index weights_row = (k.number * s.num_groups + group) * s.tiles() * span, weights_end = s.tiles() * span;
+    fetch<wide_rows, span, wide_threads>(in.own, k.first + r0, end, group * s.state_size + n0, (group + 1) * s.state_size, GroupRoom::own());
+    FragmentD part[span / 8] = {};
+    pipeline<usual_stages>(
+        states + int(end_tile - first_tile),
+        [&](int i, int at) {
+          if (i < states) {
+            const Index head = first_head + i / slabs, p0 = i % slabs * span;
+            fetch<wide_rows, span, wide_threads>(in.left, k.first + r0, end, head * P + p0, (head + 1) * P, GroupRoom::left(at));
+            fetch_state<span, wide_threads>(s, in.state, k.number, head, p0, n0, GroupRoom::right(at));
+          } else {
+            const Index o0 = (first_tile + i - states) * span, first_number = group * s.state_size;
+            fetch<wide_rows, span, wide_threads>(in.weights, weights_row + r0, weights_row + weights_end, o0, weights_end, GroupRoom::left(at));
+            fetch<span, span, wide_threads>(in.others, k.first + o0, end, first_number + n0, first_number + s.state_size, GroupRoom::right(at));
+          }
+        },
+        [&](int i, int at) {
+          if (i >= states) return add_by_columns<span>(GroupRoom::left(at), GroupRoom::right(at), sum);
+          const Index head = first_head + i / slabs;
+          float factor[2] = {};
+          for (int h = 0; h < 2; ++h)
+            if (inside(h)) factor[h] = factor_of(k.number * s.num_heads + head, token(h));
+          add_by_columns<span>(GroupRoom::left(at), GroupRoom::right(at), part);
+          if (i % slabs == slabs - 1) add_head(head, factor, part, sum);
+        });
   }
-
-  // Products of tokens, weighted, of one head: += to dG.
-  GYR_DEVICE void add_weights(Index head, int turn, Index o0, const Rows& rows, FragmentD (&dg)[span / 8]) const {
-    const HeadDecay<float> decay(s, k, in.decays, head);
-    FragmentD product[span / 8] = {};
-    add_by_rows(mine(turn), 0, other(turn), 0, s.head_dim, product);
-    DecaySum<float> own[2] = {};
-    float step[2] = {};
-    for (int h = 0; h < 2; ++h)
-      if (rows.inside[h]) own[h] = decay.at(rows.token[h]), step[h] = in.dt.load(k.first + rows.token[h], head);
-    GYR_UNROLL
-    for (int n = 0; n < span / 8; ++n) {
-      GYR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const Index o = o0 + n * 8 + lane() % quads * 2 + i % 2, r = rows.token[i / 2], l = of_c ? r : o, t = of_c ? o : r;
-        if (!sees(s, k, l, t)) continue;
-        const DecaySum<float> there = decay.at(o);
-        const float weight = of_c ? decay_between(own[i / 2], there) * in.dt.load(k.first + o, head) : decay_between(there, own[i / 2]) * step[i / 2];
-        dg[n].at[i] += product[n].at[i] * weight;
-      }
-    }
-  }
-  GYR_DEVICE void add_tokens(Index o0, const Rows& rows, FragmentD (&sum)[span / 8]) const {
-    FragmentD dg[span / 8] = {};
-    fetch(of_c ? in.b : in.c, k.first + o0, end(), group * s.state_size + n0, s.state_size - n0, numbers());
-    fetch_both(first_head(), o0, 0);
-    commit_copies();
-    for (Index head = first_head(), turn = 0; head < end_head(); ++head, turn = 1 - turn) {
-      if (head + 1 < end_head()) fetch_both(head + 1, o0, int(1 - turn));
-      commit_copies();
-      wait_for_copies<1>();
-      sync_block();
-      add_weights(head, int(turn), o0, rows, dg);
-      sync_block();
-    }
-    add_by_columns(dg, numbers(), sum);
-    sync_block();
-  }
-
- private:
-  GYR_DEVICE Tile place(int i) const { return {i * Tile(0, s.head_dim).end(), s.head_dim}; }
 };
 
-struct Gradients {
-  Global<const bf16> dy;
-  Global<const float> entering;
-  States<const float> of_states;
-};
-
-template <bool of_c>
-GYR_KERNEL group_gradient_kernel(Cut s, Tokens<bf16> in, Gradients g, Global<bf16> out, Global<float> share) {
+GYR_KERNEL_OF(wide_threads, 2)
+groups_kernel(Cut s, Side of_c, Side of_b) {
   BlockIndex rest;
-  const Index n0 = rest.take(ceil_div(s.state_size, span)) * span, r0 = rest.take(ceil_div(s.chunk_size, span)) * span;
+  const Index n0 = rest.take(ceil_div(s.state_size, span)) * span, r0 = rest.take(ceil_div(s.chunk_size, wide_rows)) * wide_rows;
   const Index group = rest.take(s.num_groups);
+  const bool back = rest.take(2) == 0;  // dC looks back to tokens before, dB on
   const Chunk k(s, rest.left);
   if (r0 >= k.length) return;
-  const GroupGradient<Gradients, of_c> of{s, in, g, k, r0, n0, group};
-  const Rows rows(k, r0);
-  FragmentD sum[span / 8] = {};
-  of.add_states(rows, share, sum);
-  if (of_c)
-    for (Index o0 = k.begin(s, r0) / span * span; o0 <= r0; o0 += span) of.add_tokens(o0, rows, sum);
+  const Index last = (r0 + wide_rows < k.length ? r0 + wide_rows : k.length) - 1;
+  Index first_tile = r0 / span, end_tile = last / span + 1;
+  if (back) first_tile = k.begin(s, r0) / span;
   else
-    for (Index o0 = r0; o0 < k.length && k.begin(s, o0) < r0 + span; o0 += span) of.add_tokens(o0, rows, sum);
-  wait_for_copies<0>();
-  each_pair(sum, [&](int h, int n, float v, float next) {
-    if (rows.inside[h] && n0 + n < s.state_size)
-      out.template store_pack<2>(k.first + rows.token[h], group * s.state_size + n0 + n, {{bf16(v), bf16(next)}});
+    while (end_tile * span < k.length && k.begin(s, end_tile * span) <= last) ++end_tile;
+  const Side& in = back ? of_c : of_b;
+  const GroupGradient of{s, in, k, group, r0, n0};
+  FragmentD sum[span / 8] = {};
+  of(first_tile, end_tile, sum);
+  each_four(sum, [&](int h, int n, const Pack<bf16, 4>& v) {
+    if (of.inside(h) && n0 + n < s.state_size) in.out.template store_pack<4>(k.first + of.token(h), group * s.state_size + n0 + n, v);
   });
 }
 
-// A block takes a head of a chunk: its tokens s by 64, and for each the tokens l by 64 that are not before them. Tiles: B and x of the first, C and dy
-// of the others; where C lies, the gradient of the state comes first.
 template <int W>
-struct HeadGradient {
-  const Cut& s;
-  const Tokens<bf16>& in;
-  const Gradients& g;
-  const Chunk& k;
-  const TokenSums<float>& sums;
-  Index head;
-  HeadDecay<float> decay;
-  Tile b, x, c, dy, state;
-  Shared<float> row_room;  // of E, (4, 64)
-
-  static int bytes(const Cut& s) {
-    const Tile b(0, s.state_size), x(b.end(), W), c(x.end(), s.state_size), state(x.end(), span, W);
-    return std::max(c.end(), state.end()) + Tile(0, W).end() + warps * span * int(sizeof(float));
-  }
-  GYR_DEVICE HeadGradient(const Cut& s, const Tokens<bf16>& in, const Gradients& g, const Chunk& k, const TokenSums<float>& sums, Index head)
-      : s(s), in(in), g(g), k(k), sums(sums), head(head), decay(s, k, in.decays, head), b(0, s.state_size), x(b.end(), W), c(x.end(), s.state_size),
-        dy(Tile(x.end(), span, W).end() > c.end() ? Tile(x.end(), span, W).end() : c.end(), W), state(x.end(), span, W), row_room(dy.end()) {}
-
-  GYR_DEVICE Index row() const { return k.number * s.num_heads + head; }
-  GYR_DEVICE void fetch_head(const Global<const bf16>& from, Index l0, const Tile& to) const {
-    fetch(from, k.first + l0, k.first + k.length, head * s.head_dim, s.head_dim, to);
-  }
-  GYR_DEVICE void fetch_group(const Global<const bf16>& from, Index l0, const Tile& to) const {
-    fetch(from, k.first + l0, k.first + k.length, head / s.heads_per_group() * s.state_size, s.state_size, to);
-  }
-
-  // exp(s_Q - s_s) dS B_s
-  GYR_DEVICE void from_state(const Rows& rows, FragmentD (&du)[W / 8]) const {
-    if (!g.of_states.keeps_leaving(s, k.number)) return;
-    for (Index n0 = 0; n0 < s.state_size; n0 += span) {
-      g.of_states.with_leaving(s, k.number, [&](const Global<const float>& states, Index at) { round_state(s, states, at, head, n0, state); });
-      sync_block();
-      const Index left = s.state_size - n0;
-      add_by_rows(b, n0, state, 0, left < span ? left : span, du);
-      sync_block();
-    }
-    float factor[2];
-    for (int h = 0; h < 2; ++h) factor[h] = rows.inside[h] ? decay.to_end(rows.token[h]) : 0.0f;
-    each_number(du, [&](int h, int, float& v) { v *= factor[h]; });
-  }
-
-  // W(l,s), in rows of s, in place of the products; E's sums by row of the fragments, which is a column s of E, and, in `row_room`, by l.
-  GYR_DEVICE void weigh(const Rows& rows, Index l0, const float (&step)[2], const FragmentD (&slope)[span / 8], FragmentD (&weight)[span / 8],
-                        float (&column_sums)[2]) const {
-    DecaySum<float> own[2] = {};
-    for (int h = 0; h < 2; ++h)
-      if (rows.inside[h]) own[h] = decay.at(rows.token[h]);
-    GYR_UNROLL
-    for (int n = 0; n < span / 8; ++n) {
-      GYR_UNROLL
-      for (int j = 0; j < 2; ++j) {
-        const Index l = l0 + n * 8 + lane() % quads * 2 + j;
-        float of_l = 0;
-        GYR_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          float& w = weight[n].at[2 * h + j];
-          w = sees(s, k, l, rows.token[h]) ? w * decay_between(decay.at(l), own[h]) : 0.0f;
-          const float e = rows.token[h] < l ? step[h] * slope[n].at[2 * h + j] * w : 0.0f;
-          of_l += e, column_sums[h] += e;
-        }
-        for (int with = quads; with < warp_size; with *= 2) of_l += shuffle_xor(of_l, with);
-        if (lane() < quads) row_room.store(warp() * span + n * 8 + lane() * 2 + j, of_l);
-      }
-    }
-  }
-  GYR_DEVICE void add_row_sums(Index l0) const {
-    const Index l = l0 + thread_index();
-    if (thread_index() >= span || l >= k.length) return;
-    double all = sums.rows.load(row(), l);
-    for (int w = 0; w < warps; ++w) all += double(row_room.load(w * span + thread_index()));
-    sums.rows.store(row(), l, all);
-  }
-
-  // dU of tokens from s0, and the sums of E's columns.
-  GYR_DEVICE void input_gradient(Index s0, const Rows& rows, const float (&step)[2], FragmentD (&du)[W / 8], float (&column_sums)[2]) const {
-    fetch_group(in.b, s0, b), fetch_head(in.x, s0, x), fetch_head(g.dy, s0, dy);
-    commit_copies();
-    wait_for_copies<0>();
-    sync_block();
-    from_state(rows, du);
-    for (Index l0 = s0; l0 < k.length && k.begin(s, l0) < s0 + span; l0 += span) {
-      fetch_group(in.c, l0, c);
-      if (l0 > s0) fetch_head(g.dy, l0, dy);
-      commit_copies();
-      wait_for_copies<0>();
-      sync_block();
-      FragmentD weight[span / 8] = {}, slope[span / 8] = {};
-      add_by_rows(b, 0, c, 0, s.state_size, weight);
-      add_by_rows(x, 0, dy, 0, s.head_dim, slope);
-      weigh(rows, l0, step, slope, weight, column_sums);
-      add_by_columns(weight, dy, du);
-      sync_block();
-      add_row_sums(l0);
-    }
-    sync_block();
-  }
-};
-
-// dx = dt dU + D dy, and the sums by token of x . dU and x . dy.
-template <int W>
-GYR_DEVICE void finish_tokens(const HeadGradient<W>& of, const Rows& rows, const float (&step)[2], float d, FragmentD (&du)[W / 8],
-                              const float (&column_sums)[2], const Global<bf16>& dx) {
-  float ddt[2] = {}, dd[2] = {};
-  each_pair(du, [&](int h, int p, float v, float next) {
-    if (!rows.inside[h] || p >= of.s.head_dim) return;
-    const Index row = of.k.first + rows.token[h], column = of.head * of.s.head_dim + p;
-    const auto x = of.in.x.template load_pack<2>(row, column), out = of.g.dy.template load_pack<2>(row, column);
-    ddt[h] += float(x.at[0]) * v + float(x.at[1]) * next;
-    dd[h] += float(x.at[0]) * float(out.at[0]) + float(x.at[1]) * float(out.at[1]);
-    dx.template store_pack<2>(row, column, {{bf16(step[h] * v + d * float(out.at[0])), bf16(step[h] * next + d * float(out.at[1]))}});
-  });
-  for (int h = 0; h < 2; ++h) {
-    const float ddt_sum = quad_sum(ddt[h]), dd_sum = quad_sum(dd[h]), column_sum = quad_sum(column_sums[h]);
-    if (!rows.inside[h] || lane() % quads > 0) continue;
-    of.sums.ddt.store(of.row(), rows.token[h], ddt_sum);
-    of.sums.dd.store(of.row(), rows.token[h], dd_sum);
-    of.sums.columns.store(of.row(), rows.token[h], double(column_sum));
-  }
-}
-
-template <int W>
-GYR_KERNEL head_gradient_kernel(Cut s, Tokens<bf16> in, Gradients g, Global<const float> skip, Global<bf16> dx, TokenSums<float> sums) {
-  BlockIndex rest;
-  const Index head = rest.take(s.num_heads);
-  const Chunk k(s, rest.left);
-  const HeadGradient<W> of(s, in, g, k, sums, head);
-  if (thread_index() < span)
-    for (Index l = thread_index(); l < k.length; l += span) sums.rows.store(of.row(), l, 0);
-  for (Index s0 = 0; s0 < k.length; s0 += span) {
-    const Rows rows(k, s0);
-    FragmentD du[W / 8] = {};
-    float step[2] = {}, column_sums[2] = {};
-    for (int h = 0; h < 2; ++h)
-      if (rows.inside[h]) step[h] = in.dt.load(k.first + rows.token[h], head);
-    of.input_gradient(s0, rows, step, du, column_sums);
-    finish_tokens(of, rows, step, skip.load(head), du, column_sums, dx);
-  }
-}
-
-template <int W>
-void launch_head_gradient(Device& dev, const Cut& s, const Tokens<bf16>& in, const Gradients& g, Tensor1<const float> d, const Global<bf16>& dx,
-                          const TokenSums<float>& sums) {
-  launch(dev, "ssd_backward", {s.all_chunks() * s.num_heads, tensor_threads, HeadGradient<W>::bytes(s)}, head_gradient_kernel<W>, s, in, g, d, dx,
-         sums);
+void launch_pairs(Device& dev, const Cut& s, const Pairs& pairs, const Decays<float>& decays) {
+  launch(dev, "ssd_backward", {s.all_chunks() * s.num_groups * s.tiles() * s.tiles(), tensor_threads, PairRoom<W>::bytes}, pairs_kernel<W>, s, pairs,
+         decays);
 }
 
 }  // namespace
 
 bool token_gradients_by_tensor_cores(Device& dev, const Cut& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const bf16>& dy,
-                                     const Global<const float>& entering, const States<const float>& of_states,
-                                     const SsdInputGradient<bf16>& d_in, const TokenSums<float>& sums) {
+                                     const Global<const float>& entering, const States<const float>& of_states, const TensorRoom& room, bool walked,
+                                     const SsdInputGradient<bf16>& d_in, TokenSums<float>& sums) {
   const Global<bf16> dx(d_in.x), db(d_in.b), dc(d_in.c);
-  if (!fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
-  const Gradients g{dy, entering, of_states};
-  const Index groups = s.all_chunks() * s.num_groups * ceil_div(s.chunk_size, span) * sums.parts;
-  launch(dev, "ssd_backward", {groups, tensor_threads, GroupGradient<Gradients, true>::bytes(s)}, group_gradient_kernel<true>, s, in, g, dc,
-         sums.inflow);
-  launch(dev, "ssd_backward", {groups, tensor_threads, GroupGradient<Gradients, false>::bytes(s)}, group_gradient_kernel<false>, s, in, g, db,
-         sums.outflow);
-  if (s.head_dim <= 64) launch_head_gradient<64>(dev, s, in, g, d, dx, sums);
-  else launch_head_gradient<128>(dev, s, in, g, d, dx, sums);
+  if (!room.entering.data() || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
+  if (!walked) {
+    factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
+    round_states(dev, "ssd_backward", s, in, entering, of_states, room, &sums);
+  }
+  products_by_tensor_cores(dev, "ssd_backward", s, in, true, room);
+  const Pairs pairs{in.x, dy, room.step, room.products, room.of_outputs, room.of_inputs, sums.rows, sums.columns};
+  if (s.head_dim <= span) launch_pairs<span>(dev, s, pairs, in.decays);
+  else launch_pairs<2 * span>(dev, s, pairs, in.decays);
+  const Side of_c{dy, room.entering, in.c, room.of_outputs, in.b, room.start, {}, dc, sums.inflow},
+      of_b{in.x, room.leaving, in.b, room.of_inputs, in.c, room.end, room.step, db, sums.outflow};
+  launch(dev, "ssd_backward",
+         {s.all_chunks() * 2 * s.num_groups * ceil_div(s.chunk_size, wide_rows) * ceil_div(s.state_size, span), wide_threads, GroupRoom::bytes},
+         groups_kernel, s, of_c, of_b);
+  input_gradients_by_tensor_cores(dev, s, in, d, dy, room, dx, sums);
   return true;
 }
 

@@ -51,14 +51,16 @@ GYR_KERNEL outputs_kernel(Cut s, Tokens<T> in, Global<const Acc<T>> skip, Global
 }  // namespace
 
 template <class T>
-void outputs(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, Global<T> y) {
+void outputs(Device& dev, const Cut& s, const Tokens<T>& in, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering,
+             [[maybe_unused]] const TensorRoom& tensors, [[maybe_unused]] bool walked, Global<T> y) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (outputs_by_tensor_cores(dev, s, in, d, entering, y)) return;
+    if (outputs_by_tensor_cores(dev, s, in, d, entering, tensors, walked, y)) return;
   const Index blocks = s.all_chunks() * s.num_heads * ceil_div(s.chunk_size, tile) * ceil_div(s.head_dim, columns_of<Acc<T>>);
   launch(dev, "ssd", {blocks, threads, (room_numbers<Acc<T>> + square_numbers) * int(sizeof(Acc<T>))}, outputs_kernel<T>, s, in, d, entering, y);
 }
 
-#define GYR_OUTPUTS(T) template void outputs<T>(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>>, Global<const Acc<T>>, Global<T>);
+#define GYR_OUTPUTS(T) \
+  template void outputs<T>(Device&, const Cut&, const Tokens<T>&, Tensor1<const Acc<T>>, Global<const Acc<T>>, const TensorRoom&, bool, Global<T>);
 GYR_SCALARS(GYR_OUTPUTS)
 #undef GYR_OUTPUTS
 

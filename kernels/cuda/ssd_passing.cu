@@ -126,8 +126,8 @@ void pass_states_backward(Device& dev, const Cut& s, Global<const A> decay, Glob
       s, [&](auto n) { launch(dev, "ssd_backward", grid_of_states<n>(s), pass_backward_kernel<A, n>, s, decay, dlast, dstates); }, dlast, dstates);
 }
 
-#define GYR_PASSING(A)                                                                                        \
-  template void pass_states<A>(Device&, const Cut&, Global<const A>, Global<const A>, const States<A>&);      \
+#define GYR_PASSING(A)                                                                                   \
+  template void pass_states<A>(Device&, const Cut&, Global<const A>, Global<const A>, const States<A>&); \
   template void pass_states_backward<A>(Device&, const Cut&, Global<const A>, Global<const A>, Global<A>);
 GYR_PASSING(double)
 GYR_PASSING(float)

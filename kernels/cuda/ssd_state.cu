@@ -15,10 +15,8 @@ GYR_DEVICE void outer_products(const Cut& s, const Chunk& k, Index head, Index p
   using A = Acc<T>;
   const Index P = s.head_dim, N = s.state_size, g = head / s.heads_per_group();
   A sum[4][wide<A>] = {};
-  add_product(
-      k.length,
-      across([&](int p, Index l) { return p0 + p < P ? factor(l) * A(left.load(k.first + l, head * P + p0 + p)) : A(0); }),
-      across([&](int n, Index l) { return n0 + n < N ? A(right.load(k.first + l, g * N + n0 + n)) : A(0); }), Shared<A>(), sum);
+  add_product(k.length, across([&](int p, Index l) { return p0 + p < P ? factor(l) * A(left.load(k.first + l, head * P + p0 + p)) : A(0); }),
+              across([&](int n, Index l) { return n0 + n < N ? A(right.load(k.first + l, g * N + n0 + n)) : A(0); }), Shared<A>(), sum);
   each_of_tile<wide<A>>([&](int i, int j, int p, int n) {
     if (p0 + p < P && n0 + n < N) store(head * s.head_elements() + (p0 + p) * N + n0 + n, sum[i][j]);
   });
@@ -72,9 +70,29 @@ void chunk_states_of_outputs(Device& dev, const Cut& s, const Tokens<T>& in, Glo
   launch(dev, "ssd_backward", grid_of<T>(s), chunk_states_of_outputs_kernel<T>, s, in, dy, dstates);
 }
 
-#define GYR_STATE(T)                                                                              \
-  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);    \
-  template void chunk_states_of_outputs<T>(Device&, const Cut&, const Tokens<T>&, Global<const T>, Global<Acc<T>>);
+template <class T>
+bool walk_states([[maybe_unused]] Device& dev, [[maybe_unused]] const Cut& s, [[maybe_unused]] const Tokens<T>& in,
+                 [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] const States<Acc<T>>& states, [[maybe_unused]] const TensorRoom& room) {
+  if constexpr (std::is_same_v<T, bf16>) return walk_states_by_tensor_cores(dev, s, in, over, states, room);
+  else return false;
+}
+
+template <class T>
+bool walk_gradients([[maybe_unused]] Device& dev, [[maybe_unused]] const Cut& s, [[maybe_unused]] const Tokens<T>& in,
+                    [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] Global<const T> dy, [[maybe_unused]] Global<const Acc<T>> entering,
+                    [[maybe_unused]] Global<const Acc<T>> dlast, [[maybe_unused]] Global<Acc<T>> dinitial,
+                    [[maybe_unused]] const SsdInputGradient<T>& d_in, [[maybe_unused]] const TensorRoom& room,
+                    [[maybe_unused]] TokenSums<Acc<T>>& sums) {
+  if constexpr (std::is_same_v<T, bf16>) return walk_gradients_by_tensor_cores(dev, s, in, over, dy, entering, dlast, dinitial, d_in, room, sums);
+  else return false;
+}
+
+#define GYR_STATE(T)                                                                                                                   \
+  template void chunk_states<T>(Device&, const Cut&, const Tokens<T>&, const States<Acc<T>>&);                                         \
+  template void chunk_states_of_outputs<T>(Device&, const Cut&, const Tokens<T>&, Global<const T>, Global<Acc<T>>);                    \
+  template bool walk_states<T>(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>>, const States<Acc<T>>&, const TensorRoom&); \
+  template bool walk_gradients<T>(Device&, const Cut&, const Tokens<T>&, Global<const Acc<T>>, Global<const T>, Global<const Acc<T>>,  \
+                                  Global<const Acc<T>>, Global<Acc<T>>, const SsdInputGradient<T>&, const TensorRoom&, TokenSums<Acc<T>>&);
 GYR_SCALARS(GYR_STATE)
 #undef GYR_STATE
 

@@ -72,9 +72,7 @@ template <class F>
 GYR_DEVICE void each_head(const Cut& s, const F& f) {
   each_row(s.all_chunks() * s.num_heads, [&](Index task) { f(task, Chunk(s, task / s.num_heads), task % s.num_heads); });
 }
-Grid grid_of_heads(const Cut& s) {
-  return {std::min(ceil_div(s.all_chunks() * s.num_heads, usual_warps), most_blocks), usual_threads};
-}
+Grid grid_of_heads(const Cut& s) { return {std::min(ceil_div(s.all_chunks() * s.num_heads, usual_warps), most_blocks), usual_threads}; }
 // Which lanes have the first token of a document.
 GYR_DEVICE std::uint32_t beginnings(const Cut& s, const Chunk& k, Index l) { return ballot(l < k.length && k.reach(s, l) == 0); }
 
@@ -82,12 +80,16 @@ GYR_DEVICE std::uint32_t beginnings(const Cut& s, const Chunk& k, Index l) { ret
 // of E's rows less that of its columns from k on, in k's document.
 template <class A>
 GYR_DEVICE void add_later(const Cut& s, const Chunk& k, const TokenSums<A>& g, Index task) {
-  double later = double(g.through.load(k.number, task % s.num_heads)), within = 0;  // from the next 32 tokens on
+  const Index stretches = ceil_div(s.chunk_size, g.stretch);
+  double later = 0, within = 0;  // from the next 32 tokens on
+  for (Index i = 0; i < g.throughs; ++i) later += double(g.through.load(k.number, task % s.num_heads * g.throughs + i));
   for (Index l0 = (k.length - 1) / warp_size * warp_size; l0 >= 0; l0 -= warp_size) {
     const Index l = l0 + lane();
     double difference = 0, inflow = 0;
     if (l < k.length) {
-      difference = g.rows.load(task, l) - g.columns.load(task, l);
+      const Index first = task * stretches, mine = l / g.stretch, last = (k.length - 1) / g.stretch;
+      for (Index i = 0; i <= mine; ++i) difference += g.rows.load(first + i, l);
+      for (Index i = mine; i <= last; ++i) difference -= g.columns.load(first + i, l);
       for (Index part = 0; part < g.parts; ++part) inflow += double(g.inflow.load(task * g.parts + part, l));
     }
     const std::uint32_t all = beginnings(s, k, l), behind = all & ~((2u << lane()) - 1);
@@ -96,7 +98,7 @@ GYR_DEVICE void add_later(const Cut& s, const Chunk& k, const TokenSums<A>& g, I
     const double from_here = sum_to(warp_size - 1, inflow) + later;
     within = shuffle(all & 1u ? 0.0 : mine, 0), later = shuffle(from_here, 0);
     const bool begins = l == 0 || all >> lane() & 1u;  // exactly zero: nothing before the token reaches anything from it on
-    if (l < k.length) g.rows.store(task, l, (begins ? 0.0 : mine) + from_here);
+    if (l < k.length) g.rows.store(task * stretches, l, (begins ? 0.0 : mine) + from_here);
   }
 }
 
@@ -116,7 +118,7 @@ GYR_KERNEL steps_backward_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T>
       const double up_to = sum_up_to(outflow), previous = shuffle(up_to, lane() + warp_size - 1), earlier = before + (lane() > 0 ? previous : 0);
       before += shuffle(up_to, warp_size - 1);
       if (l >= k.length) continue;
-      const double da = g.rows.load(task, l) + earlier;
+      const double da = g.rows.load(task * ceil_div(s.chunk_size, g.stretch), l) + earlier;
       const A v = A(raw.load(row, h)) + bias.load(h), free = softplus(v);
       const bool clamped = free < low || free > high;
       const A dv = clamped ? A(0) : A(double(g.ddt.load(task, l)) + rate * da) * softplus_slope(v);
@@ -131,6 +133,18 @@ GYR_KERNEL steps_backward_kernel(Cut s, Acc<T> low, Acc<T> high, Global<const T>
     partial.store(k.number, s.num_heads + h, A(d_rate * rate));
     partial.store(k.number, 2 * s.num_heads + h, A(d_skip));
   });
+}
+
+// A warp takes a weight of a head, and adds what the chunks add to its gradient, which may be empty.
+template <class A>
+GYR_KERNEL weights_backward_kernel(Global<const A> partial, Global<A> bias, Global<A> a_log, Global<A> skip) {
+  const Index heads = partial.columns() / 3, which = block_index() / heads, h = block_index() % heads;
+  const Global<A> out = which == 0 ? bias : which == 1 ? a_log : skip;
+  if (!out) return;
+  double sum = 0;
+  for (Index chunk = lane(); chunk < partial.rows(); chunk += warp_size) sum += double(partial.load(chunk, block_index()));
+  sum = warp_sum(sum);
+  if (lane() == 0) out.store(h, A(double(out.load(h)) + sum));
 }
 
 }  // namespace
@@ -151,18 +165,15 @@ template <class T>
 void steps_backward(Device& dev, const SsdShape& shape, const Cut& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> dt,
                     const TokenSums<Acc<T>>& sums, Tensor2<Acc<T>> partial, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>& dw) {
   using A = Acc<T>;
-  launch(dev, "ssd_backward", grid_of_heads(s), steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high),
-         in.dt_raw, w.dt_bias, w.a_log, dt, sums, d_raw, partial);
-  const Tensor1<A> weights[] = {dw.dt_bias, dw.a_log, dw.d};
-  for (int i = 0; i < 3; ++i)
-    if (weights[i].data())
-      launch(dev, "ssd_backward", {ceil_div(s.num_heads, threads), threads}, add_blocks_kernel<A>,
-             columns(Matrix<const A>(Tensor2<const A>(partial)), i * s.num_heads, s.num_heads), A(1), weights[i]);
+  launch(dev, "ssd_backward", grid_of_heads(s), steps_backward_kernel<T>, s, A(shape.dt_low), A(shape.dt_high), in.dt_raw, w.dt_bias, w.a_log, dt,
+         sums, d_raw, partial);
+  launch(dev, "ssd_backward", {3 * s.num_heads, warp_size}, weights_backward_kernel<A>, Tensor2<const A>(partial), Global<A>(dw.dt_bias),
+         Global<A>(dw.a_log), Global<A>(dw.d));
 }
 
-#define GYR_STEPS(T)                                                                                                                                 \
-  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                                    \
-  template void steps_backward<T>(Device&, const SsdShape&, const Cut&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>,         \
+#define GYR_STEPS(T)                                                                                                                          \
+  template void time_steps<T>(Device&, const SsdShape&, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<Acc<T>>);                             \
+  template void steps_backward<T>(Device&, const SsdShape&, const Cut&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, \
                                   const TokenSums<Acc<T>>&, Tensor2<Acc<T>>, Matrix<T>, const SsdWeightGradient<Acc<T>>&);
 GYR_SCALARS(GYR_STEPS)
 #undef GYR_STEPS

@@ -193,33 +193,41 @@ struct Scan {
 
 // Tensor instructions of each of its kernels, in their order.
 struct ScanProducts {
-  Index states = 0, outputs = 0, states_of_outputs = 0, c = 0, b = 0, heads = 0;
+  Index states = 0, products = 0, outputs = 0, states_of_outputs = 0, products_back = 0, pairs = 0, groups = 0, inputs = 0;
 
-  explicit ScanProducts(const Scan& a) {
-    const SsdShape& s = a.shape;
+  explicit ScanProducts(const Scan& a) : s(a.shape), documents(a.document > 0) {
     const Index chunk = std::min(s.chunk_size, s.seq_length);
     for (Index begin = 0; begin < s.seq_length; begin += chunk)
-      add_chunk(a, ceil_div(std::min(chunk, s.seq_length - begin), tile), begin + chunk < s.seq_length || a.last);
-    for (Index* n : {&states, &outputs, &states_of_outputs, &c, &b, &heads}) *n *= s.batch * warps;
+      add_chunk(std::min(chunk, s.seq_length - begin), begin + chunk < s.seq_length || a.last);
+    for (Index* n : {&states, &products, &outputs, &states_of_outputs, &products_back, &pairs, &groups, &inputs}) *n *= s.batch;
   }
 
  private:
-  // Of `tiles` tiles of tokens, by a warp. leaves: its state is wanted
-  void add_chunk(const Scan& a, Index tiles, bool leaves) {
-    const SsdShape& s = a.shape;
-    const Index N = ceil_div(s.state_size, 16), P = ceil_div(s.head_dim, 16), W = s.head_dim <= 64 ? 64 : 128, H = s.num_heads;
-    const Index state = H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 4 * 16;  // 64 tokens, 64 channels, 128 numbers
-    const Index parts = s.num_groups * ceil_div(s.state_size, 64), group_heads = H / s.num_groups;
-    states += leaves ? state * (a.document ? 1 : tiles) : 0;
+  static constexpr Index block = 128, square = 32;  // square: instructions of a warp for 16 rows, 64 columns and a depth of 64
+
+  // leaves: its state is wanted
+  void add_chunk(Index length, bool leaves) {
+    const Index tiles = ceil_div(length, tile), W = s.head_dim <= 64 ? 1 : 2, H = s.num_heads, slabs = ceil_div(s.state_size, 64);
+    const Index state = warps * H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 2 * square;  // 64 tokens, 64 channels, 128 numbers
+    const Index met = documents ? tiles : tiles * (tiles + 1) / 2;
+    states += leaves ? state * tiles : 0;
     states_of_outputs += state * tiles;
-    for (Index i = 0; i < tiles; ++i) {
-      const Index before = a.document ? 1 : i + 1, behind = a.document ? 1 : tiles - i;  // tiles of tokens that it has to do with
-      outputs += H * ((a.document ? 0 : N * W / 8) + before * (N * 8 + W / 2));
-      c += parts * (group_heads * P * 8 + before * (group_heads * P * 8 + 32));
-      b += parts * ((leaves ? group_heads * P * 8 : 0) + behind * (group_heads * P * 8 + 32));
-      heads += H * ((leaves ? N * W / 8 : 0) + behind * (N * 8 + P * 8 + W / 2));
+    for (Index* n : {&products, &products_back}) *n += warps * s.num_groups * met * slabs * square;
+    pairs += warps * H * met * W * square;
+    for (Index r0 = 0; r0 < length; r0 += block) {
+      const Index end = std::min(r0 + block, length), first_tile = documents ? r0 / tile : 0, end_tile = documents ? ceil_div(end, tile) : tiles;
+      outputs += documents ? 0 : 2 * warps * H * slabs * W * square;
+      inputs += documents && end < length ? 0 : 2 * warps * H * slabs * W * square;
+      groups += 2 * warps * s.num_groups * slabs * square * (2 * H / s.num_groups * W + ceil_div(end, tile) - first_tile + end_tile - r0 / tile);
+      for (Index w0 = r0; w0 < end; w0 += warp_rows) {
+        outputs += H * W * square * (w0 / tile + 1 - first_tile);
+        inputs += H * W * square * (end_tile - w0 / tile);
+      }
     }
   }
+
+  SsdShape s;
+  bool documents;
 };
 
 std::vector<GridCounts> all_grids(const Scan& a) {
@@ -253,9 +261,9 @@ std::vector<GridCounts> all_grids(const Scan& a) {
 void expect_products_of(const Scan& a, double most_conflicts) {
   SCOPED_TRACE(a.name());
   const auto grids = counted(a);
-  ASSERT_EQ(grids.size(), 6u);
+  ASSERT_EQ(grids.size(), 8u);
   const ScanProducts want(a);
-  const Index wanted[] = {want.states, want.outputs, want.states_of_outputs, want.c, want.b, want.heads};
+  const Index wanted[] = {want.states, want.products, want.outputs, want.states_of_outputs, want.products_back, want.pairs, want.groups, want.inputs};
   for (std::size_t i = 0; i < grids.size(); ++i) {
     EXPECT_EQ(grids[i].products, wanted[i]) << "kernel " << i;
     const SharedAccesses shared = grids[i].all_shared();
@@ -516,6 +524,7 @@ TEST(counts, DISABLED_estimate) {
   for (std::size_t i = 0; i < attention.size(); ++i) print_estimate(of_attention[i], attention[i], double(tokens), grows);
   const Index scanned = 256;
   const auto scan = counted(Scan{{1, scanned, 48, 1, 64, 256, 128, 0, 1e30}});
-  const char* const of_scan[] = {"ssd, states", "ssd, outputs", "ssd_backward, states", "ssd_backward, dC", "ssd_backward, dB", "ssd_backward, dx"};
+  const char* const of_scan[] = {"ssd, states",         "ssd, products",        "ssd, outputs",    "ssd_backward, states", "ssd_backward, products",
+                                 "ssd_backward, pairs", "ssd_backward, dB, dC", "ssd_backward, dx"};
   for (std::size_t i = 0; i < scan.size(); ++i) print_estimate(of_scan[i], scan[i], double(scanned), 4096.0 / double(scanned));
 }
