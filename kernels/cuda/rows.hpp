@@ -54,14 +54,36 @@ GYR_KERNEL column_sums_kernel(Term term, Index rows, Global<A> partial) {
   partial.template store_pack<N>(b, c, sum);
 }
 
-// out(c) += scale * sum over b of partial(b, c), in the order of b.
+// The sum over b of partial(b, c), for the lane's column c: every warp of the block adds up some b, and the first warp gets their sum, in one order.
+// `room`: a number for each thread.
+template <class A>
+GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared<A>& room) {
+  A v = 0;
+  if (c < partial.columns())
+    for (Index b = warp(); b < partial.rows(); b += block_warps()) v += partial.load(b, c);
+  room.store(thread_index(), v);
+  sync_block();
+  A total = 0;
+  if (warp() == 0)
+    for (int w = 0; w < block_warps(); ++w) total += room.load(w * warp_size + lane());
+  return total;
+}
+template <class A>
+Grid grid_of_sums(const Global<const A>& partial) {
+  const int threads = int(std::clamp<Index>(partial.rows(), 1, 32)) * warp_size;
+  return {ceil_div(partial.columns(), warp_size), threads, threads * int(sizeof(A))};
+}
+
+// out(c) += scale * sum over b of partial(b, c).
 template <class A>
 GYR_KERNEL add_blocks_kernel(Global<const A> partial, A scale, Global<A> out) {
-  const Index c = block_index() * block_threads() + thread_index();
-  if (c >= out.columns()) return;
-  A v = out.load(c);
-  for (Index b = 0; b < partial.rows(); ++b) v += scale * partial.load(b, c);
-  out.store(c, v);
+  const Index c = block_index() * warp_size + lane();
+  const A sum = sum_of_blocks(partial, c, Shared<A>());
+  if (warp() == 0 && c < out.columns()) out.store(c, out.load(c) + scale * sum);
+}
+template <class A>
+void add_blocks(Device& dev, const char* name, const Global<const A>& partial, A scale, const Global<A>& out) {
+  launch(dev, name, grid_of_sums(partial), add_blocks_kernel<A>, partial, scale, out);
 }
 
 // out(c) += scale * sum over r of term(r, c). `partial`: (ceil(rows / block_rows), columns).
@@ -70,7 +92,7 @@ void add_column_sums(Device& dev, const char* name, const Term& term, Index rows
   const Index columns = partial.extent(1);
   launch(dev, name, {Index(partial.extent(0)) * ceil_div(columns, Index(N) * usual_threads), usual_threads}, column_sums_kernel<N, A, Term>, term,
          rows, partial);
-  launch(dev, name, {ceil_div(columns, usual_threads), usual_threads}, add_blocks_kernel<A>, Tensor2<const A>(partial), scale, out);
+  add_blocks<A>(dev, name, Tensor2<const A>(partial), scale, out);
 }
 
 }  // namespace gyr::cuda
