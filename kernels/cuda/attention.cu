@@ -67,9 +67,7 @@ struct Query {
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
   // What dropout leaves of the weight of key j.
-  GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, Index j) const {
-    return s.kept<Acc<T>>(dropout, sequence, head, number, j);
-  }
+  GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, Index j) const { return s.kept<Acc<T>>(dropout, sequence, head, number, j); }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
@@ -85,13 +83,15 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
     for (Index j = at.hidden; j < at.seen; j += warp_size) {
       const int count = least(at.seen - j, warp_size);
       const Index mine = j + lane();
-      const A score = lane() < count ? score_of(query.dot(at.key(k, mine, s.head_dim))) + bias.of(at.head, at.number, mine)
-                                     : -std::numeric_limits<A>::infinity();
+      const A score =
+          lane() < count ? score_of(query.dot(at.key(k, mine, s.head_dim))) + bias.of(at.head, at.number, mine) : -std::numeric_limits<A>::infinity();
       const A largest = warp_largest(score > top ? score : top), shrink = fast_exp(top - largest);
       const A p = lane() < count ? fast_exp(score - largest) : A(0);
       top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
       for (A& x : out.at) x *= shrink;
-      out.add(lane() < count ? p * at.kept(s, score_of.dropout, j + lane()) : A(0), count, [&](int l) { return at.key(v, j + l, s.v_head_dim); }, s.v_head_dim);
+      out.add(
+          lane() < count ? p * at.kept(s, score_of.dropout, j + lane()) : A(0), count, [&](int l) { return at.key(v, j + l, s.v_head_dim); },
+          s.v_head_dim);
     }
     out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
               [&](const auto& x, Index c, A more) { return fresh ? more : kept * x.load(at.row, c) + more; });
@@ -127,7 +127,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<
         d = ScoreGradient<A>(score_of, bias.of(at.head, at.number, mine), query.dot(at.key(k, mine, s.head_dim)),
                              slope.dot(at.key(v, mine, s.v_head_dim)), top, mean, at.kept(s, score_of.dropout, mine))
                 .d;
-      sum.add(d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
+      sum.add(
+          d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
     }
     sum.store(dq, at.row, at.head * s.head_dim, s.head_dim, [&](const auto& x, Index c, A more) { return x.load(at.row, c) + more; });
   });
@@ -136,7 +137,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<
 // The queries of all heads of its group, in order, that see a key.
 template <class T>
 GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Global<const T> q, Global<const T> k,
-                                Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk, Global<Acc<T>> dv) {
+                                Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk,
+                                Global<Acc<T>> dv) {
   using A = Acc<T>;
   each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
     const Index row = task / s.num_kv_heads, kv_head = task % s.num_kv_heads, j = row % s.keys, first_row = row / s.keys * s.queries;
@@ -156,8 +158,18 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
             p = g.p, d = g.d;
           }
         }
-        value_sum.add(p, count, [&](int l) { return HeadRow<T>{dout, first_row + i + l, head * s.v_head_dim, s.v_head_dim}; }, s.v_head_dim);
-        key_sum.add(d, count, [&](int l) { return HeadRow<T>{q, first_row + i + l, head * s.head_dim, s.head_dim}; }, s.head_dim);
+        value_sum.add(
+            p, count,
+            [&](int l) {
+              return HeadRow<T>{dout, first_row + i + l, head * s.v_head_dim, s.v_head_dim};
+            },
+            s.v_head_dim);
+        key_sum.add(
+            d, count,
+            [&](int l) {
+              return HeadRow<T>{q, first_row + i + l, head * s.head_dim, s.head_dim};
+            },
+            s.head_dim);
       }
     const auto add = [&](const auto& x, Index c, A more) { return x.load(row, c) + more; };
     value_sum.store(dv, row, kv_head * s.v_head_dim, s.v_head_dim, add);
@@ -202,16 +214,21 @@ GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global
   });
 }
 
-// out may be o.
-template <class T>
-GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l,
-                         Global<const Acc<T>> sinks, Global<T> out, Global<Acc<T>> lse) {
+// out may be o. A lane takes packs of N.
+template <class T, int N>
+GYR_KERNEL finish_kernel(int heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l, Global<const Acc<T>> sinks,
+                         Global<T> out, Global<Acc<T>> lse) {
   using A = Acc<T>;
-  each_row(out.rows() * num_heads, [&](Index task) {
-    const Index r = task / num_heads, h = task % num_heads;
+  each_row(out.rows() * heads, [&](Index task) {
+    const int r = int(task) / heads, h = int(task) - r * heads;  // a division of Index takes longer than the rest
     const auto [top, sum, shrink] = with_sink(sinks.columns() > 0 ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
     const A inverse = sum > 0 ? shrink / sum : A(0);
-    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) out.store(r, c, T(o.load(r, c) * inverse));
+    each_column<N>(width, [&](Index c) {
+      const auto sums = o.template load_pack<N>(r, h * width + c);
+      Pack<T, N> v;
+      for (int i = 0; i < N; ++i) v.at[i] = T(sums.at[i] * inverse);
+      out.template store_pack<N>(r, h * width + c, v);
+    });
     sync_warp();  // lse may be m, which all have read
     if (lane() == 0) lse.store(r, h, sum > 0 ? top + std::log(sum) : -std::numeric_limits<A>::infinity());
   });
@@ -224,16 +241,26 @@ GYR_KERNEL sink_terms_kernel(Global<const A> sinks, Global<const A> lse, Global<
   });
 }
 
-template <class T>
-GYR_KERNEL delta_kernel(Index num_heads, Index width, Global<const T> dout, Global<const T> out, Global<Acc<T>> delta) {
+template <class T, int N>
+GYR_KERNEL delta_kernel(int heads, Index width, Global<const T> dout, Global<const T> out, Global<Acc<T>> delta) {
   using A = Acc<T>;
-  each_row(out.rows() * num_heads, [&](Index task) {
-    const Index r = task / num_heads, h = task % num_heads;
+  each_row(out.rows() * heads, [&](Index task) {
+    const int r = int(task) / heads, h = int(task) - r * heads;
     A sum = 0;
-    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) sum += A(dout.load(r, c)) * A(out.load(r, c));
+    each_column<N>(width, [&](Index c) {
+      const auto d = dout.template load_numbers<N>(r, h * width + c), v = out.template load_numbers<N>(r, h * width + c);
+      for (int i = 0; i < N; ++i) sum += d.at[i] * v.at[i];
+    });
     sum = warp_sum(sum);
     if (lane() == 0) delta.store(r, h, sum);
   });
+}
+
+constexpr int lane_pack = 4;  // numbers of a head of 128 that each lane of a warp takes
+// As wide as a head: packs may not reach beyond one.
+template <class T>
+Global<const T> head_of(Index width) {
+  return Matrix<const T>(nullptr, 1, width, width);
 }
 
 Grid grid_of_warps(Index tasks) { return {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}; }
@@ -253,7 +280,8 @@ double pairs(const AttentionShape& s, const Mask& mask) {
 template <class T>
 double bytes(const AttentionShape& s, double states) {
   const double queries = double(s.batch * s.queries * s.num_heads), keys = double(s.batch * s.keys * s.num_kv_heads);
-  return sizeof(T) * (queries * double(s.head_dim) + keys * double(s.head_dim + s.v_head_dim)) + states * sizeof(Acc<T>) * queries * double(s.v_head_dim);
+  return sizeof(T) * (queries * double(s.head_dim) + keys * double(s.head_dim + s.v_head_dim)) +
+         states * sizeof(Acc<T>) * queries * double(s.v_head_dim);
 }
 
 }  // namespace
@@ -286,8 +314,14 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
 template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
                       Tensor1<const Acc<T>> sinks) {
-  launch(dev, "attention_finish", grid_of_warps(Index(out.extent(0)) * shape.num_heads), finish_kernel<T>, shape.num_heads, shape.v_head_dim, state.o,
-         state.m, state.l, sinks, out, lse);
+  const Global<const Acc<T>> sums(Tensor2<const Acc<T>>(state.o));
+  const Global<T> to(out);
+  with_packs_of<lane_pack>(
+      [&](auto n) {
+        launch(dev, "attention_finish", grid_of_warps(to.rows() * shape.num_heads), finish_kernel<T, n>, int(shape.num_heads), shape.v_head_dim, sums,
+               state.m, state.l, sinks, to, lse);
+      },
+      head_of<T>(shape.v_head_dim), sums, to);
 }
 
 template <class A>
@@ -298,8 +332,13 @@ void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> 
 
 template <class T>
 void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
-  launch(dev, "attention_delta", grid_of_warps(Index(out.extent(0)) * shape.num_heads), delta_kernel<T>, shape.num_heads, shape.v_head_dim, dout, out,
-         delta);
+  const Global<const T> from(out), d(dout);
+  with_packs_of<lane_pack>(
+      [&](auto n) {
+        launch(dev, "attention_delta", grid_of_warps(from.rows() * shape.num_heads), delta_kernel<T, n>, int(shape.num_heads), shape.v_head_dim, d,
+               from, delta);
+      },
+      head_of<T>(shape.v_head_dim), d, from);
 }
 
 template <class T>
@@ -315,10 +354,10 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
     if (!scores.bias && attention_gradients_by_tensor_cores(dev, heads, scores, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
   const ScoreOf<Acc<T>> score_of(scores);
   const Distances<const Acc<T>> bias(scores.bias.values, scores.bias, mask);
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, score_of, bias, q,
-         k, v, dout, lse, delta, dq);
-  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, score_of, bias, q, k,
-         v, dout, lse, delta, dk, dv);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.queries * shape.num_heads), backward_queries_kernel<T>, heads, score_of, bias,
+         q, k, v, dout, lse, delta, dq);
+  launch(dev, "attention_backward", grid_of_warps(shape.batch * shape.keys * shape.num_kv_heads), backward_keys_kernel<T>, heads, score_of, bias, q,
+         k, v, dout, lse, delta, dk, dv);
   if (scores.bias)
     launch(dev, "attention_backward", grid_of_warps(shape.num_heads * scores.bias.gradient.columns), backward_bias_kernel<T>, heads, score_of, bias,
            Distances<Acc<T>>(scores.bias.gradient, scores.bias, mask), q, k, v, dout, lse, delta);

@@ -9,19 +9,19 @@
 #if defined(__CUDACC__)
 #define GYR_DEVICE __device__ __forceinline__
 #define GYR_KERNEL __global__ void
-#define GYR_KERNEL_OF(threads, blocks) __global__ void __launch_bounds__(threads, blocks)
+#define GYR_KERNEL_OF(registers) __global__ void __maxnreg__(registers)
 #define GYR_UNROLL _Pragma("unroll")
 #else
 #include "kernels/cuda/emulation/machine.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #define GYR_DEVICE inline
 #define GYR_KERNEL void
-#define GYR_KERNEL_OF(threads, blocks) void
+#define GYR_KERNEL_OF(registers) void
 #define GYR_UNROLL
 #endif
 
 // GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers.
-// GYR_KERNEL_OF: a kernel of blocks of so many threads, of which a multiprocessor has registers for so many.
+// GYR_KERNEL_OF: a kernel whose threads have so many registers at most.
 
 namespace gyr::cuda {
 
@@ -118,6 +118,8 @@ GYR_DEVICE float exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// 1 / sqrt(x), of float within 2 ulp.
+GYR_DEVICE float inverse_root(float x) { return rsqrtf(x); }
 // Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
 // lane / 4; transposed: those rows of that column.
 GYR_DEVICE FragmentA load_four(const bf16* row) {
@@ -250,6 +252,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
 }
 inline std::uint32_t pair(float low, float high) { return std::uint32_t(bf16(low).bits) | std::uint32_t(bf16(high).bits) << 16; }
 inline float exp2(float x) { return std::exp2(x); }
+inline float inverse_root(float x) { return 1 / std::sqrt(x); }
 inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site) {
   struct Lane {
     const bf16* row;
@@ -295,6 +298,8 @@ inline void watch_global(const void* p, int bytes, bool inside, Touch touch, con
 
 #endif
 
+GYR_DEVICE double inverse_root(double x) { return 1 / std::sqrt(x); }
+
 GYR_DEVICE int lane() { return thread_index() % warp_size; }
 GYR_DEVICE int warp() { return thread_index() / warp_size; }
 GYR_DEVICE int block_warps() { return block_threads() / warp_size; }
@@ -339,6 +344,11 @@ class Global {
   GYR_DEVICE Pack<std::remove_const_t<T>, N> load_pack(Index r, Index c, const Site& site = Site::current()) const {
     watch_pack<N>(r, c, Touch::read, site);
     return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(at(r, c)));
+  }
+  // The same as it is added up.
+  template <int N>
+  GYR_DEVICE Pack<Acc<std::remove_const_t<T>>, N> load_numbers(Index r, Index c, const Site& site = Site::current()) const {
+    return Held<std::remove_const_t<T>, N>(load_pack<N>(r, c, site)).numbers();
   }
   template <int N>
   GYR_DEVICE void store_pack(Index r, Index c, const Pack<T, N>& v, const Site& site = Site::current()) const {
@@ -419,6 +429,13 @@ class Shared {
 template <class V>
 GYR_DEVICE V warp_sum(V v) {
   for (int with = warp_size / 2; with > 0; with /= 2) v += shuffle_xor(v, with);
+  return v;
+}
+// Of each of K numbers.
+template <class A, int K>
+GYR_DEVICE Pack<A, K> warp_sum(Pack<A, K> v) {
+  GYR_UNROLL
+  for (int k = 0; k < K; ++k) v.at[k] = warp_sum(v.at[k]);
   return v;
 }
 template <class V>

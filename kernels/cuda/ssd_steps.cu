@@ -156,8 +156,7 @@ void steps_backward(Device& dev, const SsdShape& shape, const Cut& s, const SsdI
   const Tensor1<A> weights[] = {dw.dt_bias, dw.a_log, dw.d};
   for (int i = 0; i < 3; ++i)
     if (weights[i].data())
-      launch(dev, "ssd_backward", {ceil_div(s.num_heads, threads), threads}, add_blocks_kernel<A>,
-             columns(Matrix<const A>(Tensor2<const A>(partial)), i * s.num_heads, s.num_heads), A(1), weights[i]);
+      add_blocks<A>(dev, "ssd_backward", columns(Matrix<const A>(Tensor2<const A>(partial)), i * s.num_heads, s.num_heads), A(1), weights[i]);
 }
 
 #define GYR_STEPS(T)                                                                                                                                 \
