@@ -77,7 +77,7 @@ GYR_KERNEL products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_o
   constexpr int K = few_rows_at_once<P>;
   const Index g = block_index() % s.groups, block = block_index() / s.groups, own = g * s.width;
   const Index begin = block * rows_of_block, end = begin + rows_of_block < s.rows ? begin + rows_of_block : s.rows;
-  const Weights<A, N, P> weight(w, A(0), own, s.width);
+  const ColumnWeights<A, N, P> weight(w, A(0), own, s.width);
   ColumnSums<A, N, P> dw(partial, block, own, s.width);
   BlockSums<A, K> sum;
   for (Index first = begin; first < end; first += K) {

@@ -16,7 +16,7 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
   constexpr int K = rows_at_once<P>;
   const Index rows = x.rows(), width = x.columns();
   const A share = A(1) / A(width);
-  const Weights<A, N, P> weight(g, A(0), 0, width);
+  const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
   BlockSums<A, K> sum;
   for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
     RowPart<T, N, P> in[K];
@@ -65,7 +65,7 @@ GYR_KERNEL layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Glob
   constexpr int K = few_rows_at_once<P>;
   const Index begin = block_index() * rows_of_block, end = begin + rows_of_block < x.rows() ? begin + rows_of_block : x.rows(), width = x.columns();
   const A share = A(1) / A(width);
-  const Weights<A, N, P> weight(g, A(0), 0, width);
+  const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
   ColumnSums<A, N, P> dg(weights, block_index(), 0, width), db(biases, block_index(), 0, width);
   BlockSums<A, 2 * K> sum;
   for (Index first = begin; first < end; first += K) {

@@ -15,7 +15,7 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
   constexpr int K = rows_at_once<P>;
   const Index rows = x.rows(), width = x.columns();
   const A share = A(1) / A(width);
-  const Weights<A, N, P> weight(g, base, 0, width);
+  const ColumnWeights<A, N, P> weight(g, base, 0, width);
   BlockSums<A, K> sum;
   for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
     RowPart<T, N, P> in[K];
@@ -57,7 +57,7 @@ rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<
             end = begin + (rest < rows_of_block ? rest : int(rows_of_block));
   const Index width = x.columns();
   const A share = A(1) / A(width);
-  const Weights<A, N, P> weight(g, base, 0, width);
+  const ColumnWeights<A, N, P> weight(g, base, 0, width);
   ColumnSums<A, N, P> dg(partial, block_index(), 0, width);
   BlockSums<A, K> sum;
   for (int first = begin; first < end; first += K) {

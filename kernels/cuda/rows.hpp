@@ -109,11 +109,11 @@ class RowPart {
 
 // Weights of columns, each `base` more than g has: in registers, where those of few packs.
 template <class A, int N, int P>
-class Weights {
+class ColumnWeights {
   static constexpr bool held = P == 1 || P == 2;
 
  public:
-  GYR_DEVICE Weights(const Global<const A>& g, A base, Index first, Index width) : g_(g), base_(base), first_(first) {
+  GYR_DEVICE ColumnWeights(const Global<const A>& g, A base, Index first, Index width) : g_(g), base_(base), first_(first) {
     if constexpr (held) each_part<N, P>(width, [&](int p, Index c) { held_[p] = at(c); });
   }
   GYR_DEVICE Pack<A, N> numbers(int p, Index c) const {
