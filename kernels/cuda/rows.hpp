@@ -54,7 +54,7 @@ inline constexpr int rows_at_once = P == 1   ? 4
 template <int P>
 inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // of three tensors
 
-inline constexpr int most_row_threads = 512, most_packs = 4;  // of a block; of a thread
+inline constexpr int most_row_threads = 384, most_packs = 4;  // of a block, so that a thread may have 168 registers; of a thread
 inline int row_threads(Index width, Index numbers) {          // numbers: of a thread
   return int(std::clamp<Index>(ceil_div(width, numbers * warp_size), 1, most_row_threads / warp_size)) * warp_size;
 }

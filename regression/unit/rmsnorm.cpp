@@ -10,7 +10,7 @@ namespace {
 constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
 // Rows that a block of a GPU holds in one, two and four packs to a thread, and longer ones.
 template <class T>
-constexpr Index wide[] = {8192 / sizeof(T) - 16, 8192 / sizeof(T) + 16, 16384 / sizeof(T) + 16, 32768 / sizeof(T) + 16};
+constexpr Index wide[] = {6144 / sizeof(T) - 16, 6144 / sizeof(T) + 16, 12288 / sizeof(T) + 16, 24576 / sizeof(T) + 16};
 constexpr Index few = 11;
 constexpr double eps = 1e-2;  // large enough that forgetting it shows
 
