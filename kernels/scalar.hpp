@@ -24,9 +24,13 @@ struct bf16 {
 
   bf16() = default;
   GYR_FUNCTION bf16(float x) {
+#if defined(__CUDA_ARCH__)
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const auto u = float_bits(x);
     const std::uint32_t rounded = x != x ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);  // NaN stays one, and quiet
     bits = std::uint16_t(rounded >> 16);
+#endif
   }
   GYR_FUNCTION bf16(double x) : bf16(float(x)) {}
   GYR_FUNCTION operator float() const {

@@ -12,12 +12,11 @@ namespace {
 
 template <Activation a, class T, int N>
 GYR_KERNEL glu_kernel(Global<const T> gate_up, Acc<T> m, Global<T> y) {
-  using A = Acc<T>;
   each_row(y.rows(), [&](Index r) {
     each_column<N>(y.columns(), [&](Index f) {
-      const auto gate = gate_up.template load_pack<N>(r, f), up = gate_up.template load_pack<N>(r, y.columns() + f);
+      const auto gate = gate_up.template load_numbers<N>(r, f), up = gate_up.template load_numbers<N>(r, y.columns() + f);
       Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T(beside_gate<a>(A(up.at[i])) * activation_at<a>(m * A(gate.at[i])));
+      for (int i = 0; i < N; ++i) out.at[i] = T(beside_gate<a>(up.at[i]) * activation_at<a>(m * gate.at[i]));
       y.template store_pack<N>(r, f, out);
     });
   });
@@ -29,12 +28,13 @@ GYR_KERNEL glu_backward_kernel(Global<const T> dy, Global<const T> gate_up, Acc<
   const Index width = dy.columns();
   each_row(dy.rows(), [&](Index r) {
     each_column<N>(width, [&](Index f) {
-      const auto gate = gate_up.template load_pack<N>(r, f), up = gate_up.template load_pack<N>(r, width + f), dout = dy.template load_pack<N>(r, f);
+      const auto gate = gate_up.template load_numbers<N>(r, f), up = gate_up.template load_numbers<N>(r, width + f),
+                 dout = dy.template load_numbers<N>(r, f);
       Pack<T, N> dgate, dup;
       for (int i = 0; i < N; ++i) {
-        const A s = m * A(gate.at[i]), d = A(dout.at[i]);
-        dup.at[i] = T(d * beside_gate_slope<a>(A(up.at[i])) * activation_at<a>(s));
-        dgate.at[i] = T(d * beside_gate<a>(A(up.at[i])) * m * activation_slope<a>(s));
+        const A s = m * gate.at[i], d = dout.at[i];
+        dup.at[i] = T(d * beside_gate_slope<a>(up.at[i]) * activation_at<a>(s));
+        dgate.at[i] = T(d * beside_gate<a>(up.at[i]) * m * activation_slope<a>(s));
       }
       dgate_up.template store_pack<N>(r, f, dgate);
       dgate_up.template store_pack<N>(r, width + f, dup);
@@ -44,21 +44,20 @@ GYR_KERNEL glu_backward_kernel(Global<const T> dy, Global<const T> gate_up, Acc<
 
 template <Activation a, class T, int N>
 GYR_KERNEL activate_kernel(Global<const T> x, Acc<T> m, Global<T> y) {
-  using A = Acc<T>;
   each_pack<N>(y, [&](Index r, Index c) {
-    auto v = x.template load_pack<N>(r, c);
-    for (int i = 0; i < N; ++i) v.at[i] = T(activation_at<a>(m * A(v.at[i])));
+    const auto in = x.template load_numbers<N>(r, c);
+    Pack<T, N> v;
+    for (int i = 0; i < N; ++i) v.at[i] = T(activation_at<a>(m * in.at[i]));
     y.template store_pack<N>(r, c, v);
   });
 }
 
 template <Activation a, class T, int N>
 GYR_KERNEL activate_backward_kernel(Global<const T> dy, Global<const T> x, Acc<T> m, Global<T> dx) {
-  using A = Acc<T>;
   each_pack<N>(dx, [&](Index r, Index c) {
-    const auto in = x.template load_pack<N>(r, c);
-    auto v = dy.template load_pack<N>(r, c);
-    for (int i = 0; i < N; ++i) v.at[i] = T(A(v.at[i]) * m * activation_slope<a>(m * A(in.at[i])));
+    const auto in = x.template load_numbers<N>(r, c), dout = dy.template load_numbers<N>(r, c);
+    Pack<T, N> v;
+    for (int i = 0; i < N; ++i) v.at[i] = T(dout.at[i] * m * activation_slope<a>(m * in.at[i]));
     dx.template store_pack<N>(r, c, v);
   });
 }
@@ -70,9 +69,8 @@ void glu(Device& dev, Activation a, Tensor2<const T> gate_up, double multiplier,
   const Global<const T> in(gate_up);
   const Global<T> out(y);
   const Acc<T> m(multiplier);
-  with_activation(a, [&](auto which) {
-    with_packs<T>([&](auto n) { launch(dev, "glu", grid_of_rows(out), glu_kernel<which(), T, n>, in, m, out); }, in, out);
-  });
+  with_activation(
+      a, [&](auto which) { with_packs<T>([&](auto n) { launch(dev, "glu", grid_of_rows(out), glu_kernel<which(), T, n>, in, m, out); }, in, out); });
 }
 
 template <class T>

@@ -214,16 +214,21 @@ GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global
   });
 }
 
-// out may be o.
-template <class T>
-GYR_KERNEL finish_kernel(Index num_heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l,
-                         Global<const Acc<T>> sinks, Global<T> out, Global<Acc<T>> lse) {
+// out may be o. A lane takes packs of N.
+template <class T, int N>
+GYR_KERNEL finish_kernel(int heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l, Global<const Acc<T>> sinks,
+                         Global<T> out, Global<Acc<T>> lse) {
   using A = Acc<T>;
-  each_row(out.rows() * num_heads, [&](Index task) {
-    const Index r = task / num_heads, h = task % num_heads;
+  each_row(out.rows() * heads, [&](Index task) {
+    const int r = int(task) / heads, h = int(task) - r * heads;  // a division of Index takes longer than the rest
     const auto [top, sum, shrink] = with_sink(sinks.columns() > 0 ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
     const A inverse = sum > 0 ? shrink / sum : A(0);
-    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) out.store(r, c, T(o.load(r, c) * inverse));
+    each_column<N>(width, [&](Index c) {
+      const auto sums = o.template load_pack<N>(r, h * width + c);
+      Pack<T, N> v;
+      for (int i = 0; i < N; ++i) v.at[i] = T(sums.at[i] * inverse);
+      out.template store_pack<N>(r, h * width + c, v);
+    });
     sync_warp();  // lse may be m, which all have read
     if (lane() == 0) lse.store(r, h, sum > 0 ? top + std::log(sum) : -std::numeric_limits<A>::infinity());
   });
@@ -236,16 +241,26 @@ GYR_KERNEL sink_terms_kernel(Global<const A> sinks, Global<const A> lse, Global<
   });
 }
 
-template <class T>
-GYR_KERNEL delta_kernel(Index num_heads, Index width, Global<const T> dout, Global<const T> out, Global<Acc<T>> delta) {
+template <class T, int N>
+GYR_KERNEL delta_kernel(int heads, Index width, Global<const T> dout, Global<const T> out, Global<Acc<T>> delta) {
   using A = Acc<T>;
-  each_row(out.rows() * num_heads, [&](Index task) {
-    const Index r = task / num_heads, h = task % num_heads;
+  each_row(out.rows() * heads, [&](Index task) {
+    const int r = int(task) / heads, h = int(task) - r * heads;
     A sum = 0;
-    for (Index c = h * width + lane(); c < (h + 1) * width; c += warp_size) sum += A(dout.load(r, c)) * A(out.load(r, c));
+    each_column<N>(width, [&](Index c) {
+      const auto d = dout.template load_numbers<N>(r, h * width + c), v = out.template load_numbers<N>(r, h * width + c);
+      for (int i = 0; i < N; ++i) sum += d.at[i] * v.at[i];
+    });
     sum = warp_sum(sum);
     if (lane() == 0) delta.store(r, h, sum);
   });
+}
+
+constexpr int lane_pack = 4;  // numbers of a head of 128 that each lane of a warp takes
+// As wide as a head: packs may not reach beyond one.
+template <class T>
+Global<const T> head_of(Index width) {
+  return Matrix<const T>(nullptr, 1, width, width);
 }
 
 Grid grid_of_warps(Index tasks) { return {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}; }
@@ -299,8 +314,14 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
 template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
                       Tensor1<const Acc<T>> sinks) {
-  launch(dev, "attention_finish", grid_of_warps(Index(out.extent(0)) * shape.num_heads), finish_kernel<T>, shape.num_heads, shape.v_head_dim, state.o,
-         state.m, state.l, sinks, out, lse);
+  const Global<const Acc<T>> sums(Tensor2<const Acc<T>>(state.o));
+  const Global<T> to(out);
+  with_packs_of<lane_pack>(
+      [&](auto n) {
+        launch(dev, "attention_finish", grid_of_warps(to.rows() * shape.num_heads), finish_kernel<T, n>, int(shape.num_heads), shape.v_head_dim, sums,
+               state.m, state.l, sinks, to, lse);
+      },
+      head_of<T>(shape.v_head_dim), sums, to);
 }
 
 template <class A>
@@ -311,8 +332,13 @@ void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> 
 
 template <class T>
 void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta) {
-  launch(dev, "attention_delta", grid_of_warps(Index(out.extent(0)) * shape.num_heads), delta_kernel<T>, shape.num_heads, shape.v_head_dim, dout, out,
-         delta);
+  const Global<const T> from(out), d(dout);
+  with_packs_of<lane_pack>(
+      [&](auto n) {
+        launch(dev, "attention_delta", grid_of_warps(from.rows() * shape.num_heads), delta_kernel<T, n>, int(shape.num_heads), shape.v_head_dim, d,
+               from, delta);
+      },
+      head_of<T>(shape.v_head_dim), d, from);
 }
 
 template <class T>

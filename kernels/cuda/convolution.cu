@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread takes some neighbouring channels through a segment of a sequence, and keeps what the kernel sees in registers. As on hosts, K weights are
-// the last of `taps`, of which there are 4 or 16.
+// A thread takes some neighbouring channels through a segment of a sequence, and keeps in registers what a token sees, and the next inputs, which are
+// on their way. As on hosts, K weights are the last of `taps`, of which there are 4 or 16.
+#include <limits>
+
 #include "kernels/backend.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/instances.hpp"
@@ -11,24 +13,23 @@ using namespace cuda;
 
 namespace {
 
-constexpr int threads = 128, few = 4;  // few: taps that leave registers for packs
-constexpr Index forward_segment = 16, backward_segment = 64;  // tokens
+constexpr int warps = 4, few = 4;                           // of a block; taps that leave registers for packs
+constexpr int forward_segment = 32, backward_segment = 64;  // tokens
+constexpr int depth = 4;                                    // inputs of a thread that are on their way
+template <class T>
+constexpr int channels_of = sizeof(T) > 2 ? 2 : 4;  // a thread's
 
 // The inputs of all sequences at any time: of this call, before it, zeros before the beginning.
 template <class T>
 struct History {
   Global<const T> x;
-  Global<const T> before;                 // (B (K-1), C), or empty
-  Global<const std::int32_t> positions;   // (B T), or empty
+  Global<const T> before;                // (B (K-1), C), or empty
+  Global<const std::int32_t> positions;  // (B T), or empty
   Index seq_length, conv_kernel, batch;
 
-  Index channels() const { return x.columns(); }
-  // The first of the K weights that token t of sequence b uses: those before it reach back beyond its document.
-  GYR_DEVICE Index first_weight(Index b, Index t) const {
-    if (!positions) return 0;
-    const Index reach = positions.load(b * seq_length + t);
-    return reach < conv_kernel - 1 ? conv_kernel - 1 - reach : 0;
-  }
+  GYR_FUNCTION Index channels() const { return x.columns(); }
+  // Tokens before token t of sequence b that belong to its document.
+  GYR_DEVICE int reach(Index b, Index t) const { return positions ? positions.load(b * seq_length + t) : std::numeric_limits<int>::max(); }
   template <int N>
   GYR_DEVICE Pack<T, N> input(Index b, Index t, Index c) const {
     if (t >= 0) return x.template load_pack<N>(b * seq_length + t, c);
@@ -37,22 +38,36 @@ struct History {
   }
 };
 
-// Which sequence, segment and channels a thread has. Neighbours have neighbouring channels.
+// Which sequence, segment and channels a thread has. Lanes have neighbouring channels, warps of a block the same ones of neighbouring segments.
 template <int N>
 struct Place {
-  Index b, begin, end, channel, unit;  // unit: the segment, counted through all sequences
+  int unit, b, begin, end, channel;  // unit: the block's segments, counted through all sequences
 
-  GYR_DEVICE Place(Index channels, Index seq_length, Index segment) {
-    const Index tiles = ceil_div(channels, Index(N) * threads), segments = ceil_div(seq_length, segment);
-    unit = block_index() / tiles;
-    b = unit / segments, begin = unit % segments * segment;
-    end = begin + segment < seq_length ? begin + segment : seq_length;
-    channel = (block_index() % tiles * threads + thread_index()) * N;
+  template <class T>
+  GYR_DEVICE Place(const History<T>& h, int segment) {
+    const int length = int(h.seq_length), tiles = int(ceil_div(h.channels(), Index(N) * warp_size)), segments = int(ceil_div(length, segment));
+    unit = int(block_index() / tiles);
+    const int mine = unit * warps + warp();
+    b = mine / segments, begin = mine % segments * segment;
+    end = b >= h.batch ? begin : begin + segment < length ? begin + segment : length;
+    channel = (int(block_index() % tiles) * warp_size + lane()) * N;
+  }
+  template <class T>
+  GYR_DEVICE bool empty(const History<T>& h) const {
+    return begin == end || channel >= h.channels();
+  }
+  template <class T>
+  GYR_DEVICE Index row(const History<T>& h) const {
+    return Index(b) * h.seq_length + begin;
   }
 };
+template <class T>
+Index units_of(const History<T>& h, Index segment) {
+  return ceil_div(h.batch * ceil_div(h.seq_length, segment), Index(warps));
+}
 template <int N, class T>
-Grid grid_of_segments(const History<T>& h, Index segment) {
-  return {h.batch * ceil_div(h.seq_length, segment) * ceil_div(h.channels(), Index(N) * threads), threads};
+Grid grid_of_segments(const History<T>& h, Index segment, int shared_bytes = 0) {
+  return {units_of(h, segment) * ceil_div(h.channels(), Index(N) * warp_size), warps * warp_size, shared_bytes};
 }
 
 template <class A>
@@ -83,7 +98,8 @@ struct Weights {
   }
 };
 
-// Of N channels: their weights, zeros first, and what a token sees through them.
+// Of N channels: their weights, zeros first, and what a token sees through them. The inputs lie in a ring: token j of `taps` puts its own into slot
+// j.
 template <class T, int taps, int N>
 struct Window {
   using A = Acc<T>;
@@ -99,91 +115,174 @@ struct Window {
     }
     for (int k = 1; k < taps; ++k) put(k, k <= unused ? Pack<T, N>() : h.template input<N>(at.b, at.begin - taps + k, at.channel));
   }
-  GYR_DEVICE void put(int k, const Pack<T, N>& in) {
-    for (int i = 0; i < N; ++i) x[k][i] = A(in.at[i]);
+  GYR_DEVICE void put(int slot, const Held<T, N>& in) {
+    const auto v = in.numbers();
+    for (int i = 0; i < N; ++i) x[slot][i] = v.at[i];
   }
-  // Moves on to token t: c, with the first of the taps that count.
-  GYR_DEVICE Index next(const History<T>& h, const Place<N>& at, Index t, A (&c)[N]) {
-    for (int k = 0; k + 1 < taps; ++k)
-      for (int i = 0; i < N; ++i) x[k][i] = x[k + 1][i];
-    put(taps - 1, h.template input<N>(at.b, t, at.channel));
-    const Index first = taps - h.conv_kernel + h.first_weight(at.b, t);
+  // Of tap k of token j.
+  static constexpr GYR_DEVICE int slot(int j, int k) { return (j + 1 + k) % taps; }
+  // Token j, and those behind it, do not see what is more than `reach` tokens before it.
+  GYR_DEVICE void hide(int j, int reach) {
+    GYR_UNROLL
+    for (int k = 0; k < taps; ++k)
+      if (taps - 1 - k > reach)
+        for (int i = 0; i < N; ++i) x[slot(j, k)][i] = 0;
+  }
+  // c of token j.
+  GYR_DEVICE void see(int j, A (&c)[N]) const {
     for (int i = 0; i < N; ++i) {
       c[i] = bias[i];
-      for (int k = 0; k < taps; ++k) c[i] += k < first ? A(0) : weight[k][i] * x[k][i];
+      GYR_UNROLL
+      for (int k = 0; k < taps; ++k) c[i] += weight[k][i] * x[slot(j, k)][i];
     }
-    return first;
   }
 };
 
 template <class T, int taps, int N>
 GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, Global<T> y) {
-  const Place<N> at(y.columns(), h.seq_length, forward_segment);
-  if (at.channel >= y.columns()) return;
+  const Place<N> at(h, forward_segment);
+  if (at.empty(h)) return;
+  const Strip<const T, N> x(h.x, at.row(h), at.channel);
+  const Strip<T, N> out(y, at.row(h), at.channel);
+  const int tokens = at.end - at.begin;
+  Held<T, N> coming[depth];
+  const auto read = [&](int j, int t) {
+    if (t < tokens) coming[j % depth] = x.load(t);
+  };
+  GYR_UNROLL
+  for (int j = 0; j < depth; ++j) read(j, j);
   Window<T, taps, N> window(h, w, at);
-  for (Index t = at.begin; t < at.end; ++t) {
-    Acc<T> c[N];
-    window.next(h, at, t, c);
-    Pack<T, N> out;
-    for (int i = 0; i < N; ++i) out.at[i] = T(silu(c[i]));
-    y.template store_pack<N>(at.b * h.seq_length + t, at.channel, out);
+  for (int first = 0; first < tokens; first += taps) {
+    // usual: all are tokens of the segment, and see all inputs
+    const auto take = [&](auto usual) {
+      GYR_UNROLL
+      for (int j = 0; j < taps; ++j) {
+        const int t = first + j;
+        if (!usual && t >= tokens) break;
+        window.put(j, coming[j % depth]);
+        read(j, t + depth);
+        if (!usual) window.hide(j, h.reach(at.b, at.begin + t));
+        Acc<T> c[N];
+        window.see(j, c);
+        Pack<T, N> v;
+        for (int i = 0; i < N; ++i) v.at[i] = T(silu(c[i]));
+        out.store(t, v);
+      }
+    };
+    if (first + taps <= tokens && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
+    else take(std::false_type());
   }
 }
+
+// What a thread adds up on its way through a segment.
+template <class T, int taps, int N>
+struct Gradient {
+  using A = Acc<T>;
+  A x[taps][N] = {}, w[taps + 1][N] = {};  // of inputs, in the window's ring; of the weights, and of the bias
+
+  // Token j adds w(k) dc to dx of its tap k, but for what it does not see.
+  GYR_DEVICE void spread(const Window<T, taps, N>& window, int j, int reach, const A (&dc)[N]) {
+    GYR_UNROLL
+    for (int k = 0; k < taps; ++k)
+      if (taps - 1 - k <= reach)
+        for (int i = 0; i < N; ++i) x[window.slot(j, k)][i] += window.weight[k][i] * dc[i];
+  }
+  GYR_DEVICE void count(const Window<T, taps, N>& window, int j, const A (&dc)[N]) {
+    for (int i = 0; i < N; ++i) {
+      GYR_UNROLL
+      for (int k = 0; k < taps; ++k) w[k][i] += dc[i] * window.x[window.slot(j, k)][i];
+      w[taps][i] += dc[i];
+    }
+  }
+  // dx of the oldest input that token j sees, which no other will.
+  GYR_DEVICE Pack<T, N> finished(int j) {
+    Pack<T, N> out;
+    for (int i = 0; i < N; ++i) out.at[i] = T(x[(j + 1) % taps][i]), x[(j + 1) % taps][i] = 0;
+    return out;
+  }
+};
 
 // Token t adds w(k) dc(t) to dx(t - (taps-1) + k): a row is done once the last token that sees it has been. Tokens of the next segment that see
-// this one are computed here too; `sums` (segments, taps + 1, C) counts those of the segment alone.
+// this one are computed here too.
 template <class T, int taps, int N>
-GYR_KERNEL convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, Global<T> dx,
-                                       Global<T> dbefore, Global<Acc<T>> sums) {
-  using A = Acc<T>;
-  const Place<N> at(dx.columns(), h.seq_length, backward_segment);
-  if (at.channel >= dx.columns()) return;
+GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, const Global<const T>& dy, const Weights<Acc<T>>& w, const Global<T>& dx,
+                                    const Global<T>& dbefore, Gradient<T, taps, N>& sum) {
+  const Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);
+  const Strip<T, N> din(dx, at.row(h), at.channel);
+  const int own = at.end - at.begin, behind = int(h.seq_length) - at.end, tokens = own + (behind < taps - 1 ? behind : taps - 1);
+  Held<T, N> coming[depth], dcoming[depth];
+  const auto read = [&](int j, int t) {
+    if (t >= tokens) return;
+    coming[j % depth] = x.load(t), dcoming[j % depth] = dout.load(t);
+  };
+  GYR_UNROLL
+  for (int j = 0; j < depth; ++j) read(j, j);
   Window<T, taps, N> window(h, w, at);
-  A din[taps][N] = {}, dw[taps + 1][N] = {};
-  for (Index t = at.begin; t < at.end + taps - 1; ++t) {
-    if (t < h.seq_length) {
-      A c[N];
-      const Index first = window.next(h, at, t, c);
-      const auto dout = dy.template load_pack<N>(at.b * h.seq_length + t, at.channel);
-      for (int i = 0; i < N; ++i) {
-        const A dc = A(dout.at[i]) * silu_slope(c[i]), counted = t < at.end ? dc : A(0);
-        for (int k = 0; k < taps; ++k) {
-          din[k][i] += k < first ? A(0) : window.weight[k][i] * dc;
-          dw[k][i] += k < first ? A(0) : counted * window.x[k][i];
+  for (int first = 0; first < own + taps - 1; first += taps) {
+    // usual: all are tokens of the segment, see all inputs, and are the last to see one of it
+    const auto take = [&](auto usual) {
+      GYR_UNROLL
+      for (int j = 0; j < taps; ++j) {
+        const int t = first + j, done = t - (taps - 1);
+        if (!usual && t >= own + taps - 1) break;
+        if (usual || t < tokens) {
+          const auto d = dcoming[j % depth].numbers();
+          window.put(j, coming[j % depth]);
+          read(j, t + depth);
+          const int reach = usual ? taps : h.reach(at.b, at.begin + t);
+          if (!usual) window.hide(j, reach);
+          Acc<T> dc[N];
+          window.see(j, dc);
+          for (int i = 0; i < N; ++i) dc[i] = d.at[i] * silu_slope(dc[i]);
+          sum.spread(window, j, reach, dc);
+          if (usual || t < own) sum.count(window, j, dc);
         }
-        dw[taps][i] += counted;
+        const auto out = sum.finished(j);
+        if (usual || done >= 0) din.store(done, out);
+        else if (const Index before = at.begin + done; dbefore && before < 0 && before > -h.conv_kernel)
+          dbefore.template store_pack<N>(at.b * (h.conv_kernel - 1) + before + h.conv_kernel - 1, at.channel, out);
       }
-    }
-    const Index done = t - (taps - 1);
-    Pack<T, N> out;
-    for (int i = 0; i < N; ++i) out.at[i] = T(din[0][i]);
-    if (done >= at.begin) dx.template store_pack<N>(at.b * h.seq_length + done, at.channel, out);
-    else if (dbefore && done < 0 && done > -h.conv_kernel)
-      dbefore.template store_pack<N>(at.b * (h.conv_kernel - 1) + done + h.conv_kernel - 1, at.channel, out);
-    for (int i = 0; i < N; ++i) {
-      for (int k = 0; k + 1 < taps; ++k) din[k][i] = din[k + 1][i];
-      din[taps - 1][i] = 0;
-    }
-  }
-  for (int k = 0; k <= taps; ++k) {
-    Pack<A, N> sum;
-    for (int i = 0; i < N; ++i) sum.at[i] = dw[k][i];
-    sums.template store_pack<N>(at.unit * (taps + 1) + k, at.channel, sum);
+    };
+    if (first > 0 && first + taps <= own && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
+    else take(std::false_type());
   }
 }
 
-// dw(j,k) and dbias(j) += the sums of all segments, in their order.
-template <class A>
-GYR_KERNEL add_weights_kernel(Index taps, Index conv_kernel, Global<const A> sums, Global<A> dw, Global<A> dbias) {
-  const Index j = block_index() * block_threads() + thread_index();
-  if (j >= sums.columns()) return;
-  for (Index k = taps - conv_kernel; k <= taps; ++k) {
-    A total = 0;
-    for (Index unit = k; unit < sums.rows(); unit += taps + 1) total += sums.load(unit, j);
-    const Index at = k - (taps - conv_kernel);
-    if (k == taps && dbias) dbias.store(j, dbias.load(j) + total);
-    else if (k < taps && dw) dw.store(j, at, dw.load(j, at) + total);
+// sums (units, (taps + 1) C): of the tokens of each block, warp by warp in their order.
+template <class T, int taps, int N>
+GYR_KERNEL_OF(sizeof(T) == 2 && taps == few ? 128 : 224)
+convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
+  using A = Acc<T>;
+  const Place<N> at(h, backward_segment);
+  Gradient<T, taps, N> sum;
+  if (!at.empty(h)) gradient_of_segment(h, at, dy, w, dx, dbefore, sum);
+  const Shared<Pack<A, N>> room;
+  GYR_UNROLL
+  for (int k = 0; k <= taps; ++k) {
+    Pack<A, N> mine;
+    for (int i = 0; i < N; ++i) mine.at[i] = sum.w[k][i];
+    room.store((warp() * (taps + 1) + k) * warp_size + lane(), mine);
   }
+  sync_block();
+  if (at.channel >= h.channels()) return;
+  for (int k = warp(); k <= taps; k += warps) {
+    Pack<A, N> total = {};
+    for (int from = 0; from < warps; ++from) {
+      const auto more = room.load((from * (taps + 1) + k) * warp_size + lane());
+      for (int i = 0; i < N; ++i) total.at[i] += more.at[i];
+    }
+    sums.template store_pack<N>(at.unit, k * h.channels() + at.channel, total);
+  }
+}
+
+// dw(j,k) and dbias(j) += the sums of all blocks.
+template <class A>
+GYR_KERNEL add_weights_kernel(Index channels, Index taps, Index conv_kernel, Global<const A> sums, Global<A> dw, Global<A> dbias) {
+  const Index c = block_index() * warp_size + lane(), j = c % channels, k = c / channels, at = k - (taps - conv_kernel);
+  const A total = sum_of_blocks(sums, c, Shared<A>());
+  if (warp() > 0 || c >= sums.columns() || at < 0) return;
+  if (k == taps && dbias) dbias.store(j, dbias.load(j) + total);
+  else if (k < taps && dw) dw.store(j, at, dw.load(j, at) + total);
 }
 
 // The first token's window moves to where it is no longer needed: ascending, as `after` may be `before`.
@@ -223,11 +322,11 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
   const Index K = w.extent(1);
   const History<T> history{x, rows_of(before), documents.positions, x.rows / batch, K, batch};
   const Global<T> out(y);
-  with_window<T, pack_bytes / int(sizeof(T))>(
+  with_window<T, channels_of<T>>(
       K,
       [&](auto taps, auto n) {
-        launch(dev, "convolution", grid_of_segments<n>(history, forward_segment), convolution_kernel<T, taps, n>, history, Weights<Acc<T>>::template of<taps, n>(w, bias),
-               out);
+        launch(dev, "convolution", grid_of_segments<n>(history, forward_segment), convolution_kernel<T, taps, n>, history,
+               Weights<Acc<T>>::template of<taps, n>(w, bias), out);
       },
       history.x, history.before, out);
 }
@@ -241,23 +340,23 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   const History<T> history{x, rows_of(before), documents.positions, seq_length, K, batch};
   const Global<const T> dout(dy);
   const Global<T> din(dx), dinput = rows_of(dbefore);
-  with_window<T, 2>(
+  with_window<T, channels_of<T>>(
       K,
       [&](auto taps, auto n) {
-        const Global<A> sums(dev.scratch.tensor<A>(batch * ceil_div(seq_length, backward_segment) * (taps + 1), C));
+        const Global<A> sums(dev.scratch.tensor<A>(units_of(history, backward_segment), (taps + 1) * C));
         if (dev.dry_run()) return;
-        launch(dev, "convolution_backward", grid_of_segments<n>(history, backward_segment), convolution_backward_kernel<T, taps, n>, history, dout,
-               Weights<A>::template of<taps, n>(w, bias), din, dinput, sums);
-        launch(dev, "convolution_backward", {ceil_div(C, usual_threads), usual_threads}, add_weights_kernel<A>, Index(taps), K,
-               Global<const A>(sums), dw, dbias);
+        const int room = warps * (taps + 1) * warp_size * n * int(sizeof(A));
+        launch(dev, "convolution_backward", grid_of_segments<n>(history, backward_segment, room), convolution_backward_kernel<T, taps, n>, history,
+               dout, Weights<A>::template of<taps, n>(w, bias), din, dinput, sums);
+        launch(dev, "convolution_backward", grid_of_sums(Global<const A>(sums)), add_weights_kernel<A>, C, Index(taps), K, Global<const A>(sums), dw,
+               dbias);
       },
       history.x, history.before, dout, din, dinput);
 }
 
 template <class T>
 void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after) {
-  launch(dev, "convolution_tail", {batch, usual_threads}, tail_kernel<T>, x.rows / batch, Index(after.extent(1)), x, rows_of(before),
-         rows_of(after));
+  launch(dev, "convolution_tail", {batch, usual_threads}, tail_kernel<T>, x.rows / batch, Index(after.extent(1)), x, rows_of(before), rows_of(after));
 }
 
 GYR_SCALARS(GYR_CONVOLUTION)

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
 
 namespace gyr::backend {
 
@@ -24,10 +24,22 @@ template <class F>
 GYR_DEVICE void each_wide_row(Index rows, const F& f) {
   for (Index r = block_index(); r < rows; r += grid_blocks()) f(r);
 }
-// f(c) for every pack of a row that is this thread's.
+// f(c) for every pack of a row that is this thread's. Columns are counted by int: there are no more than there are tokens.
 template <int N, class F>
 GYR_DEVICE void each_wide_column(Index columns, const F& f) {
-  for (Index c = N * thread_index(); c < columns; c += N * block_threads()) f(c);
+  for (int c = N * thread_index(); c < int(columns); c += N * block_threads()) f(c);
+}
+// f(i) for every number of a pack at c that is before column `end`.
+template <int N, class F>
+GYR_DEVICE void each_before(int c, int end, const F& f) {
+  if (c + N <= end) {
+    GYR_UNROLL
+    for (int i = 0; i < N; ++i) f(i);
+  } else {
+    GYR_UNROLL
+    for (int i = 0; i < N; ++i)
+      if (c + i < end) f(i);
+  }
 }
 
 template <class A, int N>
@@ -35,10 +47,9 @@ GYR_KERNEL logits_top_kernel(Global<const A> logits, LogitColumns columns, Globa
   const Shared<A> room;
   each_wide_row(logits.rows(), [&](Index r) {
     A most = std::numeric_limits<A>::lowest();
-    each_wide_column<N>(columns.valid, [&](Index c) {
+    each_wide_column<N>(columns.valid, [&](int c) {
       const auto l = logits.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i)
-        if (c + i < columns.valid && l.at[i] > most) most = l.at[i];
+      each_before<N>(c, int(columns.valid), [&](int i) { most = l.at[i] > most ? l.at[i] : most; });
     });
     most = block_fold(warp_largest(most), room, [](A a, A b) { return b > a ? b : a; });
     if (thread_index() == 0) top.store(r, most);
@@ -51,10 +62,11 @@ GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Glo
   each_wide_row(logits.rows(), [&](Index r) {
     const A most = top.load(r);
     A where = std::numeric_limits<A>::lowest();
-    each_wide_column<N>(columns.valid, [&](Index c) {
+    each_wide_column<N>(columns.valid, [&](int c) {
       const auto l = logits.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i)
-        if (c + i < columns.valid && l.at[i] == most && -A(columns.first + c + i) > where) where = -A(columns.first + c + i);
+      each_before<N>(c, int(columns.valid), [&](int i) {
+        if (l.at[i] == most && -A(columns.first + c + i) > where) where = -A(columns.first + c + i);
+      });
     });
     where = block_fold(warp_largest(where), room, [](A a, A b) { return b > a ? b : a; });
     if (thread_index() == 0) found.store(r, where);
@@ -69,15 +81,12 @@ GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Glob
   each_wide_row(logits.rows(), [&](Index r) {
     const A most = top.load(r);
     double total = 0, below = 0;
-    each_wide_column<N>(columns.valid, [&](Index c) {
+    each_wide_column<N>(columns.valid, [&](int c) {
       const auto l = logits.template load_pack<N>(r, c);
       A s = 0;
-      for (int i = 0; i < N; ++i) {
-        if (c + i >= columns.valid) continue;
-        s += fast_exp(l.at[i] - most);
-        if (third) below += double(l.at[i] - most);
-      }
+      each_before<N>(c, int(columns.valid), [&](int i) { s += fast_exp(l.at[i] - most); });
       total += double(s);
+      if (third) each_before<N>(c, int(columns.valid), [&](int i) { below += double(l.at[i] - most); });
     });
     total = block_sum(total, room);
     if (third) below = block_sum(below, room);
@@ -107,18 +116,20 @@ GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColum
   using A = Acc<T>;
   each_wide_row(logits.rows(), [&](Index r) {
     const Token token = labels.load(r);
-    const Index valid = token == ignored_label ? 0 : columns.valid, label = columns.of(token);
+    const int valid = token == ignored_label ? 0 : int(columns.valid), label = int(columns.of(token));
     const double total = double(sums.load(0, r)), steeper = 1 + 2 * z * (std::log(total) + double(top.load(r)));
     const A most = top.load(r), k = A(scale * steeper / total);
-    each_wide_column<N>(columns.held, [&](Index c) {
-      Pack<T, N> d = {};
+    each_wide_column<N>(columns.held, [&](int c) {
+      Pack<A, N> v = {};
       if (c < valid) {
         const auto l = logits.template load_pack<N>(r, c);
-        for (int i = 0; i < N; ++i) {
-          const A v = k * fast_exp(l.at[i] - most) - shift;
-          if (c + i < valid) d.at[i] = T((c + i == label ? v - own : v) * cap.slope(l.at[i]));
-        }
+        each_before<N>(c, valid, [&](int i) { v.at[i] = k * fast_exp(l.at[i] - most) - shift; });
+        if (c <= label && label < c + N)
+          for (int i = 0; i < N; ++i) v.at[i] -= c + i == label ? own : A(0);
+        if (cap.cap > 0) each_before<N>(c, valid, [&](int i) { v.at[i] *= cap.slope(l.at[i]); });
       }
+      Pack<T, N> d;
+      for (int i = 0; i < N; ++i) d.at[i] = T(v.at[i]);
       dlogits.template store_pack<N>(r, c, d);
     });
   });
@@ -168,8 +179,7 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits,
-                            double soft_cap) {
+                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
   using A = Acc<T>;
   const LogitColumns columns(logits, valid, first);
   const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));

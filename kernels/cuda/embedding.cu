@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
 
 namespace gyr::backend {
 
@@ -9,26 +9,43 @@ using namespace cuda;
 
 namespace {
 
+constexpr int part_packs = 4;  // that a lane takes at a time
+template <int N>
+constexpr Index part_columns = Index(part_packs) * warp_size* N;
+// f(p, c) for the lane's packs of a part of a row that begins at its column `first`.
+template <int N, class F>
+GYR_DEVICE void each_of_part(Index columns, Index first, const F& f) {
+  GYR_UNROLL
+  for (int p = 0; p < part_packs; ++p)
+    if (const Index c = first + Index(p) * warp_size * N; c < columns) f(p, c);
+}
+template <int N>
+Grid grid_of_parts(Index rows, Index columns) {
+  return {std::min(ceil_div(rows * ceil_div(columns, part_columns<N>), Index(usual_warps)), most_blocks), usual_threads};
+}
+
+// A warp takes a part of a row.
 template <class T, int N>
 GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, Index first, Acc<T> scale, Global<T> x) {
-  using A = Acc<T>;
-  each_row(x.rows(), [&](Index r) {
+  const int parts = int(ceil_div(x.columns(), part_columns<N>));
+  each_row(x.rows() * parts, [&](Index task) {
+    const int r = int(task) / parts;
+    const Index column = (int(task) - r * parts) * part_columns<N> + N * lane();
     const Index row = Index(tokens.load(r)) - first;
     const bool held = row >= 0 && row < table.rows();
-    each_column<N>(x.columns(), [&](Index c) {
-      Pack<T, N> out = {};
-      if (held) {
-        out = table.template load_pack<N>(row, c);
-        for (int i = 0; i < N; ++i) out.at[i] = T(scale * A(out.at[i]));
-      }
+    Held<T, N> in[part_packs];  // zeros, of a token that others hold
+    each_of_part<N>(x.columns(), column, [&](int p, Index c) {
+      in[p] = Pack<T, N>();
+      if (held) in[p] = table.template load_pack<N>(row, c);
+    });
+    each_of_part<N>(x.columns(), column, [&](int p, Index c) {
+      const auto v = in[p].numbers();
+      Pack<T, N> out;
+      for (int i = 0; i < N; ++i) out.at[i] = T(scale * v.at[i]);
       x.template store_pack<N>(r, c, out);
     });
   });
 }
-
-constexpr int part_packs = 4;  // that a lane adds up at a time
-template <int N>
-constexpr Index part_columns = Index(part_packs) * warp_size * N;
 
 // Bit l: whether this is the token of row first + l, before `last`.
 GYR_DEVICE std::uint32_t equal_tokens(const Global<const Token>& tokens, Token token, Index first, Index last) {
@@ -50,18 +67,15 @@ GYR_KERNEL embedding_backward_kernel(Global<const Token> tokens, Global<const T>
     if (row < 0 || row >= dtable.rows() || (pad_token_id >= 0 && token == pad_token_id)) return;
     for (Index r = 0; r < begin; r += warp_size)
       if (equal_tokens(tokens, token, r, begin)) return;
-    const auto each = [&](const auto& f) {
-      for (int p = 0; p < part_packs; ++p)
-        if (const Index c = column + Index(p) * warp_size * N; c < dx.columns()) f(p, c);
-    };
+    const auto each = [&](const auto& f) { each_of_part<N>(dx.columns(), column, f); };
     Pack<A, N> sum[part_packs];
     each([&](int p, Index c) { sum[p] = dtable.template load_pack<N>(row, c); });
     for (Index r = begin; r < rows; r += warp_size)
       for (std::uint32_t equal = equal_tokens(tokens, token, r, rows); equal; equal &= equal - 1) {
         const Index from = r + lowest_bit(equal);
         each([&](int p, Index c) {
-          const auto more = dx.template load_pack<N>(from, c);
-          for (int i = 0; i < N; ++i) sum[p].at[i] += scale * A(more.at[i]);
+          const auto more = dx.template load_numbers<N>(from, c);
+          for (int i = 0; i < N; ++i) sum[p].at[i] += scale * more.at[i];
         });
       }
     each([&](int p, Index c) { dtable.template store_pack<N>(row, c, sum[p]); });
@@ -76,7 +90,7 @@ void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table,
   const Global<T> to(x);
   with_packs<T>(
       [&](auto n) {
-        launch(dev, "embedding", grid_of_rows(to), embedding_kernel<T, n>, tokens, from, first, Acc<T>(scale), to);
+        launch(dev, "embedding", grid_of_parts<n>(to.rows(), to.columns()), embedding_kernel<T, n>, tokens, from, first, Acc<T>(scale), to);
       },
       from, to);
 }
@@ -88,9 +102,8 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
   const Global<Acc<T>> to(dtable);
   with_packs<T>(
       [&](auto n) {
-        const Index tasks = dout.rows() * ceil_div(dout.columns(), part_columns<n>);
-        launch(dev, "embedding_backward", {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}, embedding_backward_kernel<T, n>,
-               tokens, dout, first, Acc<T>(scale), pad_token_id, to);
+        launch(dev, "embedding_backward", grid_of_parts<n>(dout.rows(), dout.columns()), embedding_backward_kernel<T, n>, tokens, dout, first,
+               Acc<T>(scale), pad_token_id, to);
       },
       dout, to);
 }

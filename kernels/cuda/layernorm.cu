@@ -9,120 +9,145 @@ using namespace cuda;
 
 namespace {
 
-template <class T, int N>
-GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, double eps, Global<T> y, Global<Acc<T>> mean,
+template <class T, int N, int P>
+GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> eps, Global<T> y, Global<Acc<T>> mean,
                             Global<Acc<T>> rstd) {
   using A = Acc<T>;
-  each_row(x.rows(), [&](Index r) {
-    A total = 0, squares = 0;
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto v = x.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i) total += A(v.at[i]);
-    });
-    const A centre = warp_sum(total) / A(x.columns());
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto v = x.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i) squares += (A(v.at[i]) - centre) * (A(v.at[i]) - centre);
-    });
-    const A k = A(1 / std::sqrt(double(warp_sum(squares)) / double(x.columns()) + eps));
-    if (lane() == 0) mean.store(r, centre), rstd.store(r, k);
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto v = x.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      Pack<A, N> bias = {};
-      if (b) bias = b.template load_pack<N>(0, c);
-      Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T(weight.at[i] * ((A(v.at[i]) - centre) * k) + bias.at[i]);
-      y.template store_pack<N>(r, c, out);
-    });
-  });
+  constexpr int K = rows_at_once<P>;
+  const Index rows = x.rows(), width = x.columns();
+  const A share = A(1) / A(width);
+  const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
+  BlockSums<A, K> sum;
+  for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
+    RowPart<T, N, P> in[K];
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) in[k].take(x, first + k < rows ? first + k : rows - 1, 0, width);
+    Pack<A, K> total = {}, squares = {};
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k)
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c);
+        for (int i = 0; i < N; ++i) total.at[k] += v.at[i];
+      });
+    total = sum(total);
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      total.at[k] *= share;
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c);
+        for (int i = 0; i < N; ++i) squares.at[k] += (v.at[i] - total.at[k]) * (v.at[i] - total.at[k]);
+      });
+    }
+    squares = sum(squares);
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      if (first + k >= rows) break;
+      const A centre = total.at[k], factor = inverse_root(squares.at[k] * share + eps);
+      if (thread_index() == 0) mean.store(first + k, centre), rstd.store(first + k, factor);
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c);
+        Pack<A, N> bias = {};
+        if (b) bias = b.template load_pack<N>(0, c);
+        Pack<T, N> out;
+        for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * ((v.at[i] - centre) * factor) + bias.at[i]);
+        y.template store_pack<N>(first + k, c, out);
+      });
+    }
+  }
 }
 
-template <class T, int N>
-GYR_KERNEL layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> mean,
-                                     Global<const Acc<T>> rstd, bool adds, Global<T> dx) {
+// dx of the rows of a block, and of the gradients of weights and bias what they add, to rows of `weights` and `biases`. dx may be dy's memory.
+template <class T, int N, int P>
+GYR_KERNEL_OF(P == 1 ? 80 : 168) layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> mean,
+                                     Global<const Acc<T>> rstd, bool adds, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights,
+                                     Global<Acc<T>> biases) {
   using A = Acc<T>;
-  each_row(x.rows(), [&](Index r) {
-    const A centre = mean.load(r), k = rstd.load(r);
-    A total = 0, product = 0;
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto in = x.template load_pack<N>(r, c), dout = dy.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      for (int i = 0; i < N; ++i) {
-        const A u = weight.at[i] * A(dout.at[i]);
-        total += u, product += u * ((A(in.at[i]) - centre) * k);
-      }
-    });
-    const A level = warp_sum(total) / A(x.columns()), along = warp_sum(product) / A(x.columns());
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto in = x.template load_pack<N>(r, c), dout = dy.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      Pack<T, N> din = {};
-      if (adds) din = dx.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i) {
-        const A v = k * (weight.at[i] * A(dout.at[i]) - level - (A(in.at[i]) - centre) * k * along);
-        din.at[i] = T(adds ? A(din.at[i]) + v : v);
-      }
-      dx.template store_pack<N>(r, c, din);
-    });
-  });
+  constexpr int K = few_rows_at_once<P>;
+  const Index begin = block_index() * rows_of_block, end = begin + rows_of_block < x.rows() ? begin + rows_of_block : x.rows(), width = x.columns();
+  const A share = A(1) / A(width);
+  const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
+  ColumnSums<A, N, P> dg(weights, block_index(), 0, width), db(biases, block_index(), 0, width);
+  BlockSums<A, 2 * K> sum;
+  for (Index first = begin; first < end; first += K) {
+    RowPart<T, N, P> in[K], dout[K];
+    A centre[K], factor[K];
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const Index r = first + k < end ? first + k : end - 1;
+      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width), centre[k] = mean.load(r), factor[k] = rstd.load(r);
+    }
+    Pack<A, 2 * K> total = {};  // of u, and of u times what the norm makes of x
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k)
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        for (int i = 0; i < N; ++i) {
+          const A u = scale.at[i] * d.at[i];
+          total.at[2 * k] += u, total.at[2 * k + 1] += u * ((v.at[i] - centre[k]) * factor[k]);
+        }
+      });
+    total = sum(total);
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      if (first + k >= end) break;
+      const A level = total.at[2 * k] * share, along = total.at[2 * k + 1] * share;
+      each_part<N, P>(width, [&](int p, Index c) {
+        Held<T, N> before{Pack<T, N>()};
+        if (adds) before = dx.template load_pack<N>(first + k, c);
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c), more = before.numbers();
+        Pack<A, N> of_weight;
+        Pack<T, N> din;
+        for (int i = 0; i < N; ++i) {
+          const A normed = (v.at[i] - centre[k]) * factor[k];
+          din.at[i] = T(more.at[i] + factor[k] * (scale.at[i] * d.at[i] - level - normed * along));
+          of_weight.at[i] = d.at[i] * normed;
+        }
+        dx.template store_pack<N>(first + k, c, din);
+        dg.add(p, c, of_weight), db.add(p, c, d);
+      });
+    }
+  }
+  dg.store(), db.store();
 }
-
-// dy (x - mean) / deviation of x, whose sum over rows is the gradient of the weights.
-template <class T, int N>
-struct WeightGradient {
-  Global<const T> dy, x;
-  Global<const Acc<T>> mean, rstd;
-  GYR_DEVICE void add(Index r, Index c, Pack<Acc<T>, N>& sum) const {
-    using A = Acc<T>;
-    const A centre = mean.load(r), k = rstd.load(r);
-    const auto dout = dy.template load_pack<N>(r, c), in = x.template load_pack<N>(r, c);
-    for (int i = 0; i < N; ++i) sum.at[i] += A(dout.at[i]) * ((A(in.at[i]) - centre) * k);
-  }
-};
-
-template <class T, int N>
-struct BiasGradient {
-  Global<const T> dy;
-  GYR_DEVICE void add(Index r, Index c, Pack<Acc<T>, N>& sum) const {
-    const auto dout = dy.template load_pack<N>(r, c);
-    for (int i = 0; i < N; ++i) sum.at[i] += Acc<T>(dout.at[i]);
-  }
-};
 
 }  // namespace
 
 template <class T>
 void layernorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
                Tensor1<Acc<T>> rstd) {
+  using A = Acc<T>;
   const Global<const T> in(x);
-  const Global<const Acc<T>> weight(g), bias(b);
+  const Global<const A> weight(g), bias(b);
   const Global<T> out(y);
-  with_packs<T>(
-      [&](auto n) {
-        launch(dev, "layernorm", grid_of_rows(in), layernorm_kernel<T, n>, in, weight, bias, eps, out, mean, rstd);
+  with_row_packs<T>(
+      in.columns(),
+      [&](auto n, auto p, int threads) {
+        launch(dev, "layernorm", grid_of_rows_at_once<A, p>(in.rows(), threads), layernorm_kernel<T, n, p>, in, weight, bias, A(eps), out, mean,
+               rstd);
       },
       in, weight, bias, out);
 }
 
-// dx may be dy's memory: what the weights need of it comes first.
 template <class T>
 void layernorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean,
                         Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db) {
   using A = Acc<T>;
-  const Index rows = x.extent(0), width = x.extent(1);
-  const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
+  const Index rows = x.extent(0), width = x.extent(1), of_block = rows_of_sums<T>(rows, width), blocks = ceil_div(rows, of_block);
+  const auto partial = [&](const Tensor1<A>& sum) { return sum.data() ? Global<A>(dev.scratch.tensor<A>(blocks, width)) : Global<A>(); };
+  const Global<A> weights = partial(dg), biases = partial(db);
   if (dev.dry_run()) return;
   const Global<const T> dout(dy), in(x);
   const Global<const A> weight(g), centre(mean), factor(rstd);
   const Global<T> din(dx);
-  with_packs<T>(
-      [&](auto n) {
-        if (dg.data()) add_column_sums<n>(dev, "layernorm_backward", WeightGradient<T, n>{dout, in, centre, factor}, rows, partial, A(1), dg);
-        if (db.data()) add_column_sums<n>(dev, "layernorm_backward", BiasGradient<T, n>{dout}, rows, partial, A(1), db);
-        launch(dev, "layernorm_backward", grid_of_rows(in), layernorm_backward_kernel<T, n>, dout, in, weight, centre, factor, add == Add::yes, din);
+  with_row_packs<T>(
+      width,
+      [&](auto n, auto p, int threads) {
+        launch(dev, "layernorm_backward", {blocks, threads, BlockSums<A, 2 * few_rows_at_once<p>>::bytes(threads)},
+               layernorm_backward_kernel<T, n, p>, dout, in, weight, centre, factor, add == Add::yes, of_block, din, weights, biases);
       },
-      dout, in, weight, din, Global<A>(partial));
+      dout, in, weight, din, weights, biases);
+  if (dg.data()) add_blocks<A>(dev, "layernorm_backward", weights, A(1), dg);
+  if (db.data()) add_blocks<A>(dev, "layernorm_backward", biases, A(1), db);
 }
 
 GYR_SCALARS(GYR_LAYERNORM)

@@ -9,16 +9,19 @@
 #if defined(__CUDACC__)
 #define GYR_DEVICE __device__ __forceinline__
 #define GYR_KERNEL __global__ void
+#define GYR_KERNEL_OF(registers) __global__ void __maxnreg__(registers)
 #define GYR_UNROLL _Pragma("unroll")
 #else
 #include "kernels/cuda/emulation/machine.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #define GYR_DEVICE inline
 #define GYR_KERNEL void
+#define GYR_KERNEL_OF(registers) void
 #define GYR_UNROLL
 #endif
 
 // GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers.
+// GYR_KERNEL_OF: a kernel whose threads have so many registers at most.
 
 namespace gyr::cuda {
 
@@ -44,6 +47,32 @@ struct FragmentD {
 template <class T, int N>
 struct alignas(N * sizeof(T) < pack_bytes ? N * sizeof(T) : pack_bytes) Pack {
   T at[N];
+};
+
+// A pack that waits in registers: as words, where it makes whole ones, since numbers of bf16 might take a register each.
+template <class T, int N>
+class Held {
+  static constexpr bool in_words = N * sizeof(T) % sizeof(std::uint32_t) == 0;
+  using Words = std::conditional_t<in_words, Pack<std::uint32_t, in_words ? int(N * sizeof(T) / sizeof(std::uint32_t)) : 1>, Pack<T, N>>;
+
+ public:
+  Held() = default;
+  GYR_DEVICE Held(const Pack<T, N>& v) : words_(__builtin_bit_cast(Words, v)) {}
+  // As they are added up.
+  GYR_DEVICE Pack<Acc<T>, N> numbers() const {
+    Pack<Acc<T>, N> v;
+    if constexpr (std::is_same_v<T, bf16> && in_words) {
+      GYR_UNROLL
+      for (int i = 0; i < N; ++i) v.at[i] = __builtin_bit_cast(float, i % 2 ? words_.at[i / 2] & 0xffff0000u : words_.at[i / 2] << 16);
+    } else {
+      const auto all = __builtin_bit_cast(Pack<T, N>, words_);
+      for (int i = 0; i < N; ++i) v.at[i] = Acc<T>(all.at[i]);
+    }
+    return v;
+  }
+
+ private:
+  Words words_;
 };
 
 #if defined(__CUDACC__)
@@ -90,6 +119,8 @@ GYR_DEVICE float exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// 1 / sqrt(x), of float within 2 ulp.
+GYR_DEVICE float inverse_root(float x) { return rsqrtf(x); }
 // Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
 // lane / 4; transposed: those rows of that column.
 GYR_DEVICE FragmentA load_four(const bf16* row) {
@@ -126,6 +157,26 @@ GYR_DEVICE char* shared_bytes() {
 template <class T>
 GYR_DEVICE T* resolved(T* p) {
   return p;
+}
+// So many times so many bytes on in global memory.
+template <class T>
+GYR_DEVICE T* moved(T* p, int times, int bytes) {
+  T* to;
+  asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(to) : "r"(times), "r"(bytes), "l"(p));
+  __builtin_assume(__isGlobal(to));
+  return to;
+}
+// By one instruction, as words: numbers of bf16 might be stored one by one.
+template <class T, int N>
+GYR_DEVICE void write_pack(T* to, const Pack<T, N>& v) {
+  constexpr int bytes = int(sizeof(v));
+  if constexpr (bytes == 8) {
+    const auto w = __builtin_bit_cast(uint2, v);
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(w.x), "r"(w.y) : "memory");
+  } else if constexpr (bytes == 16) {
+    const auto w = __builtin_bit_cast(uint4, v);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
+  } else *reinterpret_cast<Pack<T, N>*>(to) = v;
 }
 GYR_DEVICE void watch_shared(const void*, int, Touch, Site) {}
 GYR_DEVICE void watch_global(const void*, int, bool, Touch, Site) {}
@@ -203,6 +254,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
 inline std::uint32_t pair(float low, float high) { return std::uint32_t(bf16(low).bits) | std::uint32_t(bf16(high).bits) << 16; }
 inline float largest(float a, float b) { return std::fmax(a, b); }
 inline float exp2(float x) { return std::exp2(x); }
+inline float inverse_root(float x) { return 1 / std::sqrt(x); }
 inline FragmentA load_four_as(const bf16* row, bool transposed, const Site& site) {
   struct Lane {
     const bf16* row;
@@ -229,6 +281,14 @@ void wait_for_copies() {
   Block::current().wait_for_copies(N);
 }
 inline char* shared_bytes() { return Block::current().shared(); }
+template <class T>
+T* moved(T* p, int times, int bytes) {
+  return p + Index(times) * bytes;
+}
+template <class T, int N>
+void write_pack(T* to, const Pack<T, N>& v) {
+  *reinterpret_cast<Pack<T, N>*>(to) = v;
+}
 inline void watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
   if (Block& block = Block::current(); block.watched()) block.watch_shared(p, bytes, touch, site);
 }
@@ -239,6 +299,8 @@ inline void watch_global(const void* p, int bytes, bool inside, Touch touch, con
 }
 
 #endif
+
+GYR_DEVICE double inverse_root(double x) { return 1 / std::sqrt(x); }
 
 GYR_DEVICE int lane() { return thread_index() % warp_size; }
 GYR_DEVICE int warp() { return thread_index() / warp_size; }
@@ -285,10 +347,15 @@ class Global {
     watch_pack<N>(r, c, Touch::read, site);
     return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(at(r, c)));
   }
+  // The same as it is added up.
+  template <int N>
+  GYR_DEVICE Pack<Acc<std::remove_const_t<T>>, N> load_numbers(Index r, Index c, const Site& site = Site::current()) const {
+    return Held<std::remove_const_t<T>, N>(load_pack<N>(r, c, site)).numbers();
+  }
   template <int N>
   GYR_DEVICE void store_pack(Index r, Index c, const Pack<T, N>& v, const Site& site = Site::current()) const {
     watch_pack<N>(r, c, Touch::write, site);
-    *reinterpret_cast<Pack<T, N>*>(resolved(at(r, c))) = v;
+    write_pack(resolved(at(r, c)), v);
   }
   // A pack on its way to shared memory, of zeros where it would lie outside or is not wanted.
   GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, bool wanted = true, const Site& site = Site::current()) const {
@@ -313,6 +380,8 @@ class Global {
  private:
   template <class U>
   friend class Global;
+  template <class U, int N>
+  friend class Strip;
   GYR_FUNCTION T* at(Index r, Index c) const { return data_ + r * stride_ + c; }
   GYR_FUNCTION bool inside(Index r, Index c, Index n) const { return r >= 0 && r < rows_ && c >= 0 && c + n <= columns_; }
 
@@ -325,6 +394,29 @@ class Global {
 
   T* data_ = nullptr;
   Index rows_ = 0, columns_ = 0, stride_ = 0;
+};
+
+// A thread's column of a matrix from a row on, by packs of N that begin there: rows are less than 2^31 bytes apart.
+template <class T, int N>
+class Strip {
+ public:
+  GYR_DEVICE Strip(const Global<T>& x, Index row, Index column)
+      : x_(x), row_(row), column_(column), first_(reinterpret_cast<Bytes*>(x.at(row, column))), stride_(int(x.stride_) * int(sizeof(T))) {}
+  GYR_DEVICE Pack<std::remove_const_t<T>, N> load(int r, const Site& site = Site::current()) const {
+    x_.template watch_pack<N>(row_ + r, column_, Touch::read, site);
+    return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(moved(first_, r, stride_)));
+  }
+  GYR_DEVICE void store(int r, const Pack<T, N>& v, const Site& site = Site::current()) const {
+    x_.template watch_pack<N>(row_ + r, column_, Touch::write, site);
+    write_pack(reinterpret_cast<T*>(resolved(moved(first_, r, stride_))), v);
+  }
+
+ private:
+  using Bytes = std::conditional_t<std::is_const_v<T>, const char, char>;
+  Global<T> x_;
+  Index row_, column_;
+  Bytes* first_;
+  int stride_;
 };
 
 // Numbers in the memory that the threads of a block share.
@@ -350,6 +442,13 @@ class Shared {
 template <class V>
 GYR_DEVICE V warp_sum(V v) {
   for (int with = warp_size / 2; with > 0; with /= 2) v += shuffle_xor(v, with);
+  return v;
+}
+// Of each of K numbers.
+template <class A, int K>
+GYR_DEVICE Pack<A, K> warp_sum(Pack<A, K> v) {
+  GYR_UNROLL
+  for (int k = 0; k < K; ++k) v.at[k] = warp_sum(v.at[k]);
   return v;
 }
 template <class V>

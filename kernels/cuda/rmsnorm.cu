@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
 
 namespace gyr::backend {
 
@@ -9,95 +9,130 @@ using namespace cuda;
 
 namespace {
 
-template <class T, int N>
-GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, double eps, Global<T> y, Global<Acc<T>> rstd) {
+template <class T, int N, int P>
+GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
   using A = Acc<T>;
-  each_row(x.rows(), [&](Index r) {
-    A squares = 0;
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto v = x.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i) squares += A(v.at[i]) * A(v.at[i]);
-    });
-    const A k = A(1 / std::sqrt(double(warp_sum(squares)) / double(x.columns()) + eps));
-    if (lane() == 0) rstd.store(r, k);
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto v = x.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      Pack<T, N> out;
-      for (int i = 0; i < N; ++i) out.at[i] = T((base + weight.at[i]) * A(T(A(v.at[i]) * k)));
-      y.template store_pack<N>(r, c, out);
-    });
-  });
-}
-
-template <class T, int N>
-GYR_KERNEL rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Global<const Acc<T>> rstd,
-                                   bool adds, Global<T> dx) {
-  using A = Acc<T>;
-  each_row(x.rows(), [&](Index r) {
-    const A k = rstd.load(r);
-    A product = 0;
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto in = x.template load_pack<N>(r, c), dout = dy.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      for (int i = 0; i < N; ++i) product += (base + weight.at[i]) * A(dout.at[i]) * A(in.at[i]);
-    });
-    const A mean = warp_sum(product) * k / A(x.columns());
-    each_column<N>(x.columns(), [&](Index c) {
-      const auto in = x.template load_pack<N>(r, c), dout = dy.template load_pack<N>(r, c);
-      const auto weight = g.template load_pack<N>(0, c);
-      Pack<T, N> din = {};
-      if (adds) din = dx.template load_pack<N>(r, c);
-      for (int i = 0; i < N; ++i) {
-        const A v = k * ((base + weight.at[i]) * A(dout.at[i]) - A(in.at[i]) * k * mean);
-        din.at[i] = T(adds ? A(din.at[i]) + v : v);
-      }
-      dx.template store_pack<N>(r, c, din);
-    });
-  });
-}
-
-// dy x / norm of x, whose sum over rows is the gradient of the weights.
-template <class T, int N>
-struct WeightGradient {
-  Global<const T> dy, x;
-  Global<const Acc<T>> rstd;
-  GYR_DEVICE void add(Index r, Index c, Pack<Acc<T>, N>& sum) const {
-    using A = Acc<T>;
-    const A k = rstd.load(r);
-    const auto dout = dy.template load_pack<N>(r, c), in = x.template load_pack<N>(r, c);
-    for (int i = 0; i < N; ++i) sum.at[i] += A(dout.at[i]) * (A(in.at[i]) * k);
+  constexpr int K = rows_at_once<P>;
+  const Index rows = x.rows(), width = x.columns();
+  const A share = A(1) / A(width);
+  const ColumnWeights<A, N, P> weight(g, base, 0, width);
+  BlockSums<A, K> sum;
+  for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
+    RowPart<T, N, P> in[K];
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) in[k].take(x, first + k < rows ? first + k : rows - 1, 0, width);
+    Pack<A, K> squares = {};
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k)
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c);
+        for (int i = 0; i < N; ++i) squares.at[k] += v.at[i] * v.at[i];
+      });
+    squares = sum(squares);
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      if (first + k >= rows) break;
+      const A factor = inverse_root(squares.at[k] * share + eps);
+      if (thread_index() == 0) rstd.store(first + k, factor);
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c);
+        Pack<T, N> out;
+        for (int i = 0; i < N; ++i) out.at[i] = T(v.at[i] * factor);
+        const auto normed = Held<T, N>(out).numbers();
+        for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * normed.at[i]);
+        y.template store_pack<N>(first + k, c, out);
+      });
+    }
   }
-};
+}
+
+// dx of the rows of a block, and of the weights' gradient what they add, to a row of `partial`. dx may be dy's memory.
+template <class T, int N, int P>
+GYR_KERNEL_OF(P == 1 ? 80 : 168)
+rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Global<const Acc<T>> rstd, bool adds,
+                        Index rows_of_block, Global<T> dx, Global<Acc<T>> partial) {
+  using A = Acc<T>;
+  constexpr int K = rows_at_once<P>;
+  const int begin = int(block_index() * rows_of_block), rest = int(x.rows()) - begin,
+            end = begin + (rest < rows_of_block ? rest : int(rows_of_block));
+  const Index width = x.columns();
+  const A share = A(1) / A(width);
+  const ColumnWeights<A, N, P> weight(g, base, 0, width);
+  ColumnSums<A, N, P> dg(partial, block_index(), 0, width);
+  BlockSums<A, K> sum;
+  for (int first = begin; first < end; first += K) {
+    RowPart<T, N, P> in[K], dout[K];
+    A factor[K];
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const int r = first + k < end ? first + k : end - 1;
+      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width), factor[k] = rstd.load(r);
+    }
+    Pack<A, K> product = {};
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k)
+      each_part<N, P>(width, [&](int p, Index c) {
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        for (int i = 0; i < N; ++i) product.at[k] += scale.at[i] * d.at[i] * v.at[i];
+      });
+    product = sum(product);
+    GYR_UNROLL
+    for (int k = 0; k < K; ++k) {
+      if (first + k >= end) break;
+      const A mean = product.at[k] * factor[k] * share;
+      each_part<N, P>(width, [&](int p, Index c) {
+        Held<T, N> before{Pack<T, N>()};
+        if (adds) before = dx.template load_pack<N>(first + k, c);
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c), more = before.numbers();
+        Pack<A, N> sum_of_weight;
+        Pack<T, N> din;
+        for (int i = 0; i < N; ++i) {
+          const A normed = v.at[i] * factor[k];
+          din.at[i] = T(more.at[i] + factor[k] * (scale.at[i] * d.at[i] - normed * mean));
+          sum_of_weight.at[i] = normed * d.at[i];
+        }
+        dx.template store_pack<N>(first + k, c, din);
+        dg.add(p, c, sum_of_weight);
+      });
+    }
+  }
+  dg.store();
+}
 
 }  // namespace
 
 template <class T>
 void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset) {
+  using A = Acc<T>;
   const Global<const T> in(x);
-  const Global<const Acc<T>> weight(g);
+  const Global<const A> weight(g);
   const Global<T> out(y);
-  with_packs<T>([&](auto n) { launch(dev, "rmsnorm", grid_of_rows(in), rmsnorm_kernel<T, n>, in, weight, Acc<T>(offset), eps, out, rstd); }, in,
-                weight, out);
+  with_row_packs<T>(
+      in.columns(),
+      [&](auto n, auto p, int threads) {
+        launch(dev, "rmsnorm", grid_of_rows_at_once<A, p>(in.rows(), threads), rmsnorm_kernel<T, n, p>, in, weight, A(offset), A(eps), out, rstd);
+      },
+      in, weight, out);
 }
 
-// dx may be dy's memory: what the weights need of it comes first.
 template <class T>
 void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
                       Tensor2<T> dx, Tensor1<Acc<T>> dg, double offset) {
   using A = Acc<T>;
-  const Index rows = x.extent(0), width = x.extent(1);
-  const auto partial = dev.scratch.tensor<A>(ceil_div(rows, block_rows), width);
+  const Index rows = x.extent(0), width = x.extent(1), of_block = rows_of_sums<T>(rows, width), blocks = ceil_div(rows, of_block);
+  const Global<A> partial(dev.scratch.tensor<A>(dg.data() ? blocks : 0, width));
   if (dev.dry_run()) return;
   const Global<const T> dout(dy), in(x);
   const Global<const A> weight(g), factor(rstd);
   const Global<T> din(dx);
-  with_packs<T>(
-      [&](auto n) {
-        if (dg.data()) add_column_sums<n>(dev, "rmsnorm_backward", WeightGradient<T, n>{dout, in, factor}, rows, partial, A(1), dg);
-        launch(dev, "rmsnorm_backward", grid_of_rows(in), rmsnorm_backward_kernel<T, n>, dout, in, weight, A(offset), factor, add == Add::yes, din);
+  with_row_packs<T>(
+      width,
+      [&](auto n, auto p, int threads) {
+        launch(dev, "rmsnorm_backward", {blocks, threads, BlockSums<A, rows_at_once<p>>::bytes(threads)}, rmsnorm_backward_kernel<T, n, p>, dout, in,
+               weight, A(offset), factor, add == Add::yes, of_block, din, dg.data() ? partial : Global<A>());
       },
-      dout, in, weight, din, Global<A>(partial));
+      dout, in, weight, din, partial);
+  if (dg.data()) add_blocks<A>(dev, "rmsnorm_backward", partial, A(1), dg);
 }
 
 GYR_SCALARS(GYR_RMSNORM)

@@ -23,27 +23,27 @@ template <class S, class T, int N>
 GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<const Acc<T>> cosine, Global<const Acc<T>> sine,
                        Global<const std::int32_t> positions, Global<const S> x, Global<T> y) {
   using A = Acc<T>;
-  const Index half = cosine.columns(), width = x.columns() / num_heads, still = width - 2 * half;
+  const int half = int(cosine.columns()), width = int(x.columns() / num_heads), still = width - 2 * half;
   each_row(x.rows(), [&](Index r) {
     const Index p = positions.load(r);
     each_column<N>(num_heads * half, [&](Index i) {
-      const Index j = i % half, c = i / half * width + j;
-      const auto u1 = x.template load_pack<N>(r, c), u2 = x.template load_pack<N>(r, c + half);
+      const int head = int(i) / half, j = int(i) - head * half, c = head * width + j;
+      const auto u1 = x.template load_numbers<N>(r, c), u2 = x.template load_numbers<N>(r, c + half);
       const auto cj = cosine.template load_pack<N>(p, j), sj = sine.template load_pack<N>(p, j);
       Pack<T, N> v1, v2;
       for (int k = 0; k < N; ++k) {
         const A along = factor * cj.at[k], across = sense * sj.at[k];
-        v1.at[k] = T(A(u1.at[k]) * along - A(u2.at[k]) * across);
-        v2.at[k] = T(A(u2.at[k]) * along + A(u1.at[k]) * across);
+        v1.at[k] = T(u1.at[k] * along - u2.at[k] * across);
+        v2.at[k] = T(u2.at[k] * along + u1.at[k] * across);
       }
       y.template store_pack<N>(r, c, v1);
       y.template store_pack<N>(r, c + half, v2);
     });
     each_column<N>(num_heads * still, [&](Index i) {
-      const Index c = i / still * width + 2 * half + i % still;
-      const auto u = x.template load_pack<N>(r, c);
+      const int head = int(i) / still, c = head * width + 2 * half + int(i) - head * still;
+      const auto u = x.template load_numbers<N>(r, c);
       Pack<T, N> v;
-      for (int k = 0; k < N; ++k) v.at[k] = T(factor * A(u.at[k]));
+      for (int k = 0; k < N; ++k) v.at[k] = T(factor * u.at[k]);
       y.template store_pack<N>(r, c, v);
     });
   });
@@ -66,8 +66,9 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
   const Global<T> to(y);
   const A sense = A(turn == Rotate::forward ? scale : -scale);
   const Global<const S> head(columns(x, 0, x.columns / num_heads));  // every head begins as this one does
-  with_packs<T>([&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },
-                cosine, sine, from, to, head);
+  with_packs<T>(
+      [&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },
+      cosine, sine, from, to, head);
 }
 
 GYR_ALL_BACKEND_ROPE

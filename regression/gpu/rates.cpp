@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rates of kernels at the shapes of input/falcon-h1-1.5b.yaml in bf16, beside what the device can do, measured in the same run: a large product, and
 // a copy from place to place. Flops and bytes are those of the mathematics, as the device counts them; seconds are the median window's, per call.
-//   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small]      small: shapes for machines that emulate a device
+//   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small] [only=NAME,...]
+// small: shapes for machines that emulate a device. only: kernels whose names begin so, and the two that others are compared with
 // A table, and for each kernel a line of JSON on standard error. peer.py has the same names for PyTorch's kernels.
 #include <mpi.h>
 
@@ -10,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <sstream>
 
 #include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
@@ -20,7 +22,9 @@
 #include "kernels/embedding.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/head_norm.hpp"
 #include "kernels/host_numbers.hpp"
+#include "kernels/layernorm.hpp"
 #include "kernels/random.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/rope.hpp"
@@ -39,7 +43,15 @@ struct Extents {
   Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
   int windows = 7;
   double seconds = 0.05;  // of a window, at least
+  std::string only;       // names begin with one of these, or empty
 
+  bool wants(const std::string& name) const {
+    if (only.empty() || name == "copy" || name == "product") return true;
+    std::istringstream words(only);
+    for (std::string begin; std::getline(words, begin, ',');)
+      if (name.starts_with(begin)) return true;
+    return false;
+  }
   Index tokens() const { return sequences * length; }
   Index inner() const { return ssm_heads * ssm_head_dim; }
   void shrink() {
@@ -202,6 +214,15 @@ Case attention_forward(Ground& g, const Extents& e) {
   const AttentionCase a(g, e);
   return {[=](Device& dev) { a.forward(dev); }};
 }
+Case attention_ends(Ground& g, const Extents& e) {
+  const AttentionCase a(g, e);
+  const auto lse = g.normal<float>(e.tokens(), e.heads);
+  return {[=](Device& dev) { attention_finish<bf16>(dev, a.shape, a.state, a.out, lse); }};
+}
+Case attention_deltas(Ground& g, const Extents& e) {
+  const AttentionCase a(g, e);
+  return {[=](Device& dev) { attention_delta<bf16>(dev, a.shape, a.dout, a.out, a.delta); }};
+}
 Case attention_gradient(Ground& g, const Extents& e) {
   const AttentionCase a(g, e);
   const auto dq = g.normal<float>(e.tokens(), e.heads * e.head_dim), dk = g.normal<float>(e.tokens(), e.kv_heads * e.head_dim),
@@ -278,6 +299,57 @@ Case gated_norm_forward(Ground& g, const Extents& e) {
     gated_norm<bf16>(dev, GateOrder::gate_first, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, width, 1e-5, out);
   }};
 }
+Case gated_norm_gradient(Ground& g, const Extents& e) {
+  const auto y = g.normal<bf16>(e.tokens(), e.inner()), z = g.normal<bf16>(e.tokens(), e.inner()), dout = g.normal<bf16>(e.tokens(), e.inner()),
+             dy = g.normal<bf16>(e.tokens(), e.inner()), dz = g.normal<bf16>(e.tokens(), e.inner());
+  const auto w = g.constant<float>(e.inner(), 1), dw = g.constant<float>(e.inner(), 0), ones = g.constant<float>(2 * e.tokens(), 1);
+  return {[=, rows = e.tokens(), width = e.inner()](Device& dev) {
+    const Tensor2<float> squares(ones.data(), rows, 1), products(ones.data() + rows, rows, 1);
+    const auto order = GateOrder::gate_first;
+    gated_norm_products<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, width, 1e-5, products, dw);
+    gated_norm_backward<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, products, width, 1e-5, dy,
+                              Matrix<bf16>(dz));
+  }};
+}
+Case layernorm_forward(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), y = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto w = g.constant<float>(e.hidden, 1), b = g.constant<float>(e.hidden, 0), mean = g.constant<float>(e.tokens(), 0),
+             rstd = g.constant<float>(e.tokens(), 1);
+  return {[=](Device& dev) { layernorm<bf16>(dev, x, w, b, 1e-5, y, mean, rstd); }};
+}
+Case layernorm_gradient(Ground& g, const Extents& e) {
+  const auto x = g.normal<bf16>(e.tokens(), e.hidden), dy = g.normal<bf16>(e.tokens(), e.hidden), dx = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto w = g.constant<float>(e.hidden, 1), dw = g.constant<float>(e.hidden, 0), db = g.constant<float>(e.hidden, 0),
+             mean = g.constant<float>(e.tokens(), 0), rstd = g.constant<float>(e.tokens(), 1);
+  return {[=](Device& dev) { layernorm_backward<bf16>(dev, dy, x, w, mean, rstd, Add::no, dx, dw, db); }};
+}
+// Of all queries, by a norm for each head.
+Case head_norm_forward(Ground& g, const Extents& e) {
+  const Index width = 2 * e.heads * e.head_dim;
+  const auto x = g.normal<bf16>(e.tokens(), width), y = g.normal<bf16>(e.tokens(), width);
+  const auto w = g.constant<float>(e.head_dim, 1);
+  const auto rstd = g.normal<float>(e.tokens(), 2 * e.heads);
+  return {[=](Device& dev) { head_norm<bf16>(dev, Matrix<const bf16>(x), w, 1e-5, Matrix<bf16>(y), Matrix<float>(rstd)); }};
+}
+Case head_norm_gradient(Ground& g, const Extents& e) {
+  const Index width = 2 * e.heads * e.head_dim;
+  const auto x = g.normal<bf16>(e.tokens(), width), dy = g.normal<bf16>(e.tokens(), width), dx = g.normal<bf16>(e.tokens(), width);
+  const auto w = g.constant<float>(e.head_dim, 1), dw = g.constant<float>(e.head_dim, 0);
+  const auto rstd = g.normal<float>(e.tokens(), 2 * e.heads);
+  return {[=](Device& dev) {
+    head_norm_backward<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(x), w, Matrix<const float>(rstd), Matrix<bf16>(dx), dw);
+  }};
+}
+// Queries and keys of a layer.
+Case rotary(Ground& g, const Extents& e) {
+  const auto q = g.normal<bf16>(e.tokens(), e.heads * e.head_dim), k = g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim);
+  const Rotation<float> table{g.normal<float>(e.length, e.head_dim / 2), g.normal<float>(e.length, e.head_dim / 2)};
+  const auto positions = g.tokens(e.tokens(), e.length);
+  return {[=, heads = e.heads, kv_heads = e.kv_heads](Device& dev) {
+    rope<bf16, bf16>(dev, Rotate::forward, heads, 1, table, positions, Matrix<const bf16>(q), Matrix<bf16>(q));
+    rope<bf16, bf16>(dev, Rotate::forward, kv_heads, 1, table, positions, Matrix<const bf16>(k), Matrix<bf16>(k));
+  }};
+}
 Case convolution_forward(Ground& g, const Extents& e) {
   const Index channels = e.inner() + 2 * e.state;
   const auto x = g.normal<bf16>(e.tokens(), channels), y = g.normal<bf16>(e.tokens(), channels);
@@ -302,6 +374,12 @@ Case embedding_forward(Ground& g, const Extents& e) {
   const auto tokens = g.tokens(e.tokens(), e.vocab);
   const auto table = g.normal<bf16>(e.vocab, e.hidden), x = g.normal<bf16>(e.tokens(), e.hidden);
   return {[=](Device& dev) { embedding<bf16>(dev, tokens, table, 0, 2, x); }};
+}
+Case embedding_gradient(Ground& g, const Extents& e) {
+  const auto tokens = g.tokens(e.tokens(), e.vocab);
+  const auto dx = g.normal<bf16>(e.tokens(), e.hidden);
+  const auto dtable = g.normal<float>(e.vocab, e.hidden);
+  return {[=](Device& dev) { embedding_backward<bf16>(dev, tokens, dx, 0, 2, -1, dtable); }};
 }
 // A block of rows of the head.
 Case loss(Ground& g, const Extents& e) {
@@ -338,6 +416,8 @@ const std::vector<std::pair<const char*, Maker>>& kernels() {
                                                                  {"layer_backward", layer_backward},
                                                                  {"attention_forward", attention_forward},
                                                                  {"attention_backward", attention_gradient},
+                                                                 {"attention_finish", attention_ends},
+                                                                 {"attention_delta", attention_deltas},
                                                                  {"scan_forward", scan_forward},
                                                                  {"scan_backward", scan_gradient},
                                                                  {"rmsnorm_forward", norm_forward},
@@ -345,10 +425,17 @@ const std::vector<std::pair<const char*, Maker>>& kernels() {
                                                                  {"swiglu_forward", swiglu_forward},
                                                                  {"swiglu_backward", swiglu_gradient},
                                                                  {"gated_norm_forward", gated_norm_forward},
+                                                                 {"gated_norm_backward", gated_norm_gradient},
+                                                                 {"layernorm_forward", layernorm_forward},
+                                                                 {"layernorm_backward", layernorm_gradient},
+                                                                 {"head_norm_forward", head_norm_forward},
+                                                                 {"head_norm_backward", head_norm_gradient},
+                                                                 {"rope", rotary},
                                                                  {"convolution_forward", convolution_forward},
                                                                  {"convolution_backward", convolution_gradient},
                                                                  {"residual", residual},
                                                                  {"embedding_forward", embedding_forward},
+                                                                 {"embedding_backward", embedding_gradient},
                                                                  {"cross_entropy", loss},
                                                                  {"adamw", optimizer},
                                                                  {"norm_of_gradients", norm_of_gradients}};
@@ -359,6 +446,7 @@ void print_rates(const Extents& e) {
   std::map<std::string, Rate> rates;
   Table table({{"kernel"}, {"ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"of product", true}, {"of copy", true}});
   for (const auto& [name, make] : kernels()) {
+    if (!e.wants(name)) continue;
     const Rate& r = rates[name] = measured(make, e);
     const double of_product = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);
     const double of_copy = r.bytes / r.seconds / (rates["copy"].bytes / rates["copy"].seconds);
@@ -382,9 +470,13 @@ Extents read_extents(const std::vector<std::string>& words) {
     const std::size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
     if (word == "small") continue;
+    if (key == "only") {
+      e.only = word.substr(equals + 1);
+      continue;
+    }
     const double value = equals == word.npos ? 0 : std::strtod(word.c_str() + equals + 1, nullptr);
     require((key == "length" || key == "sequences" || key == "windows" || key == "seconds") && (value > 0 || key == "seconds"), Exit::usage,
-            "{}: words are length=N, sequences=N, windows=N, seconds=S and small", word);
+            "{}: words are length=N, sequences=N, windows=N, seconds=S, only=NAME,... and small", word);
     if (key == "length") e.length = Index(value);
     else if (key == "sequences") e.sequences = Index(value);
     else if (key == "windows") e.windows = int(value);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr Index height = 140;         // more than two blocks of rows
 constexpr Index widths[] = {30, 48};  // they divide by 1, 2 and 3; the second in whole vectors
+constexpr Index wide = 2 * 8448;      // rows that a block of a GPU holds in two and four packs to a thread, where they are of bf16
 constexpr double eps = 1e-2;
 constexpr GateOrder orders[] = {GateOrder::gate_first, GateOrder::norm_first};
 
@@ -49,6 +50,7 @@ struct Plain {
 // Formulas in plain loops, by the chain rule through v = y silu(z) or y, n = w v / rms, out = n or n silu(z).
 template <class T>
 Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
+  const Index height = in.y.rows;
   const bool gate_first = order == GateOrder::gate_first;
   const Index channels = in.y.columns, width = channels / groups;
   Plain p{std::vector<double>(height * channels), std::vector<double>(height * channels), std::vector<double>(height * channels),
@@ -79,7 +81,7 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
 }
 
 template <class T>
-void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index channels) {
+void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index channels, Index height = ::height) {
   using A = Acc<T>;
   Workbench bench;
   const Inputs<T> in(bench, height, channels);
@@ -157,6 +159,11 @@ TEST(gate, the_gated_norm_agrees_with_plain_loops) {
         gated_norm_agrees_with_plain_loops<float>(order, groups, channels);
         gated_norm_agrees_with_plain_loops<bf16>(order, groups, channels);
       }
+}
+
+TEST(gate, the_gated_norm_of_wide_rows_agrees_with_plain_loops) {
+  for (const Index groups : {1, 2, 3}) gated_norm_agrees_with_plain_loops<bf16>(GateOrder::gate_first, groups, wide, 11);
+  gated_norm_agrees_with_plain_loops<double>(GateOrder::norm_first, 4, wide, 11);
 }
 
 TEST(gate, gradients_of_the_gated_norm_are_slopes) {

@@ -8,7 +8,11 @@ using namespace gyr;
 namespace {
 
 constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
-constexpr double eps = 1e-2;                          // large enough that forgetting it shows
+// Rows that a block of a GPU holds in one, two and four packs to a thread, and longer ones.
+template <class T>
+constexpr Index wide[] = {6144 / sizeof(T) - 16, 6144 / sizeof(T) + 16, 12288 / sizeof(T) + 16, 24576 / sizeof(T) + 16};
+constexpr Index few = 11;
+constexpr double eps = 1e-2;  // large enough that forgetting it shows
 
 struct Plain {
   std::vector<double> y, mean, rstd, dx, dg, db;
@@ -16,7 +20,7 @@ struct Plain {
 
 // The formulas of the header in plain loops.
 Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& b, const std::vector<double>& dy) {
-  const Index width = Index(g.size());
+  const Index width = Index(g.size()), height = Index(x.size()) / width;
   Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(height),
           std::vector<double>(x.size()), std::vector<double>(width),  std::vector<double>(width)};
   for (Index r = 0; r < height; ++r) {
@@ -42,7 +46,7 @@ void add_to(std::vector<double>& sum, const std::vector<double>& x) {
 }
 
 template <class T>
-void agrees_with_plain_loops(Index width) {
+void agrees_with_plain_loops(Index width, Index height = ::height) {
   using A = Acc<T>;
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
@@ -76,6 +80,11 @@ TEST(layernorm, agrees_with_plain_loops) {
     agrees_with_plain_loops<float>(columns);
     agrees_with_plain_loops<bf16>(columns);
   }
+}
+
+TEST(layernorm, of_wide_rows_agrees_with_plain_loops) {
+  for (const Index columns : wide<double>) agrees_with_plain_loops<double>(columns, few);
+  for (const Index columns : wide<bf16>) agrees_with_plain_loops<bf16>(columns, few);
 }
 
 TEST(layernorm, gradients_are_slopes) {
