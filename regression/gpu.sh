@@ -11,11 +11,11 @@
 #   SMALL   1: tiny shapes, and none of the models, for a GPU that is emulated
 #   PYTHON  with PyTorch, for ratios to its kernels (python3, where that has it); transformers too, for those to its steps
 #   MAMBA_SSM  a folder with mamba_ssm's sources, whose Triton scan the peers take then
-#   STEPS   words: of all steps only these
+#   STEPS   words: of all steps only these          LENGTHS  tokens of a sequence whose kernels are timed (2048 4096 16384)
 # Exit codes: 0 all that ran held, 1 something failed, 66 no program, 69 no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3} STEPS=${STEPS:-}
+BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3} STEPS=${STEPS:-} LENGTHS=${LENGTHS:-2048 4096 16384}
 program=${PROGRAM:-$BUILD/bin/gyrfalcon} tests=${TESTS:-$BUILD/regression/unit_tests} rates=${RATES:-$BUILD/regression/device_rates}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GYR_SOURCE_DIR=$PWD
 libraries_before=${LIBRARIES_BEFORE-${LD_LIBRARY_PATH:-}}
@@ -124,7 +124,7 @@ measure() {
   if [ "$SMALL" != 0 ]; then
     "$rates" small 2> "$OUT/rates.jsonl"
   else
-    for length in 2048 4096 16384; do "$rates" length=$length sequences=$((16384 / length)) 2>> "$OUT/rates.jsonl"; done
+    for length in $LENGTHS; do "$rates" length=$length sequences=$((16384 / length)) windows=5 seconds=0.03 2>> "$OUT/rates.jsonl"; done
   fi
   echo "held: $(wc -l < "$OUT/rates.jsonl") rates"
 }
@@ -136,19 +136,23 @@ peer() {  # SCRIPT of gpu/ or -c, WORDS...: without the libraries that we bring
 }
 measure_peer() {
   have_torch || return 77
-  PYTHONPATH=${MAMBA_SSM:-} peer peer.py 2048 4096 16384 > "$OUT/peer.jsonl"
+  PYTHONPATH=${MAMBA_SSM:-} peer peer.py $LENGTHS > "$OUT/peer.jsonl"
   echo "held: $(wc -l < "$OUT/peer.jsonl") rates"
 }
 
-# A training step of a published shape on 4096 tokens; MFU by the GPU's data sheet.
+# A training step of a published shape on 4096 tokens; MFU by the GPU's data sheet. The run is ended where enough of them are taken: nothing is saved.
 train_step() {  # DECK
   local -a settings
-  local name
+  local name run
   name=$(basename "$1" .yaml)
   mapfile -t settings < "$OUT/settings"
-  "$program" train "$1" "${settings[0]}" 'data.tokenizer=""' parallel.tensor=1 parallel.pipeline=1 train.steps=12 train.global_batch_size=2 \
-    train.micro_batch_size=1 train.seq_length=4096 train.eval_every=0 train.log_every=1 checkpoint.every=0 train.precision=bf16 "output.folder=$OUT/$name"
-  sed -n 's/.*"kind":"step".*"tflops_per_rank":\([0-9.e+]*\).*"tokens_per_second":\([0-9.e+]*\).*/\2 \1/p' "$OUT/$name/metrics.jsonl" | sort -n |
+  env -u OMP_NUM_THREADS "$program" train "$1" "${settings[0]}" 'data.tokenizer=""' parallel.tensor=1 parallel.pipeline=1 train.steps=1000 \
+    train.global_batch_size=2 train.micro_batch_size=1 train.seq_length=4096 train.eval_every=0 train.log_every=1 checkpoint.every=0 \
+    train.precision=bf16 "output.folder=$OUT/$name" &
+  run=$!
+  while kill -0 $run && [ "$(steps_of "$OUT/$name" | wc -l)" -lt 12 ]; do sleep 0.2; done
+  kill -9 $run || true
+  steps_of "$OUT/$name" | sort -n |
     awk -v name="$name" -v peak="$(peak)" '{ tokens[NR] = $1; tflops[NR] = $2 }
       END {
         if (NR < 3) exit 1
@@ -156,6 +160,9 @@ train_step() {  # DECK
         printf "held: %.0f tokens/s, %.1f TFLOP/s, MFU %s\n", tokens[m], tflops[m], peak > 0 ? sprintf("%.3f", tflops[m] / peak) : "unknown"
         printf "{\"training\":\"%s\",\"tokens_per_second\":%g,\"tflops\":%g,\"peak_tflops\":%g}\n", name, tokens[m], tflops[m], peak > "/dev/stderr" }' 2>> "$OUT/records"
 }
+# Tokens/s and TFLOP/s of the steps in a run's folder.
+steps_of() { sed -n 's/.*"kind":"step".*"tokens_per_second":\([0-9.e+]*\),"tflops_per_rank":\([0-9.e+]*\).*/\1 \2/p' "$1/metrics.jsonl" 2> /dev/null; }
+
 # The same steps by transformers, one sequence after the other.
 peer_step() {  # DECK
   have_torch || return 77
@@ -224,9 +231,6 @@ main() {
   step material 60 material
   step kernels 150 laws "$kernels"
   step numbers 90 laws "$numbers"
-  for axis in tensor pipeline data context; do step "ranks_$axis" 60 ranks_sharing $axis; done
-  step host_and_gpu 60 host_and_gpu
-  step sanitizer 60 sanitized
   step rates 120 measure
   step peer 90 measure_peer
   if [ "$SMALL" = 0 ]; then
@@ -234,8 +238,11 @@ main() {
       step "train_$(basename $deck .yaml)" 60 train_step $deck
       step "peer_$(basename $deck .yaml)" 90 peer_step $deck
     done
-    step generation 90 generation
   fi
+  for axis in tensor pipeline data context; do step "ranks_$axis" 30 ranks_sharing $axis; done
+  step host_and_gpu 60 host_and_gpu
+  [ "$SMALL" != 0 ] || step generation 90 generation
+  step sanitizer 60 sanitized
   comparison
   results > "$OUT/gpu.json"
   echo "$OUT/gpu.json; $((SECONDS - begun)) s"

@@ -2,6 +2,8 @@
 // How kernels are started.
 #pragma once
 
+#include <unordered_map>
+
 #include "kernels/cuda/primitives.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/device.hpp"
@@ -18,6 +20,15 @@ struct Grid {
   int threads;
   int shared_bytes = 0;
 };
+
+// Lets blocks of a kernel have so many bytes of shared memory. The driver is told once for all launches: it may wait for the device's work.
+inline void allow_shared_bytes(const void* kernel, int bytes, const char* name) {
+  constexpr int given = 48 << 10;  // unasked
+  static std::unordered_map<const void*, int> allowed;
+  if (bytes <= given) return;
+  int& most = allowed[kernel];
+  if (bytes > most) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most = bytes), name);
+}
 #endif
 
 // kernel(arguments...) as every thread of the grid, in the order of the device's work. A grid without blocks is nothing.
@@ -25,8 +36,7 @@ template <class... P, class... A>
 void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   if (grid.blocks == 0) return;
 #if defined(__CUDACC__)
-  constexpr int given = 48 << 10;  // bytes of shared memory that a block may have unasked
-  if (grid.shared_bytes > given) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, grid.shared_bytes);
+  allow_shared_bytes(reinterpret_cast<const void*>(kernel), grid.shared_bytes, name);
   kernel<<<unsigned(grid.blocks), unsigned(grid.threads), std::size_t(grid.shared_bytes), stream_of(dev)>>>(P(arguments)...);
   check(cudaGetLastError(), name);
 #else

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The scan and its pieces: all chunks of all sequences and heads at the same time, but for the passing of states.
+#include <algorithm>
+
 #include "kernels/backend.hpp"
 #include "kernels/cuda/ssd.hpp"
 #include "kernels/instances.hpp"
@@ -10,16 +12,23 @@ namespace cuda::scan {
 
 namespace {
 
+constexpr Index piece = 1024;  // numbers of a row that a warp takes at a time: rows are few and long
+
 template <class A>
 GYR_KERNEL copy_kernel(Global<const A> from, Global<A> x) {
-  each_row(x.rows(), [&](Index r) { each_column<1>(x.columns(), [&](Index c) { x.store(r, c, from ? from.load(r, c) : A(0)); }); });
+  const Index pieces = ceil_div(x.columns(), piece);
+  each_row(x.rows() * pieces, [&](Index task) {
+    const Index r = task / pieces, first = task % pieces * piece, end = first + piece < x.columns() ? first + piece : x.columns();
+    for (Index c = first + lane(); c < end; c += warp_size) x.store(r, c, from ? from.load(r, c) : A(0));
+  });
 }
 
 }  // namespace
 
 template <class A>
 void copy_rows(Device& dev, const char* kernel, Global<const A> from, Global<A> x) {
-  launch(dev, kernel, grid_of_rows(x), copy_kernel<A>, from, x);
+  const Index tasks = x.rows() * ceil_div(x.columns(), piece);
+  launch(dev, kernel, {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}, copy_kernel<A>, from, x);
 }
 
 template void copy_rows<double>(Device&, const char*, Global<const double>, Global<double>);
