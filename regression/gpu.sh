@@ -72,7 +72,7 @@ laws() {
 }
 version() { "$program" --version; }
 
-kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*'
+kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # of tiles of a host's kernels
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
 [ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*'
@@ -88,11 +88,31 @@ material() {
   printf '%s\n' "${settings[@]}" > "$OUT/settings"
 }
 
+# explained SECONDS WORDS...: a program that takes longer says where its processes are, and is ended.
+explained() {
+  local most=$1 run process debugger=
+  shift
+  "$@" < /dev/null &
+  run=$!
+  for ((; most > 0; --most)); do
+    kill -0 $run 2> /dev/null || break
+    sleep 1
+  done
+  if [ "$most" = 0 ]; then
+    for process in cuda-gdb gdb; do [ -n "$debugger" ] || debugger=$(command -v $process || true); done
+    for process in $(pgrep -f "^$program "); do
+      echo "too long: process $process, $(sed -n 's/^State:[[:space:]]*//p' "/proc/$process/status"), $(cat "/proc/$process/wchan")"
+      [ -z "$debugger" ] || timeout 10 "$debugger" -p "$process" -batch -ex 'thread apply all bt 20' 2>&1 | grep -E '^(#|Thread)'
+    done
+    pkill -9 -f "^$program " || true
+  fi
+  wait $run
+}
 ranks_sharing() {  # AXIS
   local -a launcher settings
   read -r -a launcher <<< "$(jobscripts/launcher.sh "$program")"
   mapfile -t settings < "$OUT/settings"
-  "${launcher[@]}" -n 2 "$program" verify input/demo.yaml "${settings[@]}" "parallel.$1=2" train.precision=fp32
+  explained 15 "${launcher[@]}" -n 2 "$program" verify input/demo.yaml "${settings[@]}" "parallel.$1=2" train.precision=fp32
 }
 
 # The same run on both; losses within 1e-3.
@@ -202,7 +222,7 @@ comparison() {
   [ -s "$OUT/rates.jsonl" ] || return 0
   printf '\n%-22s %8s %12s %10s %12s %8s\n' kernel tokens ms 'of copy' "PyTorch's ms" ratio
   cat "$OUT/rates.jsonl" <(sed 's/^{/{"peer":1,/' "$OUT/peer.jsonl" 2> /dev/null) | awk '
-    function field(name,  at, rest) { at = index($0, "\"" name "\":"); if (!at) return ""; rest = substr($0, at + length(name) + 3); sub(/[,}].*/, "", rest); gsub(/"/, "", rest); return rest }
+    function field(name,  at, rest) { at = index($0, "\"" name "\":"); if (!at) return ""; rest = substr($0, at + length(name) + 3); sub(/[,}].*/, "", rest); gsub(/[" ]/, "", rest); return rest }
     { key = field("kernel") " " field("length")
       if (field("peer") != "") { theirs[key] = field("seconds"); next }
       order[++n] = key; ours[key] = field("seconds"); of_copy[key] = field("of_copy") }
@@ -239,7 +259,7 @@ main() {
       step "peer_$(basename $deck .yaml)" 90 peer_step $deck
     done
   fi
-  for axis in tensor pipeline data context; do step "ranks_$axis" 30 ranks_sharing $axis; done
+  for axis in tensor pipeline data context; do step "ranks_$axis" 40 ranks_sharing $axis; done
   step host_and_gpu 60 host_and_gpu
   [ "$SMALL" != 0 ] || step generation 90 generation
   step sanitizer 60 sanitized

@@ -250,7 +250,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
 
 // sums (units, (taps + 1) C): of the tokens of each block, warp by warp in their order.
 template <class T, int taps, int N>
-GYR_KERNEL_OF(sizeof(T) == 2 && taps == few ? 128 : 224)
+GYR_KERNEL_WITHIN(sizeof(T) == 2 && taps == few ? 128 : 224)
 convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
   using A = Acc<T>;
   const Place<N> at(h, backward_segment);

@@ -71,8 +71,9 @@ struct NormFactor {
 
 // Of a group of channels, and of a block's rows: products, and dn vh summed over rows into a row of `partial`. Both orders have the same products.
 template <class T, int N, int P>
-GYR_KERNEL_OF(P == 1 ? 80 : 168) products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
-                           Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<Acc<T>> products, Global<Acc<T>> partial) {
+GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
+products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
+                Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<Acc<T>> products, Global<Acc<T>> partial) {
   using A = Acc<T>;
   constexpr int K = few_rows_at_once<P>;
   const Index g = block_index() % s.groups, block = block_index() / s.groups, own = g * s.width;

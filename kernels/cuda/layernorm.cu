@@ -58,9 +58,9 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
 
 // dx of the rows of a block, and of the gradients of weights and bias what they add, to rows of `weights` and `biases`. dx may be dy's memory.
 template <class T, int N, int P>
-GYR_KERNEL_OF(P == 1 ? 80 : 168) layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> mean,
-                                     Global<const Acc<T>> rstd, bool adds, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights,
-                                     Global<Acc<T>> biases) {
+GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
+layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> mean, Global<const Acc<T>> rstd,
+                          bool adds, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights, Global<Acc<T>> biases) {
   using A = Acc<T>;
   constexpr int K = few_rows_at_once<P>;
   const Index begin = block_index() * rows_of_block, end = begin + rows_of_block < x.rows() ? begin + rows_of_block : x.rows(), width = x.columns();

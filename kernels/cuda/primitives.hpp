@@ -9,19 +9,22 @@
 #if defined(__CUDACC__)
 #define GYR_DEVICE __device__ __forceinline__
 #define GYR_KERNEL __global__ void
-#define GYR_KERNEL_OF(registers) __global__ void __maxnreg__(registers)
+#define GYR_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks) void
+#define GYR_KERNEL_WITHIN(registers) __global__ void __maxnreg__(registers)
 #define GYR_UNROLL _Pragma("unroll")
 #else
 #include "kernels/cuda/emulation/machine.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #define GYR_DEVICE inline
 #define GYR_KERNEL void
-#define GYR_KERNEL_OF(registers) void
+#define GYR_KERNEL_OF(threads, blocks) void
+#define GYR_KERNEL_WITHIN(registers) void
 #define GYR_UNROLL
 #endif
 
 // GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers.
-// GYR_KERNEL_OF: a kernel whose threads have so many registers at most.
+// GYR_KERNEL_OF: a kernel of so many threads, of which an SM shall take so many blocks. GYR_KERNEL_WITHIN: one whose threads have so many registers
+// at most.
 
 namespace gyr::cuda {
 

@@ -48,7 +48,7 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
 
 // dx of the rows of a block, and of the weights' gradient what they add, to a row of `partial`. dx may be dy's memory.
 template <class T, int N, int P>
-GYR_KERNEL_OF(P == 1 ? 80 : 168)
+GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
 rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Global<const Acc<T>> rstd, bool adds,
                         Index rows_of_block, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;

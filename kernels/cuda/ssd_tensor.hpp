@@ -5,13 +5,6 @@
 
 #include "kernels/cuda/ssd.hpp"
 
-// A kernel of so many threads, of which an SM shall take so many blocks.
-#if defined(__CUDACC__)
-#define GYR_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks) void
-#else
-#define GYR_KERNEL_OF(threads, blocks) void
-#endif
-
 namespace gyr::cuda::scan {
 
 inline constexpr int quads = 4;                                                // lanes that share a row

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/cuda/device.sh NVCC FOLDER...
 # Compiles the kernels of CUDA for GPUs, which takes none, and holds what the assembler says of each against bounds.txt: registers of a thread, bytes
-# of stack, and no register spilled anywhere; and against blocks.txt, how many blocks of a kernel an SM takes. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC is not there.
+# of stack, and that no register is spilled where it allows none; and against blocks.txt, how many blocks of a kernel an SM takes. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC is not there.
 #   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/NAME.cu
 set -euo pipefail
 nvcc=${1:?usage: regression/cuda/device.sh NVCC FOLDER...}
@@ -55,8 +55,8 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
       failed=1
       continue
     fi
-    read -r most stack most_double <<< "$(awk -v n="$name" '$1 == n { print $2, $3, $4 }' "$here/bounds.txt")"
-    c++filt < "$work/log" | awk -v n="$name" -v a="$architecture" -v most="${most:-0}" -v allowed="${stack:-0}" -v most_double="${most_double:-${most:-0}}" '
+    read -r most stack most_double spills <<< "$(awk -v n="$name" '$1 == n { print $2, $3, $4, $5 }' "$here/bounds.txt")"
+    c++filt < "$work/log" | awk -v n="$name" -v a="$architecture" -v most="${most:-0}" -v allowed="${stack:-0}" -v most_double="${most_double:-${most:-0}}" -v may_spill="${spills:-0}" '
       / bytes stack frame/ { if ($1 > stack) stack = $1; spilled += $5 + $9 }
       /Compiling entry function/ { of_double = /kernel<.*double[^(]*>\(/ }
       / Used [0-9]+ registers/ {
@@ -69,7 +69,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
       }
       END {
         printf "%-20s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
-        exit !(kernels > 0 && used <= most && stack <= allowed && spilled == 0)
+        exit !(kernels > 0 && used <= most && stack <= allowed && spilled <= may_spill)
       }' || { echo "$name on $architecture is beyond its bounds (regression/cuda/bounds.txt)"; failed=1; }
     blocks "$name" "$architecture" || { echo "an SM takes fewer blocks of $name than it should (regression/cuda/blocks.txt)"; failed=1; }
   done

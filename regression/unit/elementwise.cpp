@@ -115,7 +115,8 @@ TEST(elementwise, convert_rounds_to_nearest_and_keeps_nan_and_infinity) {
   x(0, 6) = -INFINITY;
   const auto y = bench.zeros<bf16>(1, 64);
   convert<float, bf16>(bench.dev, Matrix<float>(x), Matrix<bf16>(y));
-  for (Index i = 0; i < 64; ++i) EXPECT_EQ(y(0, i).bits, bf16(x(0, i)).bits) << i;
+  const auto bits = [&](bf16 v) { return std::isnan(float(v)) ? 0 : v.bits; };  // which NaN it is, kernels do not say
+  for (Index i = 0; i < 64; ++i) EXPECT_EQ(bits(y(0, i)), bits(bf16(x(0, i)))) << i;
   EXPECT_TRUE(std::isnan(float(y(0, 5))));
   EXPECT_EQ(float(y(0, 6)), -INFINITY);
 }
