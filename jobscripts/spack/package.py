@@ -44,7 +44,7 @@ class Gyrfalcon(CMakePackage, CudaPackage):
     depends_on("googletest")
     depends_on("benchmark", type="test")
     depends_on("nccl", when="+cuda")
-    depends_on("cuda@12:", when="+cuda")
+    depends_on("cuda@12.4:", when="+cuda")
 
     build_targets = ["gyrfalcon"]
 

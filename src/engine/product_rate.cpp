@@ -2,6 +2,7 @@
 #include "src/engine/product_rate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/any_tensor.hpp"
@@ -46,15 +47,16 @@ double seconds_of(Index n, int calls) {
   return best;
 }
 
-// Of squares that are large for what computes them: products of a host are told soon, of a GPU those that fill it.
+// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones.
 template <class A>
 double measured() {
-  constexpr Index small = 768, large = 4096;
+  constexpr Index small = 768, most = 4096, grain = 256;
   constexpr double soon = 2e-3;  // seconds
   constexpr int calls = 4;       // so that telling them takes no part of it
   const double seconds = seconds_of<A>(small, 1);
-  if (seconds >= soon) return 2.0 * small * small * small / seconds;
-  return 2.0 * large * large * large * calls / seconds_of<A>(large, calls);
+  const Index n = std::min(most, Index(double(small) * std::cbrt(soon / seconds)) / grain * grain);
+  if (n <= small) return 2.0 * small * small * small / seconds;
+  return 2.0 * double(n * n * n) * calls / seconds_of<A>(n, calls);
 }
 
 }  // namespace
