@@ -5,13 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/threads.hpp"
-
 namespace gyr {
 
-void share_on_host(Index n, const std::function<void(Index first, Index end)>& f) {
+void share_on_host(Index n, const std::function<void(Index first, Index end)>& f, int threads) {
   constexpr Index least = Index(1) << 14;  // that are worth a thread
-  const Index parts = std::clamp<Index>(n / least, 1, host_threads());
+  const Index parts = std::clamp<Index>(n / least, 1, threads);
   std::vector<std::thread> others;
   for (Index i = 1; i < parts; ++i) others.emplace_back([&f, n, parts, i] { f(n * i / parts, n * (i + 1) / parts); });
   f(0, n / parts);

@@ -5,10 +5,11 @@
 #include <functional>
 
 #include "kernels/tensor.hpp"
+#include "kernels/threads.hpp"
 
 namespace gyr {
 
-// f(first, end) for parts of [0, n), at the same time.
-void share_on_host(Index n, const std::function<void(Index first, Index end)>& f);
+// f(first, end) for parts of [0, n), at the same time, of which there are as many as threads where each is worth one.
+void share_on_host(Index n, const std::function<void(Index first, Index end)>& f, int threads = host_threads());
 
 }  // namespace gyr

@@ -100,11 +100,12 @@ explained() {
   done
   if [ "$most" = 0 ]; then
     for process in cuda-gdb gdb; do [ -n "$debugger" ] || debugger=$(command -v $process || true); done
-    for process in $(pgrep -f "^$program "); do
+    for process in $(pgrep -f "^$program verify .*$OUT/text"); do
       echo "too long: process $process, $(sed -n 's/^State:[[:space:]]*//p' "/proc/$process/status"), $(cat "/proc/$process/wchan")"
       [ -z "$debugger" ] || timeout 10 "$debugger" -p "$process" -batch -ex 'thread apply all bt 20' 2>&1 | grep -E '^(#|Thread)'
     done
-    pkill -9 -f "^$program " || true
+    pkill -9 -f "^$program verify .*$OUT/text" || true
+    kill -9 $run || true
   fi
   wait $run
 }
@@ -193,7 +194,7 @@ peer_step() {  # DECK
 # New tokens of one sequence, a model of 0.5B in bf16: here, and by transformers.
 generation() {
   have_torch || return 77
-  peer peer_model.py write input/falcon-h1-0.5b.yaml "$OUT/model"
+  peer ../bench/huggingface.py write "$OUT/model"
   "$program" generate "$OUT/model" --greedy --prompt "The falcon circles over the valley." --tokens 257 --tokenizer "$OUT/model/tokenizer.json" \
     --precision bf16 2>&1 > "$OUT/generated.txt" | tee "$OUT/generation"
   local ours

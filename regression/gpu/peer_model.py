@@ -3,7 +3,6 @@
 # transformers takes them. MAMBA_SSM may name a folder with the sources of mamba_ssm, of which its Triton scan is taken then. For comparison only; see
 # gpu.sh.
 #   peer_model.py step DECK LENGTH SEQUENCES       tokens/s of training steps: sequences one by one, autocast to bf16, fused AdamW in float
-#   peer_model.py write DECK FOLDER                random weights in bf16, with a tokenizer of plain bytes
 #   peer_model.py generate FOLDER PROMPT TOKENS    tokens/s behind the first new one, greedy, bf16, for one sequence
 import json
 import os
@@ -96,20 +95,6 @@ def step(deck, length, sequences):
                       "bytes": torch.cuda.max_memory_allocated() if DEVICE == "cuda" else 0}))
 
 
-def write(deck, folder):
-    import tokenizers
-
-    torch.manual_seed(1)
-    with torch.device(DEVICE):
-        net = transformers.FalconH1ForCausalLM(config_of(deck)).bfloat16()
-    net.save_pretrained(folder)
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.save(str(pathlib.Path(folder) / "tokenizer.json"))
-
-
 def generate(folder, prompt, tokens):
     scan = take_triton_scan()
     net = transformers.FalconH1ForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(DEVICE).eval()
@@ -126,4 +111,4 @@ def generate(folder, prompt, tokens):
     print(json.dumps({"generation": "new tokens", "scan": scan, "tokens_per_second": int(tokens) / (all_of_them - first)}))
 
 
-{"step": step, "write": write, "generate": generate}[sys.argv[1]](*sys.argv[2:])
+{"step": step, "generate": generate}[sys.argv[1]](*sys.argv[2:])

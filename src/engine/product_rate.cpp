@@ -54,7 +54,7 @@ double measured() {
   constexpr double soon = 2e-3;  // seconds
   constexpr int calls = 4;       // so that telling them takes no part of it
   const double seconds = seconds_of<A>(small, 1);
-  const Index n = std::min(most, Index(double(small) * std::cbrt(soon / seconds)) / grain * grain);
+  const Index n = Index(std::min(double(most), double(small) * std::cbrt(soon / seconds))) / grain * grain;
   if (n <= small) return 2.0 * small * small * small / seconds;
   return 2.0 * double(n * n * n) * calls / seconds_of<A>(n, calls);
 }
