@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/mpi/transport.hpp"
 
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -120,6 +121,7 @@ class MpiTransport final : public Transport {
     int flag = 0;
     MPI_Testall(int(parts.size()), parts.data(), &flag, MPI_STATUSES_IGNORE);
     if (!flag) return false;
+    rests_ = 0;
     parts.clear();
     const Move move = std::exchange(under_way_[ticket].to_move, {});
     if (move.bytes > 0) std::memmove(move.to, move.from, move.bytes);
@@ -129,6 +131,10 @@ class MpiTransport final : public Transport {
 
   void rest() override {
     if (patience_ == Patience::spin) return;
+    if (++rests_ < sleepless_) {
+      sched_yield();
+      return;
+    }
     const timespec pause{0, 20'000};
     nanosleep(&pause, nullptr);
   }
@@ -193,6 +199,8 @@ class MpiTransport final : public Transport {
 
   MPI_Comm comm_;
   Patience patience_;
+  static constexpr int sleepless_ = 1000;  // rests, about a millisecond of them where no other rank has work
+  int rests_ = 0;                          // since an operation was done
   int rank_ = 0, size_ = 1;
   MPI_Datatype bf16_type_;
   MPI_Op bf16_sum_, bf16_max_;
@@ -213,7 +221,7 @@ class MpiTransport final : public Transport {
 
 Patience patience_of(MPI_Comm world) {
   const Crowd crowd = crowd_of(world, rank_threads());
-  return crowd.threads <= crowd.cores ? Patience::spin : Patience::sleep;
+  return crowd.threads <= crowd.cores ? Patience::spin : Patience::yield;
 }
 
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm, Patience patience) { return std::make_unique<MpiTransport>(comm, patience); }

@@ -184,7 +184,7 @@ Probe probe_machine(MPI_Comm world) {
       "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, copies "
       "to the host's memory and back, and a ring of ranks, and a sum over them.",
       ranks.size(), places.machines, places.machines > 1 ? "s" : "");
-  if (patience == Patience::sleep) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
+  if (patience == Patience::yield) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
   int rank = 0;
   MPI_Comm_rank(world, &rank);
   if (c.per_node > 1) {
