@@ -142,22 +142,22 @@ ModelConfig narrowed(const Case& c) {
   return m;
 }
 
-double weight_value(const Weight& w, Index i) {
-  double base = 0, scale = 0;
+WeightValues::WeightValues(const Weight& w) : name_(fnv1a(w.name)) {
   const std::string& n = w.name;
-  if (n == "model.embed_tokens.weight") scale = 1;
-  else if (n.find("norm") != std::string::npos || ends_with(n, ".D")) base = 1, scale = 0.1;
-  else if (ends_with(n, ".A_log")) base = 0.5, scale = 0.5;
-  else if (ends_with(n, ".dt_bias")) base = -1, scale = 0.5;
-  else if (ends_with(n, "conv1d.weight")) scale = 1;
-  else if (ends_with(n, ".bias")) scale = 0.1;
-  else if (ends_with(n, ".e_score_correction_bias") || ends_with(n, ".sinks")) scale = 1;
-  else scale = 1 / std::sqrt(double(w.shape.at(1)));
-  return double(float(base + scale * spread(fnv1a(n) + std::uint32_t(i) * 2654435761u)));
+  if (n == "model.embed_tokens.weight") scale_ = 1;
+  else if (n.find("norm") != std::string::npos || ends_with(n, ".D")) base_ = 1, scale_ = 0.1;
+  else if (ends_with(n, ".A_log")) base_ = 0.5, scale_ = 0.5;
+  else if (ends_with(n, ".dt_bias")) base_ = -1, scale_ = 0.5;
+  else if (ends_with(n, "conv1d.weight")) scale_ = 1;
+  else if (ends_with(n, ".bias")) scale_ = 0.1;
+  else if (ends_with(n, ".e_score_correction_bias") || ends_with(n, ".sinks")) scale_ = 1;
+  else scale_ = 1 / std::sqrt(double(w.shape.at(1)));
 }
 
+double WeightValues::operator()(Index i) const { return double(float(base_ + scale_ * spread(name_ + std::uint32_t(i) * 2654435761u))); }
+
 void set_weights(Engine& engine) {
-  for (const auto& p : engine.stage().parameters().all()) assign(engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+  for (const auto& p : engine.stage().parameters().all()) assign(engine.device(), *p, WeightValues(p->weight));
   engine.optimizer().reset(engine.device());
 }
 

@@ -39,7 +39,15 @@ ModelConfig widened(const Case&);
 ModelConfig narrowed(const Case&);
 
 // The weights of the cases by Hugging Face name and flat logical index.
-double weight_value(const Weight&, Index i);
+class WeightValues {
+ public:
+  explicit WeightValues(const Weight&);
+  double operator()(Index i) const;
+
+ private:
+  double base_ = 0, scale_ = 0;
+  std::uint32_t name_;
+};
 void set_weights(Engine&);
 
 // Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.

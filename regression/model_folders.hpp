@@ -32,7 +32,8 @@ inline void write_weights(const std::filesystem::path& file, const std::vector<W
   safetensors::Writer writer(file, tensors);
   for (const Weight& w : weights) {
     std::string data;
-    for (Index i = 0; i < w.size(); ++i) data += bytes_of(type, weight_value(w, i));
+    const WeightValues values(w);
+    for (Index i = 0; i < w.size(); ++i) data += bytes_of(type, values(i));
     writer.write(data.data(), Index(data.size()));
   }
   writer.commit();

@@ -17,7 +17,7 @@ std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, co
   Device device(false, 0);
   generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
     for (const auto& p : weights) {
-      assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+      assign(device, *p, WeightValues(p->weight));
       arrived(*p);
     }
   });

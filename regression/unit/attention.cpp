@@ -153,7 +153,7 @@ struct Call {
 
 template <class T>
 Result forward(const Case& s, const Arguments& a) {
-  Device dev(false, 1 << 24);
+  Device dev(false, 1 << 22);
   Call<T> run(s, a);
   run.block(dev, Carry::fresh);
   run.finish(dev);
@@ -162,7 +162,7 @@ Result forward(const Case& s, const Arguments& a) {
 
 template <class T>
 Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
-  Device dev(false, 1 << 24);
+  Device dev(false, 1 << 22);
   Call<T> run(s, a);
   run.block(dev, Carry::fresh);
   run.finish(dev);
@@ -497,7 +497,7 @@ TEST(attention, blocks_of_keys_in_any_order_equal_one) {
   const Gradients g = backward<double>(whole, a, dout);
   const std::vector<std::pair<Index, Index>> parts{{0, 5}, {5, 4}, {9, 3}};
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
-    Device dev(false, 1 << 24);
+    Device dev(false, 1 << 22);
     std::vector<Call<double>> runs;
     for (const int p : order) {
       const auto [first, count] = parts[p];
@@ -538,7 +538,7 @@ TEST(attention, states_of_different_keys_merge_to_that_of_all) {
   const Arguments a(whole);
   const Result y = oracle(whole, a);
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
-    Device dev(false, 1 << 24);
+    Device dev(false, 1 << 22);
     std::vector<Call<double>> runs;
     for (const int p : order) {  // the last four keys are those of few queries
       Case s = whole;
@@ -599,7 +599,7 @@ TEST(attention, merges_as_plain_loops_in_float) { expect_merged<float>(); }
 TEST(attention, finish_may_run_in_place) {
   const Case s = cases()[0];
   const Arguments a(s);
-  Device dev(false, 1 << 24);
+  Device dev(false, 1 << 22);
   Call<float> run(s, a);
   run.block(dev, Carry::fresh);
   run.finish(dev);
@@ -678,7 +678,7 @@ TEST(attention, large_scores_stay_finite) {
 
 void expect_dry_run_counts_what_runs(const Case& s) {
   const Arguments a(s);
-  Device dev(false, 1 << 24), dry(true, 0);
+  Device dev(false, 1 << 22), dry(true, 0);
   for (Device* d : {&dev, &dry}) {
     Call<bf16> run(s, a);
     run.block(*d, Carry::fresh);

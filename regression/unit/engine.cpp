@@ -35,7 +35,7 @@ TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
       if (p->weight.name == bad) broken = p.get();
     ASSERT_NE(broken, nullptr) << bad;
     assign(rig.engine.device(), *broken,
-           [&](Index i) { return i == 3 ? std::numeric_limits<double>::quiet_NaN() : weight_value(broken->weight, i); });
+           [values = WeightValues(broken->weight)](Index i) { return i == 3 ? std::numeric_limits<double>::quiet_NaN() : values(i); });
     const auto& first = *rig.engine.stage().parameters().all().front();
     const std::vector<double> before = values(first);
     try {

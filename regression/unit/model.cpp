@@ -64,7 +64,7 @@ class Reader {
       : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, dtype_of<T>(), alone(model.layers())) {
     stage_.make_slots({{1, Index(1) << 24}}, false);
     stage_.allocate(weights_, none_, Gradients::none, capacity);
-    for (const auto& p : stage_.parameters().all()) assign(device_, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : stage_.parameters().all()) assign(device_, *p, WeightValues(p->weight));
     forget();
   }
   Index state_bytes() const { return state_->arena().high_water(); }
@@ -271,7 +271,7 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   const auto generate = [&](const std::vector<std::vector<Token>>& these, Index room = 3) {
     Generator generator(c.model, DType::f64, alone(c.model.layers()), {room, {1, 3, 5}, made});
     Device device(false, 0);
-    for (const auto& p : generator.stage().parameters().all()) assign(device, *p, [&](Index i) { return weight_value(p->weight, i); });
+    for (const auto& p : generator.stage().parameters().all()) assign(device, *p, WeightValues(p->weight));
     return generator.generate(these, greedy, never);
   };
   const auto together = generate(prompts);
@@ -583,7 +583,8 @@ TEST(model, norms_whose_weights_are_stored_less_one_compute_the_same) {
     for (const auto& p : rig.engine.stage().parameters().all()) {
       const std::string& name = p->weight.name;
       const bool norm = name.find("layernorm") != std::string::npos || name.find("q_norm") != std::string::npos || name.ends_with("k_norm.weight");
-      assign(rig.engine.device(), *p, [&](Index i) { return norm ? 1 + 0.3 * weight_value(p->weight, i) - offset : weight_value(p->weight, i); });
+      const WeightValues values(p->weight);
+      assign(rig.engine.device(), *p, [&](Index i) { return norm ? 1 + 0.3 * values(i) - offset : values(i); });
     }
     return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
   };

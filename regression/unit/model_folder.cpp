@@ -162,9 +162,9 @@ double rounded(Type type, double x) {
 template <class T>
 void expect_weights(Engine& engine, Type type, const std::string& where) {
   for (const auto& p : engine.stage().parameters().all())
-    stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
+    stretches(*p, [&, values = WeightValues(p->weight)](Index logical, Index local, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) {
-        const double stored = rounded(type, weight_value(p->weight, logical + i));
+        const double stored = rounded(type, values(logical + i));
         const bool narrow = p->dtype() == dtype_of<T>();
         const double wanted = narrow ? Acc<T>(T(Acc<T>(stored))) : Acc<T>(stored);
         const double value = narrow ? double(Acc<T>(p->template vector<T>()(local + i))) : double(p->template vector<Acc<T>>()(local + i));
@@ -218,10 +218,10 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
       load_weights(source, stage.parameters().all());
       Index mine = 0;
       for (const auto& p : stage.parameters().all())
-        stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
+        stretches(*p, [&, values = WeightValues(p->weight)](Index logical, Index local, Index count, const Held&) {
           mine += 2 * count;
           for (Index i = 0; i < count; ++i)
-            ASSERT_EQ(p->vector<float>()(local + i), float(rounded(Type::bf16, weight_value(p->weight, logical + i)))) << p->weight.name;
+            ASSERT_EQ(p->vector<float>()(local + i), float(rounded(Type::bf16, values(logical + i)))) << p->weight.name;
         });
       EXPECT_EQ(source.folder().bytes_read(), mine);
       sum += mine;
@@ -286,7 +286,8 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
   };
   for (const Weight& w : weights_of(tied)) {
     std::string bytes;
-    for (Index i = 0; i < w.size(); ++i) bytes += bytes_of(type, weight_value(w, i));
+    const WeightValues values(w);
+    for (Index i = 0; i < w.size(); ++i) bytes += bytes_of(type, values(i));
     if (w.name != embedding_name || head != Head::alone) add(w.name, w, bytes);
     if (w.name != embedding_name || head == Head::absent) continue;
     if (head == Head::other)

@@ -47,7 +47,7 @@ TEST_P(parity, logits) {
   stage.make_slots({{1, Index(1) << 24}}, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
   stage.allocate(weights, none, Gradients::none, c.seq_length);
-  for (const auto& p : stage.parameters().all()) assign(rig.engine.device(), *p, [&](Index i) { return weight_value(p->weight, i); });
+  for (const auto& p : stage.parameters().all()) assign(rig.engine.device(), *p, WeightValues(p->weight));
   Device device(false, Index(1) << 26);
   const MicroBatch batch = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   stage.begin(device, {c.batch, c.seq_length, 0, {}}, batch.tokens);

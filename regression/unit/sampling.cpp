@@ -99,7 +99,7 @@ std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& p
   Device device(false, 0);
   const Parameter* head = &generator.stage().head().weight();
   for (const auto& p : generator.stage().parameters().all())
-    assign(device, *p, [&](Index i) { return p.get() == head ? 0 : weight_value(p->weight, i); });
+    assign(device, *p, [&, values = WeightValues(p->weight)](Index i) { return p.get() == head ? 0 : values(i); });
   return generator.generate(prompts, {1, 0, 1, seed, made}, [](Index, Token) { return false; });
 }
 

@@ -21,8 +21,9 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr Index copied_bytes = 16;       // by one copy beside a thread
-constexpr Index unit = 1;                // bytes of memory that one cell stands for
+constexpr Index copied_bytes = 16;  // by one copy beside a thread
+constexpr Index unit = 1;           // bytes of memory that one cell stands for
+constexpr std::size_t line = std::tuple_size_v<decltype(Launched::global)::mapped_type>;
 constexpr std::size_t stack = 64 << 10;  // of a thread
 thread_local Block* running = nullptr;
 thread_local Index grids = 0;
@@ -115,8 +116,7 @@ bool Access::before(const Access& later) const {
 
 Block::Block(Launched& launched, Index number)
     : launched_(launched), watched_(launched.machine.checked || launched.counter), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
-      cells_(launched.machine.checked ? (shared_.size() + unit - 1) / unit : 0), threads_(std::size_t(launched.grid.threads)),
-      warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
+      threads_(std::size_t(launched.grid.threads)), warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
   std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
   for (int i = 0; i < alive_; ++i) threads_[std::size_t(i)].number = i;
   for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u;
@@ -260,6 +260,13 @@ void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory
   cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
 }
 
+// What an earlier block has left there is none of this one's.
+Cell& Block::shared_cell(Index i) {
+  Cell& cell = launched_.shared[std::size_t(i)];
+  if (cell.write.block != number_) cell = {};
+  return cell;
+}
+
 void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& site) {
   const Index first = static_cast<const char*>(p) - shared_.data();
   if (first < 0 || first + bytes > shared_bytes())
@@ -267,7 +274,7 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   if (first % bytes != 0) violation(fmt::format("{} bytes of shared memory from {} on, which is no multiple", bytes, first), site);
   const Access now = access(site);
   for (Index i = first / unit; i < (first + bytes + unit - 1) / unit; ++i) {
-    Cell& cell = cells_[std::size_t(i)];
+    Cell& cell = shared_cell(i);
     if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", i * unit), site);
     if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
     judge(cell, touch, now, "shared memory", i * unit, site);
@@ -304,7 +311,7 @@ void Block::copy_later(void* to, const void* from, bool zeros, const Site& site)
 
 void Block::mark_copied(const void* to, bool later) {
   const Index first = (static_cast<const char*>(to) - shared_.data()) / unit;
-  for (Index i = first; i < first + copied_bytes / unit; ++i) cells_[std::size_t(i)].copied_later = later;
+  for (Index i = first; i < first + copied_bytes / unit; ++i) shared_cell(i).copied_later = later;
 }
 
 void Block::wait_for_copies(int but) {
@@ -324,8 +331,9 @@ void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& si
   const auto first = reinterpret_cast<std::uintptr_t>(p);
   if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
   const Access now = access(site);
+  std::array<Cell, line>& cells = launched_.global[first / unit / line];  // an access has no more than a line, and begins on a multiple of its bytes
   for (auto i = first / unit; i < (first + std::uintptr_t(bytes) + unit - 1) / unit; ++i)
-    judge(launched_.global[i], touch, now, "a tensor's element", Index(i * unit - first), site);
+    judge(cells[i % line], touch, now, "a tensor's element", Index(i * unit - first), site);
 }
 
 void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) {
@@ -334,7 +342,8 @@ void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) 
   Machine& machine = Machine::instance();
   std::optional<GridCounter> counter;
   if (machine.counts) counter.emplace(*machine.counts, kernel, grid);
-  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}};
+  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}, {}};
+  if (machine.checked) launched.shared.resize(std::size_t((grid.shared_bytes + unit - 1) / unit));
   std::mt19937_64 random(machine.seed);
   std::vector<Index> blocks(std::size_t(grid.blocks));
   std::iota(blocks.begin(), blocks.end(), Index(0));

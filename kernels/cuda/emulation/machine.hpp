@@ -4,6 +4,7 @@
 // two accesses, one of them a write, that no barrier orders. It counts what kernels do where it is asked to (counts.hpp).
 #pragma once
 
+#include <array>
 #include <boost/context/fiber.hpp>
 #include <cstdint>
 #include <functional>
@@ -101,9 +102,12 @@ struct Launched {
   Machine& machine;
   const char* kernel;
   Grid grid;
-  std::function<void()> body;                       // of a thread
-  GridCounter* counter;                             // or null
-  std::unordered_map<std::uintptr_t, Cell> global;  // by unit of memory, where the machine is checked
+  std::function<void()> body;  // of a thread
+  GridCounter* counter;        // or null
+  // Where the machine is checked, cells of units of memory: of a line of global memory by its number, of shared memory of the blocks one after the
+  // other.
+  std::unordered_map<std::uintptr_t, std::array<Cell, 64>> global;
+  std::vector<Cell> shared;
 };
 
 class Block {
@@ -170,13 +174,13 @@ class Block {
   void judge_global(const void* p, Index bytes, Touch, const Site&);
   void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
+  Cell& shared_cell(Index unit);
   void judge(Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
 
   Launched& launched_;
   const bool watched_;
   Index number_;
   std::vector<char> shared_;
-  std::vector<Cell> cells_;  // of shared memory
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::uint32_t epoch_ = 0;

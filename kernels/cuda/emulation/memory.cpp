@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <map>
+#include <string>
 
 #include "kernels/cuda/emulation/streams.hpp"
 #include "kernels/error.hpp"
@@ -16,7 +18,8 @@ namespace {
 
 constexpr std::size_t range = std::size_t(1) << 38;  // of addresses
 constexpr std::size_t page = 4096;
-constexpr std::size_t granule = 4;  // bytes that have one memory of who touched them
+constexpr std::size_t ones = 4 << 20;  // bytes of a file of them
+constexpr std::size_t granule = 4;     // bytes that have one memory of who touched them
 
 // Who touched a granule last: at which time of which stream.
 struct Mark {
@@ -44,9 +47,9 @@ class DeviceMemory {
       if (begin >= at + bytes + page) break;
       at = begin + length + page;
     }
-    if (bytes > range - at - page || mprotect(host_ + at, bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    if (bytes > range - at - page) return nullptr;
+    if (!(Machine::instance().checked ? let_in_unwritten(at, bytes) : let_in(at, bytes))) return nullptr;
     taken_[at] = bytes;
-    if (Machine::instance().checked) std::memset(host_ + at, 0xff, bytes);  // NaN in every format
     return device_ + at;
   }
   void give_back(const void* p) {
@@ -68,8 +71,27 @@ class DeviceMemory {
 
  private:
   DeviceMemory() : host_(reserved(range, PROT_NONE)), device_(Machine::instance().apart ? reserved(range, PROT_NONE) : host_) {}
+  bool let_in(std::size_t place, std::size_t bytes) { return mprotect(host_ + place, bytes, PROT_READ | PROT_WRITE) == 0; }
+  // What nobody has written is NaN in every format: pages of a file of such bytes, each of which is copied when it is first written.
+  bool let_in_unwritten(std::size_t place, std::size_t bytes) {
+    static const int unwritten = file_of_ones();
+    for (std::size_t done = 0; done < bytes; done += ones) {
+      void* const from = host_ + place + done;
+      if (mmap(from, std::min(ones, bytes - done), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, unwritten, 0) != from)
+        return false;
+    }
+    return true;
+  }
+  static int file_of_ones() {
+    const int file = memfd_create("unwritten", MFD_CLOEXEC);
+    const std::string bytes(ones, char(0xff));
+    ensure(file >= 0 && write(file, bytes.data(), ones) == ssize_t(ones), "memory for an emulated device is not there");
+    return file;
+  }
+  // Marks of nobody are zeros, as fresh pages are: only what was touched is cleared.
   void forget(std::size_t place, std::size_t bytes) {
-    if (marks_) std::memset(static_cast<void*>(marks(place)), 0, bytes / granule * sizeof(Mark));
+    static_assert(page / granule * sizeof(Mark) % page == 0);
+    if (marks_) madvise(marks(place), bytes / granule * sizeof(Mark), MADV_DONTNEED);
   }
 
   char *host_, *device_;
