@@ -27,8 +27,8 @@ namespace {
 const Machine plain{Order::forward, 1, false};
 
 constexpr Index tile = 64, warps = 4, warp_rows = 16;
-constexpr Index query_groups = 2, queries_of_group = 64, keys_at_once = 128;  // of attention by warpgroups
-constexpr int ampere = 80, hopper = 90;                                       // what multiplies without warpgroups, and with them
+constexpr Index groups = 2, tokens_of_group = 64, keys_at_once = 128, queries_at_once = 64;  // of attention by warpgroups
+constexpr int ampere = 80, hopper = 90;                                                      // what multiplies without warpgroups, and with them
 
 // ---- The counter itself ----
 
@@ -182,11 +182,15 @@ void expect_products_of(const Attention& a) {
   const auto query_first = [&](Index b, Index i, Index j) { return a.sees(b, i, j); };
   const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
   const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // then a warp takes more queries
-  if (a.capability == hopper)
-    EXPECT_EQ(grids[0].products, products_of(a, s.queries, queries_of_group, s.keys, keys_at_once, 2, query_first, query_groups));
-  else EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
-  EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
-  EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
+  if (a.capability == hopper) {
+    EXPECT_EQ(grids[0].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 2, query_first, groups));
+    EXPECT_EQ(grids[1].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 3, query_first, groups));
+    EXPECT_EQ(grids[2].products, products_of(a, s.keys, tokens_of_group, s.queries, queries_at_once, 4, key_first, groups));
+  } else {
+    EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
+    EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
+    EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
+  }
   for (const GridCounts& g : grids) expect_no_conflicts(g);
 }
 void expect_products_on_both(const Attention& a) {
@@ -393,8 +397,12 @@ TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
   EXPECT_EQ(grids[1].products, pairs * 3 * 2 * 64);
   EXPECT_EQ(grids[2].products, pairs * 4 * 2 * 64);
   for (const GridCounts& g : grids) expect_no_conflicts(g);
-  // By warpgroups tiles have 128 tokens, each 2^2 as much.
-  EXPECT_EQ(counted(a)[0].products, heads * n / 2 * (n / 2 + 1) / 2 * 4 * 2 * 2 * 64);
+  // By warpgroups tiles have 128 tokens, each 2^2 as much; of gradients of keys, 64 queries see the first half of the keys alone.
+  const Index large = heads * n / 2 * (n / 2 + 1) / 2 * 4;
+  const auto by_groups = counted(a);
+  EXPECT_EQ(by_groups[0].products, large * 2 * 2 * 64);
+  EXPECT_EQ(by_groups[1].products, large * 3 * 2 * 64);
+  EXPECT_EQ(by_groups[2].products, pairs * 4 * 2 * 64);
 }
 
 TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
@@ -518,7 +526,7 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
 TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
   const Attention attention{{1, 64, 64, 132, 1, 128, 128}};  // of as many heads as take large blocks
   auto grids = counted(attention.on(ampere));
-  grids.push_back(counted(attention)[0]);
+  for (const GridCounts& g : counted(attention)) grids.push_back(g);
   for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
   std::ifstream file(GYR_SOURCE_DIR "/regression/cuda/blocks.txt");
   std::size_t row = 0;

@@ -211,9 +211,13 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
   std::mt19937_64 random(seed);
   std::vector<Case> cases = {{{1, 128, 128, 2, 1, 64, 64}}, {{1, 64, 96, 2, 1, 128, 128}}, {{1, 30, 130, 2, 1, 16, 24}, 0, true, 0}};
   for (const auto reach : {Case::Reach::all, Case::Reach::documents, Case::Reach::window})
-    for (int trial = 0; trial < 4; ++trial) cases.push_back(Case::drawn(random, reach));
+    for (int trial = 0; trial < 5; ++trial) {
+      cases.push_back(Case::drawn(random, reach, trial < 4 ? 150 : 300));
+      if (trial > 1) cases.back().cap = 0;
+    }
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    SCOPED_TRACE(cases[i].name());
+    const Machine machine = of(i / machines.size() % 2 ? ampere : hopper, machines[i % machines.size()]);
+    SCOPED_TRACE(fmt::format("{}, capability {}", cases[i].name(), machine.capability));
     Workbench exact, rounded;
     const Heads<double> want(exact, cases[i]);
     const Heads<bf16> have(rounded, cases[i]);
@@ -222,7 +226,7 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
       want.attend(exact.dev), want.attend_backward(exact.dev);
       have.attend(rounded.dev);
     }
-    const With with(machines[i % machines.size()]);
+    const With with(machine);
     std::memset(rounded.dev.scratch.begin(), 0xff, std::size_t(rounded.dev.scratch.capacity()));  // NaN
     have.attend_backward(rounded.dev, std::int64_t(i) % 2);
     const auto expected = want.gradients(), found = have.gradients();
@@ -231,16 +235,18 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
 }
 
 TEST(flash, gradients_have_the_same_bits_in_every_order) {
-  const Case c{{1, 100, 120, 4, 2, 64, 40}};
-  std::vector<Workbench> benches(machines.size());
-  std::vector<Heads<bf16>> runs;
-  for (std::size_t i = 0; i < machines.size(); ++i) {
-    const With with({machines[i].order, 5, false});
-    const Heads<bf16>& run = runs.emplace_back(benches[i], c);
-    run.attend(benches[i].dev);
-    // What attention_backward is here: with one part for every head of a group, where there are so few keys.
-    run.attend_backward(benches[i].dev, i == 0 ? c.shape.num_heads / c.shape.num_kv_heads : 0);
-    EXPECT_EQ(run.gradients(), runs[0].gradients());
+  const Case c{{1, 100, 150, 4, 2, 64, 40}};
+  for (const int capability : {ampere, hopper}) {
+    std::vector<Workbench> benches(machines.size());
+    std::vector<Heads<bf16>> runs;
+    for (std::size_t i = 0; i < machines.size(); ++i) {
+      const With with(of(capability, {machines[i].order, 5, false}));
+      const Heads<bf16>& run = runs.emplace_back(benches[i], c);
+      run.attend(benches[i].dev);
+      // What attention_backward is here: with one part for every head of a group, where there are so few keys.
+      run.attend_backward(benches[i].dev, i == 0 ? c.shape.num_heads / c.shape.num_kv_heads : 0);
+      EXPECT_EQ(run.gradients(), runs[0].gradients());
+    }
   }
 }
 
