@@ -23,7 +23,7 @@ constexpr int most_places = 4;
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
 GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * most_places + place; }
 constexpr int own_there = 1 + (groups + 1) * most_places;
-constexpr int full_threads = 2 * warp_size + group_threads, empty_threads = 2 * warp_size + groups * group_threads;
+constexpr int computing = groups * group_threads, full_threads = 2 * warp_size + group_threads, empty_threads = 2 * warp_size + computing;
 
 template <int W, bool of_keys>
 struct Gradient {
@@ -129,7 +129,7 @@ struct Tokens {
     commit_copies();
     wait_for_copies<0>();
     fence_for_products();
-    wait_at(own_there, groups * group_threads);
+    wait_at(own_there, computing);
   }
 
   // Of a lane's neighbouring columns of an others' tile: log-sum-exps and deltas by turns.

@@ -30,7 +30,7 @@ GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * places + place
 GYR_FUNCTION constexpr int turn_of(int group) { return 1 + (groups + 1) * places + group; }
 constexpr int queries_there = 1 + (groups + 1) * places + groups;
 static_assert(queries_there < 16);
-constexpr int full_threads = warp_size + group_threads, empty_threads = warp_size + groups * group_threads, turn_threads = groups * group_threads;
+constexpr int computing = groups * group_threads, full_threads = warp_size + group_threads, empty_threads = warp_size + computing;
 
 template <int W>
 struct Tiles {
@@ -134,7 +134,7 @@ struct Queries {
     commit_copies();
     wait_for_copies<0>();
     fence_for_products();
-    wait_at(queries_there, groups * group_threads);
+    wait_at(queries_there, computing);
   }
   GYR_DEVICE int first() const { return job.first + group * group_rows; }
   GYR_DEVICE int first_of_warp() const { return first() + warp() % (group_threads / warp_size) * 16; }
@@ -156,13 +156,13 @@ struct Queries {
   GYR_DEVICE void leave(int place, int t) const {
     if (t + 2 < job.tiles) come_to(empty(place), empty_threads);
   }
-  GYR_DEVICE void take_turn() const { wait_at(turn_of(group), turn_threads); }
+  GYR_DEVICE void take_turn() const { wait_at(turn_of(group), computing); }
   GYR_DEVICE void pass_turn(int t) const {
-    if (group + 1 < groups || t + 1 < job.tiles) come_to(turn_of((group + 1) % groups), turn_threads);
+    if (group + 1 < groups || t + 1 < job.tiles) come_to(turn_of((group + 1) % groups), computing);
   }
   // The first group's first turn is given by the other.
   GYR_DEVICE void begin_turns() const {
-    if (group > 0 && job.tiles > 0) come_to(turn_of(0), turn_threads);
+    if (group > 0 && job.tiles > 0) come_to(turn_of(0), computing);
   }
   // A tile that none of them sees.
   GYR_DEVICE void pass_over(int t) const {

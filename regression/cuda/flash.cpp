@@ -170,6 +170,7 @@ TEST(flash, by_warpgroups_equals_attention_in_double) {
   for (int trial = 0; trial < 9; ++trial) {
     Case c = Case::drawn(random, Case::Reach(trial % 3), 400);
     c.shape.num_heads = c.shape.num_kv_heads, c.cap = 0;
+    if (trial % 2 == 0) c.shape.keys += 300;  // places are filled again
     expect_equal_to_double(c, of(hopper, machines[std::size_t(trial / 3) % machines.size()]));
   }
 }
@@ -209,7 +210,7 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
-  std::vector<Case> cases = {{{1, 128, 128, 2, 1, 64, 64}}, {{1, 64, 96, 2, 1, 128, 128}}, {{1, 30, 130, 2, 1, 16, 24}, 0, true, 0}};
+  std::vector<Case> cases = {{{1, 330, 300, 2, 1, 64, 64}, 0, false}, {{1, 64, 96, 2, 1, 128, 128}}, {{1, 30, 130, 2, 1, 16, 24}, 0, true, 0}};
   for (const auto reach : {Case::Reach::all, Case::Reach::documents, Case::Reach::window})
     for (int trial = 0; trial < 5; ++trial) {
       cases.push_back(Case::drawn(random, reach, trial < 4 ? 150 : 300));
@@ -228,7 +229,7 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
     }
     const With with(machine);
     std::memset(rounded.dev.scratch.begin(), 0xff, std::size_t(rounded.dev.scratch.capacity()));  // NaN
-    have.attend_backward(rounded.dev, std::int64_t(i) % 2);
+    have.attend_backward(rounded.dev, std::int64_t(i + 1) % 2);
     const auto expected = want.gradients(), found = have.gradients();
     for (std::size_t g = 0; g < expected.size(); ++g) EXPECT_LE(difference(found[g].second, expected[g].second), 1e-2) << expected[g].first;
   }
