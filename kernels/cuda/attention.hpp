@@ -45,7 +45,7 @@ struct Heads {
   // Query i of sequence b sees the keys [hidden, seen).
   GYR_DEVICE Index hidden(Index b, Index i) const {
     if (before) return rows_seen(cached, before.load(b), keys).first;
-    return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
+    return hidden_by_mask(b, i);
   }
   // What dropout leaves of the weight that query i of a head gives key j, as a factor.
   template <class A>
@@ -58,8 +58,13 @@ struct Heads {
   }
   GYR_DEVICE Index seen(Index b, Index i) const {
     if (before) return rows_seen(cached, before.load(b), keys).last;
-    return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited);
+    return seen_by_mask(b, i);
   }
+  // The same where keys are no cache's.
+  GYR_DEVICE Index hidden_by_mask(Index b, Index i) const {
+    return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
+  }
+  GYR_DEVICE Index seen_by_mask(Index b, Index i) const { return visible.seen(i, ahead ? Index(ahead.load(b * queries + i)) : Documents::unlimited); }
 };
 
 // How a product of a query and a key becomes a score.
@@ -107,6 +112,10 @@ void attend(Device&, const Heads&, const ScoreRule&, const Distances<const Acc<T
 // elsewhere, and nothing is done.
 bool attention_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                                AttentionState<float> state);
+
+// Of these, where keys are no cache's, scores have no cap and a positive scale, none is dropped, and the GPU multiplies by warpgroups.
+void attention_by_warpgroups(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
+                             AttentionState<float> state);
 
 // Room for the sums that blocks of tensor cores make of dk and dv, each over some of the query heads of a key head; none where there is one part.
 struct KeyGradientParts {

@@ -8,7 +8,7 @@
 // product left them: rows are own tokens, so that they are left operands next. Scores are computed twice, which makes seven products in place of
 // five; in return a number has one owner, who adds in one order, without atomics. Where there are few keys, the query heads of a key head are dealt
 // to several blocks, whose sums are added behind them.
-#include "kernels/cuda/attention_tensor.hpp"
+#include "kernels/cuda/attention_gradient.hpp"
 
 namespace gyr::backend {
 
@@ -16,38 +16,6 @@ using namespace cuda;
 using namespace by_tensor_cores;
 
 namespace {
-
-struct Inputs {
-  Global<const bf16> q, k, v, dout;
-  Global<const float> lse, delta;
-};
-
-// Others that a token sees or that see it: [from, to). Neither falls from token to token. Tokens of a sequence are counted in 32 bits here.
-struct Bounds {
-  int from, to;
-};
-
-GYR_DEVICE Bounds keys_of(const Heads& s, Index b, Index i) { return {int(s.hidden(b, i)), int(s.seen(b, i))}; }
-// The first query of [from, to) of which something is true that stays true.
-template <class Holds>
-GYR_DEVICE Index first_query(Index from, Index to, const Holds& holds) {
-  for (Index end = to; from < end;) {
-    const Index i = (from + end) / 2;
-    if (holds(i)) end = i;
-    else from = i + 1;
-  }
-  return from;
-}
-GYR_DEVICE Bounds queries_of(const Heads& s, Index b, Index j) {
-  Index from = s.visible.in_sight(j, s.queries), to = s.visible.out_of_sight(j, s.queries);
-  if (s.ahead) from = first_query(from, to, [&](Index i) { return s.seen(b, i) > j; });
-  if (s.positions) to = first_query(from, to, [&](Index i) { return s.hidden(b, i) > j; });
-  return {int(from), int(to)};
-}
-
-// Of a query: log-sum-exp of base 2, and delta.
-using Stat = Pack<float, 2>;
-GYR_DEVICE Stat stat_of(const Inputs& in, Index row, Index head) { return {{in.lse.load(row, head) * log2_e, in.delta.load(row, head)}}; }
 
 template <int W, bool of_keys>
 struct Gradient {
@@ -189,23 +157,6 @@ struct Own {
   }
 };
 
-// x = (or +=) factor * sum, of this lane's rows and the columns of a head.
-template <int W, class G>
-GYR_DEVICE void store(const Global<float>& x, bool adds, const G& of, Index first_row, Index width, float factor, const FragmentD (&sum)[1][W / 8]) {
-  GYR_UNROLL
-  for (int n = 0; n < W / 8; ++n) {
-    GYR_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const Index column = n * 8 + lane() % quads * 2;
-      if (of.row(h) >= of.end || column >= width) continue;
-      Pack<float, 2> v = {};
-      if (adds) v = x.template load_pack<2>(first_row + of.row(h), of.head * width + column);
-      for (int c = 0; c < 2; ++c) v.at[c] += factor * sum[0][n].at[2 * h + c];
-      x.template store_pack<2>(first_row + of.row(h), of.head * width + column, v);
-    }
-  }
-}
-
 // The sums of a block, unscaled.
 template <bool caps, bool drops, int W, bool of_keys, int F>
 GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[1][W / 8], FragmentD (&sum2)[1][F]) {
@@ -282,12 +233,16 @@ void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Input
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
   const bool whole = parts.count == 1;
   const ScoreOf<float> score_of(scores, log2_e);
-  with_rule(scores, [&](auto caps, auto drops) {
-    launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
-           gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
-    launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, caps(), drops()>, s,
-           float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
-  });
+  if (multiplies_by_warpgroups() && scores.cap == 0 && !scores.dropout.drops())
+    attention_gradients_by_warpgroups(dev, s, scores.scale, in, parts.count, dq, whole ? dk : Global<float>(parts.dk),
+                                      whole ? dv : Global<float>(parts.dv));
+  else
+    with_rule(scores, [&](auto caps, auto drops) {
+      launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
+             gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
+      launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, caps(), drops()>, s,
+             float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+    });
   if (whole) return;
   const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
     with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,
@@ -307,10 +262,10 @@ KeyGradientParts::KeyGradientParts(Arena& scratch, const Heads& s, Index count) 
 }
 
 Index KeyGradientParts::enough(const Heads& s) {
-  constexpr Index blocks = 512;  // two waves of 132 SMs that take two blocks each
+  constexpr Index blocks = 512, keys = 128;  // two waves of 132 SMs that take two blocks each, or four of one, of so many keys
   if (!widths_fit(s)) return 1;
   for (Index count = 1; count < s.group(); ++count)
-    if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, tile) >= blocks) return count;
+    if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, keys) >= blocks) return count;
   return s.group();
 }
 

@@ -2,6 +2,7 @@
 // How kernels are started.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "kernels/cuda/primitives.hpp"
@@ -42,6 +43,16 @@ void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, vo
 #else
   tell(stream_of(dev), name, [=, given = std::tuple<P...>(P(arguments)...)] { run_grid(name, grid, [&] { std::apply(kernel, given); }); });
 #endif
+}
+
+// Whether the GPU has the instructions of warpgroups.hpp, and this program its code with them.
+inline bool multiplies_by_warpgroups() {
+#if defined(__CUDACC__)
+  constexpr int compiled[] = {__CUDA_ARCH_LIST__};
+#else
+  constexpr int compiled[] = {900};
+#endif
+  return device_capability() == 90 && std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled);
 }
 
 // f(std::integral_constant<int, N>()) where all of these tensors have packs of N, else with packs of one.

@@ -12,6 +12,8 @@
 #define GYR_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks) void
 #define GYR_KERNEL_WITHIN(registers) __global__ void __maxnreg__(registers)
 #define GYR_UNROLL _Pragma("unroll")
+#define GYR_UNROLL_BY(n) _Pragma(GYR_TEXT(unroll n))
+#define GYR_TEXT(x) #x
 #else
 #include "kernels/cuda/emulation/machine.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
@@ -20,9 +22,10 @@
 #define GYR_KERNEL_OF(threads, blocks) void
 #define GYR_KERNEL_WITHIN(registers) void
 #define GYR_UNROLL
+#define GYR_UNROLL_BY(n)
 #endif
 
-// GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers.
+// GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers. GYR_UNROLL_BY: so many of them.
 // GYR_KERNEL_OF: a kernel of so many threads, of which an SM shall take so many blocks. GYR_KERNEL_WITHIN: one whose threads have so many registers
 // at most.
 
@@ -154,7 +157,7 @@ GYR_DEVICE void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 GYR_DEVICE char* shared_bytes() {
-  extern __shared__ __align__(128) char bytes[];
+  extern __shared__ __align__(1024) char bytes[];
   return bytes;
 }
 template <class T>
@@ -237,7 +240,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
   } lane{&d, &a, &b};
   Block& block = Block::current();
   block.meet(Meeting::product, &lane, site, [&] {
-    block.count_product();
+    block.count_products(1);
     const auto number = [](std::uint32_t pair, int half) { return std::bit_cast<float>(pair >> 16 * half << 16); };
     float A[16][16], B[16][8];
     for (int l = 0; l < warp_size; ++l)
@@ -412,6 +415,13 @@ class Strip {
   GYR_DEVICE void store(int r, const Pack<T, N>& v, const Site& site = Site::current()) const {
     x_.template watch_pack<N>(row_ + r, column_, Touch::write, site);
     write_pack(reinterpret_cast<T*>(resolved(moved(first_, r, stride_))), v);
+  }
+  GYR_DEVICE void move_down(int rows) { row_ += rows, first_ = moved(first_, rows, stride_); }
+  // As Global::copy_inside.
+  GYR_DEVICE void copy_inside(int r, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
+    static_assert(N * sizeof(T) == pack_bytes);
+    if (wanted) x_.template watch_pack<N>(row_ + r, column_, Touch::read, site);
+    copy_later(to, resolved(moved(first_, r, stride_)), !wanted, site);
   }
 
  private:

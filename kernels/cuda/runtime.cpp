@@ -57,6 +57,14 @@ DeviceIdentity device_identity() {
 
 std::string device_text() { return properties().name; }
 
+int device_capability() {
+  take_device();
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, place().device), "the GPU's capability");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place().device), "the GPU's capability");
+  return 10 * major + minor;
+}
+
 std::string runtime_version() {
   int version = 0;
   check(cudaRuntimeGetVersion(&version), "its version");

@@ -37,6 +37,7 @@ void take_device();
 using DeviceIdentity = std::array<char, 16>;
 DeviceIdentity device_identity();
 std::string device_text();
+int device_capability();  // 10 major + minor
 std::string runtime_version();
 
 }  // namespace cuda

@@ -20,6 +20,7 @@ if(NOT gpus)
   endforeach()
 endif()
 list(GET gpus -1 newest)
+list(TRANSFORM gpus REPLACE "^90$" "90a")  # with the instructions of warpgroups, which no other GPU has
 list(TRANSFORM gpus REPLACE "(.+)" "-gencode=arch=compute_\\1,code=sm_\\1" OUTPUT_VARIABLE GYR_GPU_CODE)
 list(APPEND GYR_GPU_CODE -gencode=arch=compute_${newest},code=compute_${newest})  # what newer GPUs compile when they load it
 

@@ -27,6 +27,8 @@ namespace {
 const Machine plain{Order::forward, 1, false};
 
 constexpr Index tile = 64, warps = 4, warp_rows = 16;
+constexpr Index groups = 2, tokens_of_group = 64, keys_at_once = 128, queries_at_once = 64;  // of attention by warpgroups
+constexpr int ampere = 80, hopper = 90;                                                      // what multiplies without warpgroups, and with them
 
 // ---- The counter itself ----
 
@@ -72,7 +74,13 @@ struct Attention {
   Index first_query = shape.keys - shape.queries;
   std::vector<std::int32_t> positions = {};
   Index window = 0;
+  int capability = hopper;
 
+  Attention on(int other) const {
+    Attention a = *this;
+    a.capability = other;
+    return a;
+  }
   bool sees(Index b, Index i, Index j) const {
     const Index here = first_query + i;
     return (!causal || j <= here) && (window == 0 || (here < j + window && (causal || j < here + window))) &&
@@ -80,17 +88,17 @@ struct Attention {
   }
   Index width() const { return std::max(shape.head_dim, shape.v_head_dim) <= 64 ? 64 : 128; }
   std::string name() const {
-    return fmt::format("batch {}, {} queries from {}, {} keys, heads {} of {} and {}, {}causal, {}, window {}", shape.batch, shape.queries,
-                       first_query, shape.keys, shape.num_heads, shape.head_dim, shape.v_head_dim, causal ? "" : "not ",
-                       positions.empty() ? "no documents" : "documents", window);
+    return fmt::format("batch {}, {} queries from {}, {} keys, heads {} of {} and {}, {}causal, {}, window {}, capability {}", shape.batch,
+                       shape.queries, first_query, shape.keys, shape.num_heads, shape.head_dim, shape.v_head_dim, causal ? "" : "not ",
+                       positions.empty() ? "no documents" : "documents", window, capability);
   }
 };
 
-// Tensor instructions of `products` products of tokens with tokens: each of the four warps of a block has `rows` own tokens, blocks go through
-// others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do with.
-// meet(b, own, other)
+// Tensor instructions of `products` products of tokens with tokens: each of the warps of a block, four or so many warpgroups, has `rows` own tokens,
+// blocks go through others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do
+// with. meet(b, own, other)
 template <class Meet>
-Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet) {
+Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet, Index warps = ::warps) {
   Index steps = 0;  // of warps
   for (Index b = 0; b < a.shape.batch; ++b)
     for (Index first = 0; first < own; first += warps * rows) {
@@ -139,7 +147,9 @@ std::vector<GridCounts> all_grids(const Attention& a) {
                   a.positions.empty() ? Documents() : Documents{Tensor1<const std::int32_t>(a.positions.data(), a.positions.size()), a.positions},
                   a.window};
   const double scale = 1 / std::sqrt(double(a.shape.head_dim));
-  const With with(plain);
+  Machine machine = plain;
+  machine.capability = a.capability;
+  const With with(machine);
   const Counts counts;
   attention<bf16>(bench.dev, a.shape, mask, scale, x.q, x.k, x.v, Carry::fresh, x.state);
   attention_finish<bf16>(bench.dev, a.shape, x.state, x.out, x.lse);
@@ -172,10 +182,19 @@ void expect_products_of(const Attention& a) {
   const auto query_first = [&](Index b, Index i, Index j) { return a.sees(b, i, j); };
   const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
   const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // then a warp takes more queries
-  EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
-  EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
-  EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
+  if (a.capability == hopper) {
+    EXPECT_EQ(grids[0].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 2, query_first, groups));
+    EXPECT_EQ(grids[1].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 3, query_first, groups));
+    EXPECT_EQ(grids[2].products, products_of(a, s.keys, tokens_of_group, s.queries, queries_at_once, 4, key_first, groups));
+  } else {
+    EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
+    EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
+    EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
+  }
   for (const GridCounts& g : grids) expect_no_conflicts(g);
+}
+void expect_products_on_both(const Attention& a) {
+  for (const int capability : {ampere, hopper}) expect_products_of(a.on(capability));
 }
 
 // ---- The scan ----
@@ -371,35 +390,41 @@ TEST(counts, global_memory_by_instructions_sectors_and_distinct_bytes) {
 TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
   const Index n = 4, heads = 4;
   const Attention a{{1, n * tile, n * tile, heads, 2, 64, 64}};
-  const auto grids = counted(a);
+  const auto grids = counted(a.on(ampere));
   ASSERT_EQ(grids.size(), 3u);
   const Index pairs = heads * n * (n + 1) / 2;
   EXPECT_EQ(grids[0].products, pairs * 2 * 2 * 64);
   EXPECT_EQ(grids[1].products, pairs * 3 * 2 * 64);
   EXPECT_EQ(grids[2].products, pairs * 4 * 2 * 64);
   for (const GridCounts& g : grids) expect_no_conflicts(g);
+  // By warpgroups tiles have 128 tokens, each 2^2 as much; of gradients of keys, 64 queries see the first half of the keys alone.
+  const Index large = heads * n / 2 * (n / 2 + 1) / 2 * 4;
+  const auto by_groups = counted(a);
+  EXPECT_EQ(by_groups[0].products, large * 2 * 2 * 64);
+  EXPECT_EQ(by_groups[1].products, large * 3 * 2 * 64);
+  EXPECT_EQ(by_groups[2].products, pairs * 4 * 2 * 64);
 }
 
 TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
-  expect_products_of(Attention{{1, 128, 128, 2, 1, 128, 128}});
-  expect_products_of(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
-  expect_products_of(Attention{{1, 130, 200, 2, 2, 40, 64}});
-  expect_products_of(Attention{{1, 90, 90, 1, 1, 64, 16}});
-  expect_products_of(Attention{{33, 70, 90, 4, 2, 128, 128}});
-  expect_products_of(Attention{{17, 40, 40, 8, 2, 64, 64}, false});
+  expect_products_on_both(Attention{{1, 128, 128, 2, 1, 128, 128}});
+  expect_products_on_both(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
+  expect_products_on_both(Attention{{1, 130, 200, 2, 2, 40, 64}});
+  expect_products_on_both(Attention{{1, 90, 90, 1, 1, 64, 16}});
+  expect_products_of(Attention{{33, 70, 90, 4, 2, 128, 128}}.on(ampere));
+  expect_products_of(Attention{{17, 40, 40, 8, 2, 64, 64}, false}.on(ampere));
   Attention documents{{1, 192, 192, 2, 1, 64, 64}};
   for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
-  expect_products_of(documents);
-  EXPECT_EQ(counted(documents)[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles of each head, in place of six
+  expect_products_on_both(documents);
+  EXPECT_EQ(counted(documents.on(ampere))[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles of each head, in place of six
   for (const Index window : {1, 51, 64, 65, 200}) {
     Attention through{{1, 256, 256, 1, 1, 128, 64}};
     through.window = window;
-    expect_products_of(through);
+    expect_products_on_both(through);
     through.causal = false;
-    expect_products_of(through);
+    expect_products_on_both(through);
   }
   documents.window = 20;
-  expect_products_of(documents);
+  expect_products_on_both(documents);
 }
 
 TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
@@ -499,7 +524,9 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
 
 // How many blocks an SM takes of them follows from this.
 TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
-  auto grids = counted(Attention{{1, 64, 64, 132, 1, 128, 128}});  // of as many heads as take large blocks
+  const Attention attention{{1, 64, 64, 132, 1, 128, 128}};  // of as many heads as take large blocks
+  auto grids = counted(attention.on(ampere));
+  for (const GridCounts& g : counted(attention)) grids.push_back(g);
   for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
   std::ifstream file(GYR_SOURCE_DIR "/regression/cuda/blocks.txt");
   std::size_t row = 0;

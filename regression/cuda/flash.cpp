@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention of bf16 by tensor cores and its gradients against those of double by single threads, on a machine that judges: ragged tiles, heads of
-// every width that it takes, documents, windows, keys in one block and in two.
+// every width that it takes, documents, windows, keys in one block and in two; on GPUs with products of warpgroups and without.
 #include <random>
 
 #include "kernels/cuda/attention.hpp"
@@ -26,14 +26,14 @@ struct Case {
   double cap = 0;
 
   enum class Reach { all, documents, window };
-  static Case drawn(std::mt19937_64& random, Reach reach) {
+  static Case drawn(std::mt19937_64& random, Reach reach, Index most = 150) {
     const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
     const Index kv_heads = among(1, 2);
-    Case c{{among(1, 2), among(1, 150), among(1, 150), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
+    Case c{{among(1, 2), among(1, most), among(1, most), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
     c.cut = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
     c.causal = among(0, 1);
     c.first_query = among(-20, c.shape.keys);
-    if (reach == Reach::window) c.window = among(1, 100);
+    if (reach == Reach::window) c.window = among(1, 2 * most / 3);
     if (among(0, 2) == 0) c.cap = 0.1 * double(among(2, 20));
     const bool packed = reach == Reach::documents || (reach == Reach::window && among(0, 1));
     for (Index r = 0; packed && r < c.shape.batch * c.shape.queries; ++r) {
@@ -118,33 +118,64 @@ struct Heads {
 
 const Machine plain{Order::forward, 1, false};
 const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};
+constexpr int ampere = 80, hopper = 90;
+
+Machine of(int capability, Machine machine) {
+  machine.capability = capability;
+  return machine;
+}
 
 }  // namespace
 
-TEST(flash, equals_attention_in_double_in_every_order) {
-  const std::vector<Case> cases = {{{2, 70, 70, 2, 1, 16, 16}},
-                                   {{1, 65, 130, 2, 2, 64, 8}},
-                                   {{1, 3, 100, 1, 1, 72, 128}},
-                                   {{1, 70, 80, 4, 2, 8, 24}, 33},
-                                   {{1, 30, 80, many_heads, 2, 24, 8}, 33},
-                                   {{1, 70, 80, many_heads, 2, 8, 128}}};
-  for (const Case& c : cases)
-    for (const Machine& machine : machines) {
-      SCOPED_TRACE(fmt::format("{}, order {}", c.name(), int(machine.order)));
-      Workbench exact, rounded;  // they draw the same numbers
-      const Heads<double> want(exact, c);
-      const Heads<bf16> run(rounded, c);
-      want.attend(exact.dev);
-      const With with(machine);
-      const Index before = grids_run();
-      run.attend(rounded.dev);
-      EXPECT_GT(grids_run(), before);
-      EXPECT_LE(difference(numbers(run.out), numbers(want.out)), 1e-2);
-      EXPECT_LE(difference(numbers(run.lse), numbers(want.lse)), 1e-5);
-    }
+// Rows that see nothing have no logarithm.
+std::vector<double> logarithms(std::vector<double> lse) {
+  for (double& x : lse)
+    if (x == -std::numeric_limits<double>::infinity()) x = -1000;
+  return lse;
 }
 
-// The heads of one sequence take 64 queries to a block, those of many twice as many: the same bits, whatever is seen.
+void expect_equal_to_double(const Case& c, const Machine& machine) {
+  SCOPED_TRACE(fmt::format("{}, order {}, capability {}", c.name(), int(machine.order), machine.capability));
+  Workbench exact, rounded;  // they draw the same numbers
+  const Heads<double> want(exact, c);
+  const Heads<bf16> run(rounded, c);
+  want.attend(exact.dev);
+  const With with(machine);
+  const Index before = grids_run();
+  run.attend(rounded.dev);
+  EXPECT_GT(grids_run(), before);
+  EXPECT_LE(difference(numbers(run.out), numbers(want.out)), 1e-2);
+  EXPECT_LE(difference(logarithms(numbers(run.lse)), logarithms(numbers(want.lse))), 1e-5);
+}
+
+TEST(flash, equals_attention_in_double_in_every_order) {
+  const std::vector<Case> cases = {
+      {{2, 70, 70, 2, 1, 16, 16}}, {{1, 65, 130, 2, 2, 64, 8}}, {{1, 3, 100, 1, 1, 72, 128}}, {{1, 70, 80, 4, 2, 8, 24}, 33}};
+  const std::vector<Case> of_many_heads = {{{1, 30, 80, many_heads, 2, 24, 8}, 33}, {{1, 70, 80, many_heads, 2, 8, 128}}};
+  const std::vector<Case> of_many_tiles = {
+      {{1, 140, 400, 1, 1, 64, 64}}, {{1, 70, 410, 2, 1, 128, 128}, 300}, {{1, 200, 400, 1, 1, 40, 24}, 0, false}};
+  for (const Machine& machine : machines) {
+    for (const Case& c : cases)
+      for (const int capability : {ampere, hopper}) expect_equal_to_double(c, of(capability, machine));
+    for (const Case& c : of_many_heads) expect_equal_to_double(c, of(ampere, machine));
+    for (const Case& c : of_many_tiles) expect_equal_to_double(c, of(hopper, machine));
+  }
+}
+
+// Whatever is seen: tiles that are passed over in front, behind and by one half of a block alone.
+TEST(flash, by_warpgroups_equals_attention_in_double) {
+  const std::uint64_t seed = seed_of_draws();
+  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  for (int trial = 0; trial < 9; ++trial) {
+    Case c = Case::drawn(random, Case::Reach(trial % 3), 400);
+    c.shape.num_heads = c.shape.num_kv_heads, c.cap = 0;
+    if (trial % 2 == 0) c.shape.keys += 300;  // places are filled again
+    expect_equal_to_double(c, of(hopper, machines[std::size_t(trial / 3) % machines.size()]));
+  }
+}
+
+// Without warpgroups, the heads of one sequence take 64 queries to a block, those of many twice as many: the same bits, whatever is seen.
 TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
@@ -164,7 +195,7 @@ TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
       for (Index h = 0; h < many_heads; ++h) std::copy_n(&alone.q(r, 0), width, &among.q(r, h * width));
     std::copy_n(alone.k.data(), alone.k.span(), among.k.data());
     std::copy_n(alone.v.data(), alone.v.span(), among.v.data());
-    const With with(plain);
+    const With with(of(ampere, plain));
     alone.attend(one.dev), among.attend(two.dev);
     for (Index r = 0; r < few.shape.queries; ++r)
       for (const Index h : {Index(0), many_heads - 1}) {
@@ -179,11 +210,15 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
-  std::vector<Case> cases = {{{1, 128, 128, 2, 1, 64, 64}}, {{1, 64, 96, 2, 1, 128, 128}}, {{1, 30, 130, 2, 1, 16, 24}, 0, true, 0}};
+  std::vector<Case> cases = {{{1, 330, 300, 2, 1, 64, 64}, 0, false}, {{1, 64, 96, 2, 1, 128, 128}}, {{1, 30, 130, 2, 1, 16, 24}, 0, true, 0}};
   for (const auto reach : {Case::Reach::all, Case::Reach::documents, Case::Reach::window})
-    for (int trial = 0; trial < 4; ++trial) cases.push_back(Case::drawn(random, reach));
+    for (int trial = 0; trial < 5; ++trial) {
+      cases.push_back(Case::drawn(random, reach, trial < 4 ? 150 : 300));
+      if (trial > 1) cases.back().cap = 0;
+    }
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    SCOPED_TRACE(cases[i].name());
+    const Machine machine = of(i / machines.size() % 2 ? ampere : hopper, machines[i % machines.size()]);
+    SCOPED_TRACE(fmt::format("{}, capability {}", cases[i].name(), machine.capability));
     Workbench exact, rounded;
     const Heads<double> want(exact, cases[i]);
     const Heads<bf16> have(rounded, cases[i]);
@@ -192,50 +227,57 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
       want.attend(exact.dev), want.attend_backward(exact.dev);
       have.attend(rounded.dev);
     }
-    const With with(machines[i % machines.size()]);
+    const With with(machine);
     std::memset(rounded.dev.scratch.begin(), 0xff, std::size_t(rounded.dev.scratch.capacity()));  // NaN
-    have.attend_backward(rounded.dev, std::int64_t(i) % 2);
+    have.attend_backward(rounded.dev, std::int64_t(i + 1) % 2);
     const auto expected = want.gradients(), found = have.gradients();
     for (std::size_t g = 0; g < expected.size(); ++g) EXPECT_LE(difference(found[g].second, expected[g].second), 1e-2) << expected[g].first;
   }
 }
 
 TEST(flash, gradients_have_the_same_bits_in_every_order) {
-  const Case c{{1, 100, 120, 4, 2, 64, 40}};
-  std::vector<Workbench> benches(machines.size());
-  std::vector<Heads<bf16>> runs;
-  for (std::size_t i = 0; i < machines.size(); ++i) {
-    const With with({machines[i].order, 5, false});
-    const Heads<bf16>& run = runs.emplace_back(benches[i], c);
-    run.attend(benches[i].dev);
-    // What attention_backward is here: with one part for every head of a group, where there are so few keys.
-    run.attend_backward(benches[i].dev, i == 0 ? c.shape.num_heads / c.shape.num_kv_heads : 0);
-    EXPECT_EQ(run.gradients(), runs[0].gradients());
+  const Case c{{1, 100, 150, 4, 2, 64, 40}};
+  for (const int capability : {ampere, hopper}) {
+    std::vector<Workbench> benches(machines.size());
+    std::vector<Heads<bf16>> runs;
+    for (std::size_t i = 0; i < machines.size(); ++i) {
+      const With with(of(capability, {machines[i].order, 5, false}));
+      const Heads<bf16>& run = runs.emplace_back(benches[i], c);
+      run.attend(benches[i].dev);
+      // What attention_backward is here: with one part for every head of a group, where there are so few keys.
+      run.attend_backward(benches[i].dev, i == 0 ? c.shape.num_heads / c.shape.num_kv_heads : 0);
+      EXPECT_EQ(run.gradients(), runs[0].gradients());
+    }
   }
 }
 
 // Documents that fill tiles never meet, not even by a factor of zero: what is no number in one is not found in another.
+void expect_apart(const Machine& machine, Index length, bool causal) {
+  Case c{{1, 3 * length, 3 * length, 2, 1, 64, 64}};
+  for (Index r = 0; r < 3 * length; ++r) c.positions.push_back(std::int32_t(r % length));
+  c.causal = causal;
+  if (!causal) c.ahead = gyr::testing::ahead_of(c.positions, 3 * length);
+  const With with(machine);
+  Workbench one, two;
+  const Heads<bf16> clean(one, c), spoiled(two, c);
+  for (const auto& x : {spoiled.q, spoiled.k, spoiled.v, spoiled.dout}) {
+    const auto middle = rows(x, length, length);
+    std::fill_n(middle.data(), middle.span(), bf16(std::numeric_limits<float>::quiet_NaN()));
+  }
+  for (const auto* run : {&clean, &spoiled}) run->attend(one.dev), run->attend_backward(one.dev);
+  const auto equal = [&](const auto& x, const auto& y, Index first) { return same_bits(rows(x, first, length), rows(y, first, length)); };
+  for (const Index first : {Index(0), 2 * length}) {
+    EXPECT_TRUE(equal(spoiled.out, clean.out, first));
+    EXPECT_TRUE(equal(spoiled.dq, clean.dq, first));
+    EXPECT_TRUE(equal(spoiled.dk, clean.dk, first));
+    EXPECT_TRUE(equal(spoiled.dv, clean.dv, first));
+  }
+  EXPECT_FALSE(equal(spoiled.dk, clean.dk, length));
+}
+
 TEST(flash, tiles_that_nobody_sees_are_skipped) {
   for (const bool causal : {true, false}) {
-    Case c{{1, 192, 192, 2, 1, 64, 64}};
-    for (std::int32_t r = 0; r < 192; ++r) c.positions.push_back(r % 64);
-    c.causal = causal;
-    if (!causal) c.ahead = gyr::testing::ahead_of(c.positions, 192);
-    const With with(plain);
-    Workbench one, two;
-    const Heads<bf16> clean(one, c), spoiled(two, c);
-    for (const auto& x : {spoiled.q, spoiled.k, spoiled.v, spoiled.dout}) {
-      const auto middle = rows(x, 64, 64);
-      std::fill_n(middle.data(), middle.span(), bf16(std::numeric_limits<float>::quiet_NaN()));
-    }
-    for (const auto* run : {&clean, &spoiled}) run->attend(one.dev), run->attend_backward(one.dev);
-    const auto equal = [](const auto& x, const auto& y, Index first) { return same_bits(rows(x, first, 64), rows(y, first, 64)); };
-    for (const Index first : {0, 128}) {
-      EXPECT_TRUE(equal(spoiled.out, clean.out, first));
-      EXPECT_TRUE(equal(spoiled.dq, clean.dq, first));
-      EXPECT_TRUE(equal(spoiled.dk, clean.dk, first));
-      EXPECT_TRUE(equal(spoiled.dv, clean.dv, first));
-    }
-    EXPECT_FALSE(equal(spoiled.dk, clean.dk, 64));
+    expect_apart(of(ampere, plain), 64, causal);
+    expect_apart(of(hopper, plain), 128, causal);
   }
 }

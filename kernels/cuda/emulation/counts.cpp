@@ -136,6 +136,10 @@ void GridCounter::access(Space space, Touch touch, std::uintptr_t address, int b
   (touch == Touch::read ? line.read : line.written) |= here;
 }
 
+void GridCounter::matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site& site) {
+  finish({site.file_name(), site.line(), site.column(), Space::shared, Touch::read, 16}, {~0u, rows});
+}
+
 void GridCounter::meet(int warp) {
   Warp& w = warps_[std::size_t(warp)];
   for (const auto& [instruction, passes] : w)

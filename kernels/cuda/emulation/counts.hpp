@@ -89,9 +89,11 @@ class GridCounter {
   GridCounter(Counts&, const char* kernel, const Grid&);
   ~GridCounter();
 
-  void product() { ++counts_.products; }
+  void products(Index n) { counts_.products += n; }
   // address: in shared memory, from its beginning
   void access(Space, Touch, std::uintptr_t address, int bytes, const Thread&, const Site&);
+  // Four matrices of 8 rows of 16 bytes in shared memory, which one instruction reads: where each row begins.
+  void matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
   void meet(int warp);  // all lanes that are left have come to one place
   void end_epoch();     // of the block: so have those of all warps
 

@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/emulation/counts.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
+#include "kernels/cuda/emulation/warpgroups.hpp"
 #include "kernels/error.hpp"
 
 namespace gyr::cuda {
@@ -38,6 +39,11 @@ const char* name_of(Meeting what) {
     case Meeting::product: return "a product of tensor cores";
     case Meeting::matrices: return "a load of matrices";
     case Meeting::block_barrier: return "a barrier of the block";
+    case Meeting::some_barrier: return "a barrier of some warps";
+    case Meeting::group_fence: return "a fence in front of a warpgroup's products";
+    case Meeting::group_product: return "a product of a warpgroup";
+    case Meeting::group_commit: return "the end of a group of products";
+    case Meeting::group_wait: return "a wait for a warpgroup's products";
   }
   return "";
 }
@@ -89,7 +95,10 @@ Machine asked_for() {
     else if (word == "any") m.when = When::any;
     else if (word == "apart") m.apart = true;
     else if (word == "counts") m.counted = true;
-    else fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts and checked, not '{}'", word);
+    else if (word.starts_with("capability=")) m.capability = std::atoi(word.c_str() + 11);
+    else
+      fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=80 and checked, not '{}'",
+           word);
   }
   return m;
 }
@@ -108,19 +117,14 @@ Machine& Machine::instance() {
   return machine;
 }
 
-bool Access::before(const Access& later) const {
-  if (block != later.block) return false;
-  if (thread == later.thread || block_epoch < later.block_epoch) return true;
-  return thread / warp_size == later.thread / warp_size && warp_epoch < later.warp_epoch;
-}
-
 Block::Block(Launched& launched, Index number)
     : launched_(launched), watched_(launched.machine.checked || launched.counter), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
       threads_(std::size_t(launched.grid.threads)), warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
   std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
   for (int i = 0; i < alive_; ++i) threads_[std::size_t(i)].number = i;
-  for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u;
+  for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u, w.seen.resize(warps_.size());
 }
+Block::~Block() = default;
 
 Block& Block::current() { return *running; }
 Thread& Block::thread() { return *self; }
@@ -152,7 +156,7 @@ void Block::part(Meeting what) {
   Warp& w = warps_[std::size_t(self->warp())];
   if (launched_.counter) launched_.counter->meet(self->warp());
   w.arrived = 0, w.ready = ~0u;
-  if (what == Meeting::warp_barrier) ++w.epoch;
+  if (what == Meeting::warp_barrier) advance();
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
 }
 
@@ -169,9 +173,55 @@ void Block::meet_all(const Site& site) {
 void Block::release_all() {
   if (launched_.counter) launched_.counter->end_epoch();
   at_barrier_ = 0, ++epoch_;
-  for (Warp& w : warps_) ++w.epoch;
+  std::vector<std::uint32_t> all;
+  for (std::size_t w = 0; w < warps_.size(); ++w) all.push_back(warps_[w].seen[w] + 1);
+  for (Warp& w : warps_) w.seen = all;
   for (Thread& t : threads_)
     if (!t.done) t.waiting = false, warps_[std::size_t(t.warp())].ready |= 1u << t.lane();
+}
+
+void Block::meet_some(int number, int threads, bool waits, const Site& site) {
+  if (number < 1 || number >= int(some_.size()) || threads % warp_size != 0 || threads > grid().threads)
+    violation(fmt::format("barrier {} of {} threads", number, threads), site);
+  SomeBarrier& at = some_[std::size_t(number)];
+  meet(Meeting::some_barrier, nullptr, site, [&] { come_to(at, number, threads, waits, site); });
+  Warp& w = warps_[std::size_t(self->warp())];
+  if (!waits || at.turn != w.turn) return;
+  self->meeting = Meeting::some_barrier, self->site = site, self->waiting = true;
+  w.ready &= ~(1u << self->lane());
+  wait();
+}
+
+// What a warp did before is published; the last one to come lets those that wait go on.
+void Block::come_to(SomeBarrier& at, int number, int threads, bool waits, const Site& site) {
+  const auto me = std::size_t(self->warp());
+  Warp& w = warps_[me];
+  if (at.arrived > 0 && at.threads != threads) violation(fmt::format("barrier {} is one of {} threads and of {}", number, at.threads, threads), site);
+  if (at.come >> me & 1) violation(fmt::format("a warp comes to barrier {} again before all others have come", number), site);
+  advance();
+  at.published.resize(warps_.size());
+  for (std::size_t v = 0; v < warps_.size(); ++v) at.published[v] = std::max(at.published[v], w.seen[v]);
+  at.threads = threads, at.come |= 1u << me, w.turn = at.turn;
+  if (waits) at.waiting |= 1u << me;
+  at.arrived += warp_size;
+  if (at.arrived == threads) release(at);
+}
+
+void Block::release(SomeBarrier& at) {
+  for (std::size_t w = 0; w < warps_.size(); ++w) {
+    if (!(at.waiting >> w & 1)) continue;
+    for (std::size_t v = 0; v < warps_.size(); ++v) warps_[w].seen[v] = std::max(warps_[w].seen[v], at.published[v]);
+    for (std::size_t t = w * warp_size; t < (w + 1) * warp_size; ++t)
+      if (threads_[t].waiting && threads_[t].meeting == Meeting::some_barrier)
+        threads_[t].waiting = false, warps_[w].ready |= 1u << threads_[t].lane();
+  }
+  ++at.turn;
+  at.arrived = 0, at.come = at.waiting = 0;
+}
+
+Warpgroups& Block::warpgroups() {
+  if (!warpgroups_) warpgroups_ = std::make_unique<Warpgroups>(*this);
+  return *warpgroups_;
 }
 
 void Block::begin(Thread& t) {
@@ -232,17 +282,30 @@ void Block::deadlock() const {
 }
 
 Access Block::access(const Site& site) const {
-  return {number_, self->number, epoch_, warps_[std::size_t(self->warp())].epoch, unsigned(site.line())};
+  const auto warp = std::size_t(self->warp());
+  return {number_, self->number, epoch_, warps_[warp].seen[warp], unsigned(site.line())};
 }
 
-void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
+bool Block::ordered(const Access& earlier, const Access& now) const {
+  if (earlier.block != now.block) return false;
+  if (earlier.thread == now.thread || earlier.block_epoch < now.block_epoch) return true;
+  return earlier.warp_epoch < warps_[std::size_t(now.thread / warp_size)].seen[std::size_t(earlier.thread / warp_size)];
+}
+
+// Against the last write, and where this is one the last read too.
+void Block::judge_order(const Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
   const auto against = [&](const Access& earlier, const char* did) {
-    if (earlier.made() && !earlier.before(now))
+    if (earlier.made() && !ordered(earlier, now))
       violation(fmt::format("a race: it {} byte {} of {}, which thread {} of block {} {} in line {}, and no barrier lies between",
                             touch == Touch::read ? "reads" : "writes", offset, memory, earlier.thread, earlier.block, did, earlier.line),
                 site);
   };
   against(cell.write, "writes");
+  if (touch == Touch::write) against(cell.read, "reads");
+}
+
+// Of memory that blocks share: reads before the last one are known by their warps alone, since the last barrier of the block.
+void Block::judge_across(Cell& cell, Touch touch, const Access& now, Index offset, const Site& site) const {
   if (touch == Touch::read) {
     if (cell.read.made() && cell.read.block != now.block) cell.read_by_blocks = true;
     if (cell.read.block != now.block || cell.read.block_epoch != now.block_epoch) cell.reading_warps = 0;
@@ -250,11 +313,10 @@ void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory
     cell.read = now;
     return;
   }
-  against(cell.read, "reads");
   const bool same_epoch = cell.read.block == now.block && cell.read.block_epoch == now.block_epoch;
   if (cell.read_by_blocks || (same_epoch && (cell.reading_warps & ~(1u << (now.thread / warp_size)))))
-    violation(fmt::format("a race: it writes byte {} of {}, which others read, one of them in line {}, and no barrier lies between", offset, memory,
-                          cell.read.line),
+    violation(fmt::format("a race: it writes byte {} of a tensor's element, which others read, one of them in line {}, and no barrier lies between",
+                          offset, cell.read.line),
               site);
   cell.write = now;
   cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
@@ -263,7 +325,7 @@ void Block::judge(Cell& cell, Touch touch, const Access& now, const char* memory
 // What an earlier block has left there is none of this one's.
 Cell& Block::shared_cell(Index i) {
   Cell& cell = launched_.shared[std::size_t(i)];
-  if (cell.write.block != number_) cell = {};
+  if (cell.write.block != number_) cell = {}, std::fill_n(last_reads(i), warps_.size(), 0u);
   return cell;
 }
 
@@ -277,8 +339,35 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
     Cell& cell = shared_cell(i);
     if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", i * unit), site);
     if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
-    judge(cell, touch, now, "shared memory", i * unit, site);
+    judge_order(cell, touch, now, "shared memory", i * unit, site);
+    std::uint32_t* const reads = last_reads(i);
+    if (touch == Touch::read) {
+      cell.read = now, reads[self->warp()] = now.warp_epoch + 1;
+      continue;
+    }
+    for (std::size_t w = 0; w < warps_.size(); ++w)
+      if (w != std::size_t(self->warp()) && reads[w] > warps_[std::size_t(self->warp())].seen[w])
+        violation(fmt::format("a race: it writes byte {} of shared memory, which warp {} reads, and no barrier lies between", i * unit, w), site);
+    cell.write = now, cell.read = {}, cell.fences = std::uint32_t(self->fences.size());
   }
+}
+
+void Block::watch_product(const void* p, int bytes, const Site& site) {
+  if (!checked()) return;
+  judge_shared(p, bytes, Touch::read, site);
+  const Index first = static_cast<const char*>(p) - shared_.data();
+  for (Index i = first / unit; i < (first + bytes) / unit; ++i) {
+    const Cell& cell = shared_cell(i);
+    const Thread& writer = threads_[std::size_t(cell.write.thread)];
+    const bool fenced = writer.fences.size() > cell.fences, ours = writer.warp() == self->warp();
+    if (!fenced || (!ours && writer.fences[cell.fences] >= warps_[std::size_t(self->warp())].seen[std::size_t(writer.warp())]))
+      violation(fmt::format("a product reads byte {} of shared memory, and thread {}, which wrote it in line {}, has set no fence behind", i * unit,
+                            cell.write.thread, cell.write.line),
+                site);
+  }
+}
+void Block::count_matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site& site) {
+  if (launched_.counter) launched_.counter->matrices(rows, site);
 }
 
 void Block::count_shared(const void* p, int bytes, Touch touch, const Site& site) {
@@ -295,8 +384,8 @@ void Block::watch_global(const void* p, int bytes, Touch touch, const Site& site
   judge_global(p, bytes, touch, site);
   cuda::touch(p, std::size_t(bytes), touch);
 }
-void Block::count_product() {
-  if (launched_.counter) launched_.counter->product();
+void Block::count_products(Index n) {
+  if (launched_.counter) launched_.counter->products(n);
 }
 
 void Block::copy_later(void* to, const void* from, bool zeros, const Site& site) {
@@ -332,8 +421,10 @@ void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& si
   if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
   const Access now = access(site);
   std::array<Cell, line>& cells = launched_.global[first / unit / line];  // an access has no more than a line, and begins on a multiple of its bytes
-  for (auto i = first / unit; i < (first + std::uintptr_t(bytes) + unit - 1) / unit; ++i)
-    judge(cells[i % line], touch, now, "a tensor's element", Index(i * unit - first), site);
+  for (auto i = first / unit; i < (first + std::uintptr_t(bytes) + unit - 1) / unit; ++i) {
+    judge_order(cells[i % line], touch, now, "a tensor's element", Index(i * unit - first), site);
+    judge_across(cells[i % line], touch, now, Index(i * unit - first), site);
+  }
 }
 
 void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) {
@@ -342,8 +433,9 @@ void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) 
   Machine& machine = Machine::instance();
   std::optional<GridCounter> counter;
   if (machine.counts) counter.emplace(*machine.counts, kernel, grid);
-  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}, {}};
+  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}, {}, {}};
   if (machine.checked) launched.shared.resize(std::size_t((grid.shared_bytes + unit - 1) / unit));
+  launched.last_reads.resize(launched.shared.size() * std::size_t(grid.threads / warp_size));
   std::mt19937_64 random(machine.seed);
   std::vector<Index> blocks(std::size_t(grid.blocks));
   std::iota(blocks.begin(), blocks.end(), Index(0));

@@ -8,6 +8,7 @@
 #include <boost/context/fiber.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <source_location>
 #include <stdexcept>
@@ -42,8 +43,10 @@ struct Machine {
   bool apart = false;        // the device has addresses of its own; as the process begins, and so it stays
   bool counted = false;      // all of the process, which prints a table as it ends
   Counts* counts = nullptr;  // of the grids that run now
+  int capability = 90;       // of the device, 10 major + minor
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts" and "checked", says how it begins.
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80" and "checked", says how
+  // it begins.
   static Machine& instance();
 };
 
@@ -54,18 +57,30 @@ struct Grid {
   int shared_bytes = 0;  // of a block
 };
 
-enum class Meeting { none, warp_barrier, shuffle, ballot, product, matrices, block_barrier };
+enum class Meeting {
+  none,
+  warp_barrier,
+  shuffle,
+  ballot,
+  product,
+  matrices,
+  block_barrier,
+  some_barrier,
+  group_fence,
+  group_product,
+  group_commit,
+  group_wait
+};
 enum class Touch { read, write };
 
-// One access, and whether another one comes after it by a barrier.
+// One access.
 struct Access {
   Index block = -1;
   int thread = -1;
-  std::uint32_t block_epoch = 0, warp_epoch = 0;  // barriers before it
+  std::uint32_t block_epoch = 0, warp_epoch = 0;  // barriers before it: of the block, all of its warp
   unsigned line = 0;
 
   bool made() const { return block >= 0; }
-  bool before(const Access& later) const;
 };
 
 // What happened to a unit of memory last.
@@ -74,9 +89,11 @@ struct Cell {
   std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
   bool read_by_blocks = false;      // by more than one since the last write
   bool copied_later = false;        // the target of a copy that its thread has not waited for
+  std::uint32_t fences = 0;         // that its writer had behind it before the write
 };
 
 class Block;
+class Warpgroups;
 
 struct Thread {
   int number = 0;
@@ -91,6 +108,7 @@ struct Thread {
     Site site;
   };
   std::vector<std::vector<Copy>> copies{1};  // groups that have not been waited for; the last one is open
+  std::vector<std::uint32_t> fences;         // between ways to shared memory: barriers of its warp before each
   boost::context::fiber fiber;
 
   int lane() const { return number % warp_size; }
@@ -108,11 +126,13 @@ struct Launched {
   // other.
   std::unordered_map<std::uintptr_t, std::array<Cell, 64>> global;
   std::vector<Cell> shared;
+  std::vector<std::uint32_t> last_reads;  // of each of these by each warp of the block: barriers before it, and 1
 };
 
 class Block {
  public:
   Block(Launched& launched, Index number);
+  ~Block();
   Block(const Block&) = delete;
 
   // All threads from beginning to end.
@@ -144,22 +164,39 @@ class Block {
     return *static_cast<T*>(threads_[std::size_t(thread().warp() * warp_size + lane)].argument);
   }
   void meet_all(const Site&);  // the block's barrier
+  // Barrier `number`, of so many threads: this one's warp has come to it, and waits for the others or goes on.
+  void meet_some(int number, int threads, bool waits, const Site&);
+  Warpgroups& warpgroups();
 
   // An access of the current thread, where it is watched.
   void watch_shared(const void* p, int bytes, Touch, const Site&);
   void watch_global(const void* p, int bytes, Touch, const Site&);
-  void count_product();
+  void count_products(Index n);
   // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
   void copy_later(void* to, const void* from, bool zeros, const Site&);
   void commit_copies() { thread().copies.emplace_back(); }
   void wait_for_copies(int but);
+  // What this thread has written is there for products of warpgroups.
+  void fence_proxies() { thread().fences.push_back(warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]); }
+  // Such a product reads, for the current warp: by ways of its own, which a fence must lie before.
+  void watch_product(const void* p, int bytes, const Site&);
+  void count_matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
+  // What the current warp did is over.
+  void advance() { ++warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]; }
   [[noreturn]] void violation(const std::string& what, const Site&) const;
 
  private:
   struct Warp {
     int arrived = 0, alive = 0;
-    std::uint32_t epoch = 0;
-    std::uint32_t ready = 0;  // lanes that may go on
+    std::uint32_t ready = 0;          // lanes that may go on
+    std::vector<std::uint32_t> seen;  // of each warp: accesses behind fewer of its barriers are over for this one; of its own, those there were
+    std::uint32_t turn = 0;           // of the barrier of some warps that it waits at
+  };
+  struct SomeBarrier {
+    int arrived = 0, threads = 0;
+    std::uint32_t turn = 0;                // how often all were there
+    std::uint32_t come = 0, waiting = 0;   // warps
+    std::vector<std::uint32_t> published;  // what those that came had seen
   };
   bool arrive(Meeting, void* argument, const Site&);
   void part(Meeting);
@@ -167,6 +204,9 @@ class Block {
   void begin(Thread&);
   void leave(Thread&);
   void release_all();
+  void come_to(SomeBarrier&, int number, int threads, bool waits, const Site&);
+  void release(SomeBarrier&);
+  bool ordered(const Access& earlier, const Access& now) const;
   Thread* next(std::mt19937_64& random);
   [[noreturn]] void deadlock() const;
   Access access(const Site&) const;
@@ -175,7 +215,9 @@ class Block {
   void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
   Cell& shared_cell(Index unit);
-  void judge(Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
+  std::uint32_t* last_reads(Index unit) { return &launched_.last_reads[std::size_t(unit) * warps_.size()]; }
+  void judge_order(const Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
+  void judge_across(Cell&, Touch, const Access&, Index offset, const Site&) const;
 
   Launched& launched_;
   const bool watched_;
@@ -183,6 +225,8 @@ class Block {
   std::vector<char> shared_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::array<SomeBarrier, 16> some_;
+  std::unique_ptr<Warpgroups> warpgroups_;
   std::uint32_t epoch_ = 0;
   int alive_ = 0, at_barrier_ = 0;
   boost::context::fiber scheduler_;

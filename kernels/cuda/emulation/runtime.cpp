@@ -126,6 +126,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
   p->totalGlobalMem = device_memory_bytes();
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const int capability = Machine::instance().capability;
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? capability / 10 : capability % 10;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = device_memory_bytes();
   return cudaSuccess;
