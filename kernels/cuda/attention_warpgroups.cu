@@ -266,7 +266,8 @@ flash_kernel(Heads s, float scale, int together, bool fresh, Global<const bf16> 
 // Heads of queries whose keys and values, of so many bytes, the GPU's cache holds with room to spare.
 int heads_together(const Heads& s) {
   constexpr Index cached = 16 << 20;
-  const Index heads = std::max<Index>(1, cached / (s.keys * (s.head_dim + s.v_head_dim) * Index(sizeof(bf16)))) * s.group();
+  const Index bytes = std::max<Index>(1, s.keys) * (s.head_dim + s.v_head_dim) * Index(sizeof(bf16));
+  const Index heads = std::max<Index>(1, cached / bytes) * s.group();
   return int(std::min(heads, s.batch * s.num_heads));
 }
 
