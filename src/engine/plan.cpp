@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/engine/dry_step.hpp"
+
 namespace gyr {
 
 std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
@@ -13,53 +15,25 @@ std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
 
 namespace {
 
-// Sees every layer pass, and lets the plan be interrupted there.
-class Pulse : public Hook {
- public:
-  explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}
-  void micro_batch(int) override {}
-  void observe(Observed, const std::string&, const AnyMatrix&, Index, Index, std::span<const Held>) override { beat_(); }
-  void gradients_are_whole() override { beat_(); }
-
- private:
-  const std::function<void()>& beat_;
-};
-
 // One step, read off.
 RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownProducts* known) {
-  Grid grid = Grid::dry_run(layout, position);
-  Timers timers(engine_timer_names());
-  Engine engine(config, grid, nullptr, timers);
-  if (known) engine.device().products = *known;
-  Pulse pulse(beat);
-  if (beat) engine.stage().set_hook(&pulse);
-  engine.initialise(0);
-  engine.device().clear_work();
-  engine.device().launch_counts.clear();
-  const auto source = [&](int) {
-    MicroBatch shape{config.micro_batch_size, config.seq_length, {}, {}};
-    shape.source_length = config.source_length;
-    return shape;
-  };
-  Scores unread;  // what validation tells takes memory too
-  if (config.training) engine.train(source, config.micros, 1, 0);
-  else engine.evaluate(source, config.micros, &unread);
+  DryStep step(config, layout, position, beat, known);
+  Engine& engine = step.engine();
   RankPlan plan{position,
                 {},
                 0,
                 engine.device().flops(),
                 engine.device().work(),
-                traffic_of(grid),
+                traffic_of(step.grid()),
                 {},
                 engine.device().product_counts,
                 engine.device().launch_counts,
                 engine.task_counts(),
                 engine.buckets()};
-  if (config.training) engine.evaluate(source, 1, &unread);  // for its memory
+  if (config.training) step.evaluate(1);  // for its memory
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
-  if (known) *known = engine.device().products;
   return plan;
 }
 

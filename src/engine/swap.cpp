@@ -10,9 +10,15 @@ constexpr Index alignment = 256;
 Index aligned(Index bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 }  // namespace
 
-Index Swap::bytes_of(const Cargo& cargo) const {
+Index Swap::bytes_of(const Cargo& cargo) {
   Index sum = 0;
   for (const Cargo::Item& item : cargo.items()) sum += aligned(item.bytes);
+  return sum;
+}
+
+double Swap::carried(const Cargo& cargo) {
+  double sum = 0;
+  for (const Cargo::Item& item : cargo.items()) sum += double(item.bytes);
   return sum;
 }
 
@@ -33,7 +39,7 @@ void Swap::out(Device& dev, Index layer, Cargo cargo) {
          capacity_);
   Load& load = loads_[layer] = {std::move(cargo), used_};
   used_ += bytes, high_water_ = std::max(high_water_, used_);
-  if (auto run = dev.launch(copy_out, 0, double(bytes))) load.ticket = queues_->out(copies(load, true));
+  if (auto run = dev.launch(copy_out, 0, carried(load.cargo))) load.ticket = queues_->out(copies(load, true));
 }
 
 void Swap::leave(Index layer) {
@@ -48,7 +54,7 @@ void Swap::back(Device& dev, Index layer) {
   ensure(load.begin + bytes == used_, "layer {} comes back before those that went behind it", layer);
   used_ = load.begin;
   load.cargo.come_back();
-  if (auto run = dev.launch(copy_back, 0, double(bytes))) load.ticket = queues_->back(copies(load, false));
+  if (auto run = dev.launch(copy_back, 0, carried(load.cargo))) load.ticket = queues_->back(copies(load, false));
 }
 
 Cargo Swap::arrive(Index layer) {

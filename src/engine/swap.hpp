@@ -38,7 +38,8 @@ class Swap {
     HostCopies::Ticket ticket = 0;
   };
   std::vector<HostCopy> copies(const Load&, bool out) const;
-  Index bytes_of(const Cargo&) const;
+  static Index bytes_of(const Cargo&);  // on the host
+  static double carried(const Cargo&);  // that are copied
 
   HostCopies* queues_ = nullptr;
   char* memory_ = nullptr;
