@@ -162,6 +162,36 @@ TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
   EXPECT_NE(fewer.out.find("predicted;"), std::string::npos) << fewer.out;
 }
 
+// So does one that is searched for on two islands, the second of them with half the rate; ranks are in the order of the islands.
+TEST(planner, a_run_searched_for_on_islands_that_differ_computes_what_one_rank_does) {
+  const Folder folder;
+  for (const auto& [name, rate] : {std::pair{"fast.yaml", 2}, {"slow.yaml", 1}})
+    put_contents(folder / name, fmt::format("device: {{per_node: 2, memory: 1, memory_bandwidth: {0}0, bf16: 0.{0}, fp32: 0.{0}, fp64: 0.{0}}}\n"
+                                            "host: {{bandwidth: 10, beside: true}}\nlinks: {{node: {{bandwidth: 10}}, network: {{bandwidth: 1}}}}\n",
+                                            rate));
+  put_contents(folder / "both.yaml", "islands: {files: [fast.yaml, slow.yaml], nodes: [1, 1]}\nlinks: {islands: {latency: 1, bandwidth: 0.1}}\n");
+  const Words common{"model.pattern=\"P x 6\"", "train.steps=4", "train.precision=fp32"};
+  const auto train = [&](const char* output, int ranks, Words more) {
+    more.insert(more.end(), common.begin(), common.end());
+    return run(material().train(folder / output, more), {.ranks = ranks});
+  };
+  ASSERT_EQ(train("one", 1, {}).code, 0);
+  const auto expected = losses(folder / "one");
+  for (const char* policy : {"keep", "memo"}) {
+    Words words{"parallel.plan=auto", "parallel.cluster=" + std::string(folder / "both.yaml"), fmt::format("activation.policy={}", policy)};
+    if (std::string_view(policy) == "memo") words.push_back("activation.alpha=auto");
+    const Result found = train(policy, 4, words);
+    ASSERT_EQ(found.code, 0) << found.err << found.out;
+    EXPECT_NE(found.out.find("were predicted"), std::string::npos) << found.out;
+    const auto of_found = losses(folder / policy);
+    ASSERT_EQ(of_found.size(), expected.size());
+    for (const auto& [step, loss] : expected) EXPECT_NEAR(of_found.at(step) / loss, 1, 1e-5) << policy << ", step " << step;
+    const std::string deck = contents(folder / policy / "deck.yaml");
+    EXPECT_NE(line_with(deck, "  emulate: ").find(":2"), std::string::npos) << deck;
+    EXPECT_EQ(line_with(deck, "  alpha: ").find("auto"), std::string::npos) << deck;
+  }
+}
+
 // A run that is refused with all kept passes where it lies on the host, and computes the same.
 TEST(planner, a_run_beyond_the_memory_of_its_device_is_told_what_fits_and_that_does) {
   const Folder folder;

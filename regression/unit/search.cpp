@@ -11,7 +11,9 @@
 #include "regression/testing.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/planner/layout_floor.hpp"
+#include "src/planner/run_islands.hpp"
 #include "src/planner/search.hpp"
+#include "src/planner/swap_share.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr::testing {
@@ -24,9 +26,10 @@ struct Drawn {
   Cluster cluster;
 };
 
-// A small model of any layers on up to 12 ranks of a machine that has room for it, or for some of its layouts. `fewer`: with most of what a search
-// decides kept, so that all layouts can be predicted.
-Drawn draw(Dice& dice, bool fewer) {
+// A small model of any layers, some of which fill buckets of their own, on up to 12 ranks of a machine that has room for it, or for some of its
+// layouts. `fewer`: with most of what a search
+// decides kept, so that all layouts can be predicted. `swaps`: what layers keep lies on the host.
+Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
   Drawn d;
   d.ranks = dice.one_of<int>({1, 2, 3, 4, 6, 8, 12});
   std::string keep;
@@ -40,14 +43,19 @@ Drawn draw(Dice& dice, bool fewer) {
       "  mamba: {{num_heads: 4, head_dim: 4, num_groups: {}, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: {}}}\n"
       "  moe: {{experts: 4, top_k: 2, intermediate_size: 8}}\n  tie_word_embeddings: {}\n"
       "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: {}, precision: {}}}\n"
-      "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: {}}}\n",
+      "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: "
+      "{}{}}}\n",
       pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}),
-      pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2), 8 * dice.between(1, 30), dice.coin(),
-      fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}), dice.one_of<int>({16, 32, 60}),
-      dice.one_of<std::string>({"fp32", "bf16"}), keep, dice.one_of<std::string>({"full", "bf16"}),
-      dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
+      pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
+      8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
+      fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
+      swaps ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), keep,
+      dice.one_of<std::string>({"full", "bf16"}), dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
       dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}), dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}),
-      dice.one_of<std::string>({"none", "selective", "full"}));
+      dice.one_of<std::string>({"none", "selective", "full"}),
+      !swaps ? ""
+             : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
+                                         ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
   Deck deck = Deck::parse(d.text, "drawn");
   d.run = read_run_config(deck);
   deck.finish();
@@ -55,6 +63,28 @@ Drawn draw(Dice& dice, bool fewer) {
   d.cluster.nodes = 0, d.cluster.fit.step = 0;  // so that what differs is most of a step
   for (Link* link : {&d.cluster.node, &d.cluster.network, &d.cluster.islands}) link->latency *= std::pow(10, -dice.between(0, 5));
   d.cluster.device.memory = 1e12;
+  d.cluster.host = {dice.coin() ? 1e12 : 0, d.cluster.device.memory_bandwidth * std::pow(10, -dice.real(0, 3)), dice.between(0, 3) > 0};
+  return d;
+}
+
+// On two or three islands that differ.
+Drawn parted(Dice& dice, Drawn d) {
+  const int islands = std::min(d.ranks, dice.between(2, 3));
+  for (int left = d.ranks, i = 0; i < islands; ++i) {
+    const int others = islands - i - 1, ranks = others == 0 ? left : dice.between(1, left - others);
+    const Cluster all = d.cluster;
+    Cluster part = random_cluster(dice);
+    const bool one_node = dice.coin();
+    part.name = fmt::format("i{}", i), part.island_nodes = 0;
+    part.nodes = one_node ? 1 : ranks, part.per_node = one_node ? ranks : 1;
+    part.device.memory = all.device.memory, part.fit.step = 0;
+    part.host = {all.host.memory, part.device.memory_bandwidth * std::pow(10, -dice.real(0, 3)), dice.coin()};
+    for (Link* link : {&part.node, &part.network}) link->latency *= std::pow(10, -dice.between(0, 5));
+    d.cluster.parts.push_back(part);
+    left -= ranks;
+  }
+  d.cluster.island_nodes = 0;
+  d.run = on_islands(d.run, d.cluster, d.ranks);
   return d;
 }
 
@@ -65,81 +95,156 @@ std::vector<LayoutChoice> all_of(const Drawn& d) {
   return all;
 }
 
+// With any share of rows, where it is to be found.
 TEST(search, bounds_are_below_what_is_predicted_and_planned) {
   Dice dice(seed_of_run());
-  int seen = 0;
-  for (int i = 0; i < 60; ++i) {
-    const Drawn d = draw(dice, false);
+  int seen = 0, swapping = 0;
+  for (int i = 0; i < 120; ++i) {
+    Drawn d = draw(dice, false, i % 2 == 1);
+    if (i % 3 == 2) d = parted(dice, d);
     const std::vector<LayoutChoice> all = all_of(d);
     LayoutFloor floor(d.run, d.ranks, d.cluster, nullptr);
     StageRuns runs;
     for (int j = 0; j < 8 && !all.empty(); ++j) {
-      const LayoutChoice c = dice.one_of(all);
+      LayoutChoice c = dice.one_of(all);
+      if (d.run.swap.find_alpha) c.alpha = dice.between(0, steps_of_share);
       const RunConfig run = with(d.run, c);
       const Layout layout = layout_by_rules(run, d.ranks);
       const EngineConfig config = engine_config(run, layout);
       const StagePlans plans(config, layout, runs);
       const double seconds = predict(plans, config, layout, d.cluster).seconds;
-      const double bytes = double(plans.fullest(config).bytes);
+      const MemoryTaken taken = plans.taken(config, d.cluster);
       LayoutChoice shape = c;
       shape.schedule = schedules_of(d.run, c, micros_of(d.run, c)).front();
-      shape.recompute = recomputations_of(d.run).front(), shape.shard = shards_of(d.run, c).front();
+      shape.shard = shards_of(d.run, c).front();
+      LayoutChoice first = shape;
+      first.recompute = recomputations_of(d.run).front();
+      if (!run.swap.on) shape = first;
       const auto below = [&](const LayoutFloor::Floor& f, const char* which) {
-        EXPECT_LE(f.seconds, seconds) << f.seconds / seconds - 1 << "\n"
-                                      << which << " of " << c.text() << " " << name_of(c.shard) << " " << recompute_names[c.recompute] << " b"
-                                      << c.micro_batch_size << " on " << d.ranks << " ranks\n"
-                                      << d.text;
-        EXPECT_LE(f.bytes, bytes) << f.bytes / bytes - 1 << "\n"
-                                  << which << " of " << c.text() << " " << name_of(c.shard) << " " << recompute_names[c.recompute] << " b"
-                                  << c.micro_batch_size << " on " << d.ranks << " ranks\n"
-                                  << d.text;
+        const std::string what = fmt::format("{} of {} {} {} b{} alpha {} on {} ranks\n{}", which, c.text(), name_of(c.shard),
+                                             recompute_names[c.recompute], c.micro_batch_size, run.swap.alpha, d.ranks, d.text);
+        EXPECT_LE(f.seconds, seconds) << f.seconds / seconds - 1 << "\n" << what;
+        EXPECT_LE(f.taken.bytes, taken.bytes) << f.taken.bytes / taken.bytes - 1 << "\n" << what;
+        EXPECT_LE(f.taken.host, taken.host) << f.taken.host / taken.host - 1 << "\n" << what;
       };
-      below(floor.of_shape(shape), "shape");
+      below(floor.of_shape(first), "shape");
+      if (run.swap.on) below(floor.of_swapping(shape), "swapping");
       below(floor.of_shared(shape), "shared");
       below(floor.of(c), "parts");
       below(floor.of_programs(c), "programs");
-      ++seen;
+      ++seen, swapping += taken.host > 0;
     }
   }
   EXPECT_GT(seen, 100);
+  EXPECT_GT(swapping, 50);
 }
+
+bool has_room(const Cluster& c, const FoundLayout& f) {
+  return double(f.bytes) <= c.device.memory && double(f.host) <= c.room_on_host(double(f.bytes));
+}
+
+// Those of every layout that have room, fastest first.
+std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
+  // What is found, and where it is looked for, depends on the room.
+  if (!d.cluster.parts.empty() || (d.run.swap.on && d.cluster.host.memory == 0))
+    return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
+  std::vector<FoundLayout> best;
+  for (const FoundLayout& f : every.best)
+    if (has_room(d.cluster, f) && best.size() < 10) best.push_back(f);
+  return best;
+}
+
+std::string told_of(const SearchResult& r) {
+  std::string text = fmt::format("\n{} layouts, {} predicted, {} slower, {} by rules, {} by memory", r.layouts, r.predicted, r.slower,
+                                 r.by_rules.layouts(), r.by_memory.layouts());
+  for (const auto* refusals : {&r.by_rules, &r.by_memory})
+    for (const auto& line : refusals->lines()) text += fmt::format("\n{}: {}", line.layouts, line.why);
+  return text;
+}
+
+struct Searches {
+  int searched = 0, bound_by_memory = 0, bounded_out = 0, waiting = 0;
+};
 
 // The ten best of every layout, with the same predictions to the last bit, where memory binds and where it does not. What is counted of the others
 // comes to the whole.
+void expect_the_same(Drawn d, Searches& so_far) {
+  const std::size_t layouts = all_of(d).size();
+  if (layouts == 0 || layouts > 250) return;
+  const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+  ASSERT_FALSE(every.best.empty()) << d.text;
+  std::vector<Index> bytes;
+  for (const FoundLayout& f : every.best) bytes.push_back(f.bytes), so_far.waiting += f.prediction.copies > 0;
+  std::sort(bytes.begin(), bytes.end());
+  for (const std::size_t place : {bytes.size() - 1, bytes.size() / 2, std::size_t(0)}) {
+    d.cluster.device.memory = double(bytes[place]);
+    for (std::size_t i = 0; i < d.cluster.parts.size(); ++i) d.cluster.parts[i].device.memory = double(bytes[place]) * (1 - 0.1 * double(i));
+    const SearchResult found = search(d.run, d.ranks, d.cluster);
+    const std::vector<FoundLayout> best = best_of(d, every);
+    ASSERT_EQ(found.best.size(), best.size()) << d.text << told_of(found);
+    for (std::size_t j = 0; j < best.size(); ++j) {
+      EXPECT_EQ(found.best[j].choice, best[j].choice) << j << ": " << found.best[j].choice.text() << " instead of " << best[j].choice.text() << "\n"
+                                                      << d.text;
+      EXPECT_EQ(found.best[j].prediction.seconds, best[j].prediction.seconds);
+      EXPECT_EQ(found.best[j].bytes, best[j].bytes);
+    }
+    EXPECT_EQ(found.layouts, every.layouts);
+    EXPECT_DOUBLE_EQ(found.by_rules.layouts() + found.by_memory.layouts() + double(found.predicted) + found.slower, found.layouts);
+    so_far.bound_by_memory += found.by_memory.layouts() > 0, so_far.bounded_out += found.slower > 0;
+  }
+  ++so_far.searched;
+}
+
 TEST(search, finds_what_predicting_every_layout_finds) {
   Dice dice(seed_of_run());
-  int searched = 0, bound_by_memory = 0, bounded_out = 0;
-  for (int i = 0; i < 200 && searched < 24; ++i) {
-    Drawn d = draw(dice, true);
-    const std::size_t layouts = all_of(d).size();
-    if (layouts == 0 || layouts > 250) continue;
-    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
-    ASSERT_FALSE(every.best.empty());
-    std::vector<Index> bytes;
-    for (const FoundLayout& f : every.best) bytes.push_back(f.bytes);
-    std::sort(bytes.begin(), bytes.end());
-    for (const std::size_t place : {bytes.size() - 1, bytes.size() / 2, std::size_t(0)}) {
-      d.cluster.device.memory = double(bytes[place]);
-      const SearchResult found = search(d.run, d.ranks, d.cluster);
-      std::vector<FoundLayout> best;
-      for (const FoundLayout& f : every.best)
-        if (double(f.bytes) <= d.cluster.device.memory && best.size() < 10) best.push_back(f);
-      ASSERT_EQ(found.best.size(), best.size()) << d.text;
-      for (std::size_t j = 0; j < best.size(); ++j) {
-        EXPECT_EQ(found.best[j].choice, best[j].choice) << j << ": " << found.best[j].choice.text() << " instead of " << best[j].choice.text() << "\n"
-                                                        << d.text;
-        EXPECT_EQ(found.best[j].prediction.seconds, best[j].prediction.seconds);
-        EXPECT_EQ(found.best[j].bytes, best[j].bytes);
-      }
-      EXPECT_EQ(found.layouts, every.layouts);
-      EXPECT_DOUBLE_EQ(found.by_rules.layouts() + found.by_memory.layouts() + double(found.predicted) + found.slower, found.layouts);
-      bound_by_memory += found.by_memory.layouts() > 0, bounded_out += found.slower > 0;
-    }
-    ++searched;
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 24; ++i) expect_the_same(draw(dice, true), seen);
+  EXPECT_GT(seen.searched, 20);
+  EXPECT_GT(seen.bound_by_memory, 10);
+  EXPECT_GT(seen.bounded_out, 10);
+}
+
+TEST(search, finds_the_same_where_layers_swap) {
+  Dice dice(seed_of_run());
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 16; ++i) expect_the_same(draw(dice, true, true), seen);
+  EXPECT_GT(seen.searched, 12);
+  EXPECT_GT(seen.bound_by_memory, 5);
+  EXPECT_GT(seen.bounded_out, 5);
+  EXPECT_GT(seen.waiting, 20);
+}
+
+TEST(search, finds_the_same_on_islands_that_differ) {
+  Dice dice(seed_of_run());
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 16; ++i) {
+    const Drawn d = draw(dice, true, i % 4 == 3);
+    if (d.ranks > 1) expect_the_same(parted(dice, d), seen);
   }
-  EXPECT_GT(searched, 20);
-  EXPECT_GT(bound_by_memory, 10);
-  EXPECT_GT(bounded_out, 10);
+  EXPECT_GT(seen.searched, 12);
+  EXPECT_GT(seen.bound_by_memory, 5);
+  EXPECT_GT(seen.bounded_out, 5);
+}
+
+// A host that has room for what some layouts swap.
+TEST(search, finds_what_has_room_on_the_host) {
+  Dice dice(seed_of_run());
+  int refused = 0;
+  for (int i = 0; i < 40 && refused < 6; ++i) {
+    Drawn d = draw(dice, true, true);
+    if (d.run.swap.find_alpha || all_of(d).empty() || all_of(d).size() > 250) continue;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    std::vector<Index> host;
+    for (const FoundLayout& f : every.best) host.push_back(f.host);
+    std::sort(host.begin(), host.end());
+    if (host.empty() || host.front() == host.back()) continue;
+    d.cluster.host.memory = std::max(1.0, double(host[host.size() / 3]));
+    const std::vector<FoundLayout> best = best_of(d, every), found = search(d.run, d.ranks, d.cluster).best;
+    ASSERT_EQ(found.size(), best.size()) << d.text;
+    for (std::size_t j = 0; j < best.size(); ++j) EXPECT_EQ(found[j].choice, best[j].choice) << j << "\n" << d.text;
+    ++refused;
+  }
+  EXPECT_GT(refused, 3);
 }
 
 // Its deck's lines say the same layout, whose plan takes the bytes that were found.
@@ -147,18 +252,27 @@ TEST(search, what_is_found_is_what_the_deck_says_then) {
   Dice dice(seed_of_run());
   int seen = 0;
   for (int i = 0; i < 40 && seen < 12; ++i) {
-    const Drawn d = draw(dice, dice.coin());
+    Drawn d = draw(dice, dice.coin(), dice.coin());
+    if (d.ranks > 1 && dice.coin()) d = parted(dice, d);
+    d.run.parallel.islands.clear();
     const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 3);
     for (const FoundLayout& f : found.best) {
-      Deck deck = Deck::parse(d.text, "drawn", deck_lines(f.choice, d.run.parallel.keep));
+      Deck deck = Deck::parse(d.text, "drawn", deck_lines(f.choice, d.run.parallel.keep, found.islands));
       const RunConfig run = read_run_config(deck);
       deck.finish();
       const Layout layout = layout_of(run, d.ranks);
-      EXPECT_EQ(choice_of(run, layout), f.choice) << f.choice.text();
+      LayoutChoice said = f.choice;
+      said.alpha = -1;
+      EXPECT_EQ(choice_of(run, layout), said) << f.choice.text();
+      EXPECT_FALSE(run.swap.find_alpha);
       const EngineConfig config = engine_config(run, layout);
-      Index fullest = 0;
-      for (int position = 0; position < layout.ranks(); ++position) fullest = std::max(fullest, plan_rank(config, layout, position).capacity.total());
+      Index fullest = 0, host = 0;
+      for (int position = 0; position < layout.ranks(); ++position) {
+        const Capacity capacity = plan_rank(config, layout, position).capacity;
+        fullest = std::max(fullest, capacity.total()), host = std::max(host, capacity.host());
+      }
       EXPECT_EQ(f.bytes, fullest) << f.choice.text() << " " << name_of(f.choice.shard) << "\n" << d.text;
+      EXPECT_EQ(f.host, host) << f.choice.text() << "\n" << d.text;
       EXPECT_EQ(predict(StagePlans(config, layout), config, layout, d.cluster).seconds, f.prediction.seconds);
     }
     ++seen;
@@ -196,12 +310,21 @@ TEST(search, more_ranks_than_the_cluster_has_are_refused) {
   EXPECT_THROW(search(d.run, d.ranks, d.cluster), Error);
 }
 
-TEST(search, refuses_what_its_bounds_do_not_know) {
+TEST(search, ends_where_more_wait_than_there_is_memory_for) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice, false);
-  d.run.swap.on = true;
+  while (all_of(d).size() < 100) d = draw(dice, false);
+  const Error error = error_of([&] { search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::bounds, 3); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("parallel.keep"), std::string::npos) << error.what();
+}
+
+TEST(search, asks_how_fast_copies_are) {
+  Dice dice(seed_of_run());
+  Drawn d = draw(dice, false, true);
+  d.cluster.host.bandwidth = 0;
   const std::string why = error_of([&] { search(d.run, d.ranks, d.cluster); }).what();
-  EXPECT_NE(why.find("activation.policy"), why.npos) << why;
+  EXPECT_NE(why.find("host.bandwidth"), why.npos) << why;
 }
 
 }  // namespace

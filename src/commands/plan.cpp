@@ -10,7 +10,6 @@
 
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
-#include "src/base/precision.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/layout_report.hpp"
 #include "src/commands/plan_page.hpp"
@@ -18,6 +17,7 @@
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/planner/run_islands.hpp"
 
 namespace gyr {
 
@@ -28,19 +28,6 @@ void write_page(const std::string& name, const std::string& page) {
   file.append(page);
   file.commit();
   std::printf("%s: open it in a browser\n", name.c_str());
-}
-
-// Where the deck names no islands, those of the machine.
-RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
-  check_room(cluster, ranks);
-  const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
-  if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
-  else
-    require(there.empty() || std::equal(islands.begin(), islands.end(), there.begin(), there.end(),
-                                        [](const Island& a, const Island& b) { return a.ranks == b.ranks; }),
-            Exit::config, "cluster.emulate = '{}' names other islands than '{}', which has {}; leave it out, or name as many ranks", to_text(islands),
-            cluster.name, to_text(there));
-  return run;
 }
 
 // The search, and with a page also the plan of the layout that it finds.
@@ -54,7 +41,7 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
     std::printf("%s", text.c_str());
     return;
   }
-  const RunPlan plan(with(run, found.best.front().choice), ranks);
+  const RunPlan plan(with(on_islands(run, machine->cluster, ranks), found.best.front().choice), ranks);
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 

@@ -55,7 +55,7 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
     const Layout layout = layout_of(stored, ranks);
     Decision d;
     if (finds_layout(run)) {
-      d.lines = deck_lines(choice_of(stored, layout), run.parallel.keep);
+      d.lines = deck_lines(choice_of(stored, layout), run.parallel.keep, stored.parallel.islands);
       d.notes = fmt::format("parallel.plan = auto: the layout of {} stays; --replan searches again", name);
     }
     if (finds_alpha(run)) {
@@ -76,11 +76,11 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   const FoundLayout& best = result.best.front();
   Decision d;
   d.found = true;
-  d.lines = deck_lines(best.choice, run.parallel.keep);
+  d.lines = deck_lines(best.choice, run.parallel.keep, result.islands);
   d.expected = {best.prediction.seconds, best.bytes};
   d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s a step",
-                        machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size,
-                        recompute_names[best.choice.recompute], name_of(best.choice.shard), best.prediction.seconds);
+                        machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, kept_text(best.choice),
+                        name_of(best.choice.shard), best.prediction.seconds);
   return d;
 }
 

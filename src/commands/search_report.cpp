@@ -14,9 +14,9 @@ namespace {
 
 // What a step is made of, as people read it: with transfers that nothing hides, and the rest of it.
 struct Parts {
-  explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.buckets, p.messages + p.rest} {}
-  static constexpr std::array<const char*, 4> names{"computes", "layers' transfers", "replicas", "bubble"};
-  std::array<double, 4> seconds;
+  explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, p.messages + p.rest} {}
+  static constexpr std::array<const char*, 5> names{"computes", "layers' transfers", "copies", "replicas", "bubble"};
+  std::array<double, 5> seconds;
 };
 
 std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
@@ -64,19 +64,34 @@ std::string deck_text(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-const std::vector<const char*> ranking_titles{"",        "layout",        "micro",           "recompute",     "shard",
-                                              "step ms", Parts::names[0], Parts::names[1],   Parts::names[2], Parts::names[3],
-                                              "GiB",     "MFU %",         "behind the first"};
+std::string kept_text(const LayoutChoice& c) {
+  return recompute_names[c.recompute] + (c.alpha >= 0 ? fmt::format(", alpha {:g}", c.share()) : std::string());
+}
+
+const std::vector<const char*> ranking_titles{"",
+                                              "layout",
+                                              "micro",
+                                              "recompute",
+                                              "shard",
+                                              "step ms",
+                                              Parts::names[0],
+                                              Parts::names[1],
+                                              Parts::names[2],
+                                              Parts::names[3],
+                                              Parts::names[4],
+                                              "GiB",
+                                              "MFU %",
+                                              "behind the first"};
 
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<std::vector<std::string>> rows;
   const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
-  const double peak = cluster.device.product_rate(precision_of(run.train.precision)) * ranks;
+  const double peak = cluster.peak(ranks, precision_of(run.train.precision));
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundLayout& f = result.best[i];
     std::vector<std::string>& row =
         rows.emplace_back(std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size),
-                                                   recompute_names[f.choice.recompute], name_of(f.choice.shard), milli(f.prediction.seconds)});
+                                                   kept_text(f.choice), name_of(f.choice.shard), milli(f.prediction.seconds)});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
     row.push_back(fmt::format("{:.1f}", 100 * flops / (f.prediction.seconds * peak)));
@@ -124,7 +139,7 @@ std::string search_report(const RunConfig& run, int ranks, const Cluster& cluste
   return fmt::format("{} ranks of {}\n{}\n\nThe fastest, predicted; ms of a step, of the rank that computes longest, and GiB of the fullest\n{}\n",
                      ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result)) +
          fmt::format("The others\n{}\nThe first as lines of the deck\n{}", rejected(result),
-                     deck_text(deck_lines(result.best.front().choice, run.parallel.keep)));
+                     deck_text(deck_lines(result.best.front().choice, run.parallel.keep, result.islands)));
 }
 
 }  // namespace gyr

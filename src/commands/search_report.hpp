@@ -12,6 +12,8 @@ namespace gyr {
 
 // In one line, how many layouts there were and what became of them.
 std::string search_summary(const SearchResult&);
+// What a layout makes again, and of how much of it that is swapped, where this was found.
+std::string kept_text(const LayoutChoice&);
 // The best layouts with what their steps are made of, in ms, and why each loses to the first.
 extern const std::vector<const char*> ranking_titles;
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig&, int ranks, const Cluster&, const SearchResult&);

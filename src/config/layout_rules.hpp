@@ -24,6 +24,10 @@ void check_experts(const RunConfig&, int data);
 
 // What a deck says with what it leaves open: the ranks of the data axis, the attention's, the layers of each stage. Asks no rule.
 Layout layout_of_settled(const ParallelConfig&, int data, int attention_ranks, std::vector<Span> stages);
+// Where there are several islands (cluster.emulate): ranks in their order, unless parallel.permutation says another, and speeds of the ranks of the
+// pipeline; else as it was, and none.
+void order_by_islands(Layout&, const ParallelConfig&);
+std::vector<double> speeds_of_stages(const Layout&, const ParallelConfig&);
 // All rules. What layout_of says, without a word about grids that would do.
 Layout layout_by_rules(const RunConfig&, int ranks);
 

@@ -138,6 +138,14 @@ Layout layout_of_settled(const ParallelConfig& p, int data, int attention_ranks,
   return layout;
 }
 
+void order_by_islands(Layout& layout, const ParallelConfig& p) {
+  if (p.islands.size() > 1 && layout.permutation.empty()) layout.permutation = order_by_islands(layout, p.islands);
+}
+
+std::vector<double> speeds_of_stages(const Layout& layout, const ParallelConfig& p) {
+  return p.islands.size() > 1 ? speeds_of_stages(layout, p.islands) : std::vector<double>();
+}
+
 Layout layout_by_rules(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const int attention_ranks = attention_ranks_of(p, run.model, run.train.seq_length);
@@ -151,9 +159,8 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
           "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
   check_islands(p.islands, ranks);
   Layout layout = layout_of_settled(p, data, attention_ranks, {});
-  const bool parted = p.islands.size() > 1;
-  if (parted && layout.permutation.empty()) layout.permutation = order_by_islands(layout, p.islands);
-  layout.stages = stages_of(run, parted ? speeds_of_stages(layout, p.islands) : std::vector<double>());
+  order_by_islands(layout, p);
+  layout.stages = stages_of(run, speeds_of_stages(layout, p));
   check_batches(run.train, data);
   check_context(layout, run);
   check_experts(run, data);

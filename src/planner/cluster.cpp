@@ -219,7 +219,8 @@ void check_room(const Cluster& cluster, int ranks) {
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {
-    islands.push_back({c.name, int(here), 1e-12 * c.fit.products * c.device.product_rate(operands)});
+    const double speed = 1e-12 * c.fit.products * c.device.product_rate(operands);
+    islands.push_back({c.name, int(here), std::stod(fmt::format("{:g}", speed))});  // as a deck says it
   });
   return islands.size() > 1 ? islands : Islands();
 }

@@ -69,6 +69,7 @@ struct Cluster {
     Index node = 0;
   };
   Place place_of(Index rank) const;
+  int islands_that_differ() const { return parts.empty() ? 1 : int(parts.size()); }  // 1: all are alike
   const Cluster& island(int number) const { return parts.empty() ? *this : parts.at(std::size_t(number)); }
   const Cluster& island_of(Index rank) const { return island(parts.empty() ? 0 : place_of(rank).island); }
   // Of so many ranks together: peak of matrix products in flop/s, and watts; 0 where those of some are not known.

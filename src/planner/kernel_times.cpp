@@ -42,6 +42,17 @@ CopyCounts copies_of(const LaunchCounts& launches) {
   return copies;
 }
 
+double seconds_of_copies(double bytes, const Cluster& cluster) {
+  require(cluster.host.bandwidth > 0, Exit::config,
+          "what is swapped to the host (activation.policy) takes time, and '{}' does not say how much; add host.bandwidth to its description",
+          cluster.name);
+  return bytes / cluster.host.bandwidth;
+}
+
+double beside_copies(double compute, Index calls, Index parts, const Cluster& cluster) {
+  return cluster.host.beside ? compute * double(std::min(calls, parts)) / double(parts) : 0;
+}
+
 KernelFloor floor_of(const LaunchCounts& launches, DType precision, const Cluster& cluster) {
   const double peak = cluster.device.product_rate(precision), bandwidth = cluster.fit.memory * cluster.device.memory_bandwidth;
   KernelFloor floor;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/planner/swap_share.hpp"
+
 namespace gyr {
 
 namespace {
@@ -23,7 +25,9 @@ std::string LayoutChoice::text() const {
   return text;
 }
 
-std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std::string>& kept) {
+double LayoutChoice::share() const { return double(alpha) / steps_of_share; }
+
+std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std::string>& kept, const Islands& islands) {
   std::vector<std::string> lines;
   const auto say = [&](std::string_view key, const auto& value) { lines.push_back(fmt::format("{}={}", key, value)); };
   say("parallel.data", c.data), say("parallel.pipeline", c.pipeline), say("parallel.context", c.context), say("parallel.tensor", c.tensor);
@@ -38,6 +42,8 @@ std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std
   say("train.micro_batch_size", c.micro_batch_size);
   say("activation.recompute", recompute_names[c.recompute]);
   if (!keeps(kept, "recompute")) say("activation.recompute_types", "[]");
+  if (c.alpha >= 0) say("activation.alpha", c.share());
+  if (!islands.empty()) say("cluster.emulate", fmt::format("\"{}\"", to_text(islands)));
   return lines;
 }
 
@@ -57,6 +63,7 @@ RunConfig with(RunConfig run, const LayoutChoice& c) {
   run.train.micro_batch_size = c.micro_batch_size;
   run.recompute.all = recompute_of(recompute_names[c.recompute]);
   if (!keeps(run.parallel.keep, "recompute")) run.recompute.by_type.clear();
+  if (c.alpha >= 0) run.swap.alpha = c.share(), run.swap.find_alpha = false;
   return run;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/config/run_config.hpp"
+#include "src/parallel/islands.hpp"
 
 namespace gyr {
 
@@ -18,14 +19,17 @@ struct LayoutChoice {
   int schedule = 0;   // place in `schedules`, where virtual_stages is 1
   int recompute = 0;  // place in `recompute_names`
   Shard shard = Shard::none;
+  int alpha = -1;  // activation.alpha, in parts of steps_of_share, where the deck leaves it to be found; -1: as the deck says
   auto operator<=>(const LayoutChoice&) const = default;
 
   int token_ranks() const { return data * context; }
+  double share() const;      // of which `alpha` are parts
   std::string text() const;  // on one line, what is usual left out
 };
 
-// The keys of a deck that a choice settles, and their values, as the command line takes them: "parallel.tensor=4". `kept`: parallel.keep.
-std::vector<std::string> deck_lines(const LayoutChoice&, const std::vector<std::string>& kept);
+// The keys of a deck that a choice settles, and their values, as the command line takes them: "parallel.tensor=4". `kept`: parallel.keep. `islands`:
+// those that it is a choice on, if any.
+std::vector<std::string> deck_lines(const LayoutChoice&, const std::vector<std::string>& kept, const Islands& islands = {});
 // The run with the choice in place of what its deck said.
 RunConfig with(RunConfig, const LayoutChoice&);
 ParallelConfig with(ParallelConfig, const LayoutChoice&);

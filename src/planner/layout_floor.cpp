@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <queue>
 
+#include "modules/cargo.hpp"
 #include "modules/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/config/layout_rules.hpp"
@@ -20,16 +22,55 @@ namespace {
 constexpr double rounding = 1 - 1e-9;   // sums here are in another order than those of a prediction
 constexpr double continued = 1 - 1e-3;  // what is not walked to its end is continued from other walks than the prediction's
 
+// Shares of whose least and most the dry run of a floor is made, which need not be those of the run.
+Shares ends_of(const SwapConfig& swap) { return swap.find_alpha || swap.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
+
+double between(double none, double all, double share) { return none + share * (all - none); }
+
+// Bytes that a part swaps.
+double copied_of(const PartsOfRank& rank, std::size_t part, double share) {
+  const double all = rank.parts[part].copied;
+  return rank.least.empty() ? all : between(rank.least[part].copied, all, share);
+}
+
+// The first position of a stage.
+int first_of(const Layout& layout, int stage) {
+  return layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? stage : 0; });
+}
+
+// The same on ranks that share no sequence, of which each has one.
+LayoutChoice with_one_sequence(LayoutChoice c) {
+  c.context = c.expert = 1, c.context_mode = ContextMode::ring, c.micro_batch_size = 1;
+  return c;
+}
+
+// The largest memory that a device has, and that its host has.
+Cluster largest_of(const Cluster& cluster) {
+  Cluster largest = cluster;
+  for (const Cluster& part : cluster.parts) {
+    largest.device.memory = std::max(largest.device.memory, part.device.memory);
+    if (part.room_on_host(0) > largest.room_on_host(0)) largest.host.memory = part.room_on_host(0);
+  }
+  return largest;
+}
+
+double passes_of(const Cluster& cluster) {
+  double most = 0;
+  for (int island = 0; island < cluster.islands_that_differ(); ++island)
+    most = std::max(most, cluster.island(island).fit.memory * cluster.island(island).device.memory_bandwidth);
+  return most;
+}
+
 Schedule schedule_of(const LayoutChoice& c) { return c.virtual_stages > 1 ? interleaved : schedules[std::size_t(c.schedule)].schedule; }
 
 }  // namespace
 
 LayoutFloor::LayoutFloor(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile)
-    : run_(run), ranks_(ranks), cluster_(cluster), measured_(profile != nullptr), types_(run.model), runs_(run, cluster, profile),
-      elements_(std::size_t(types_.count()) + 2) {
+    : run_(run), ranks_(ranks), cluster_(cluster), largest_(largest_of(cluster)), passes_(passes_of(cluster)), measured_(profile != nullptr),
+      backwards_(run.optimizer.frozen.empty()), types_(run.model), runs_(run, cluster, profile), elements_(std::size_t(types_.count()) + 2) {
   ModelConfig model = run.model;
   model.pattern = types_.pattern();
-  const bool any_frozen = !run.optimizer.frozen.empty();  // patterns are of the whole model's layers
+  const bool all_trained = backwards_ && !run.optimizer.lora;  // patterns are of the whole model's layers
   const std::string layers = "model.layers.";
   std::size_t part = 0;
   for (const Weight& w : declared_weights(model)) {
@@ -41,29 +82,64 @@ LayoutFloor::LayoutFloor(const RunConfig& run, int ranks, const Cluster& cluster
     (w.expert ? e.experts : sharded ? e.sharded : e.whole) += size;
     if (w.storage == Storage::wide) e.wide += size;
     ++e.weights;
-    if (!any_frozen) (w.expert ? e.trained_experts : sharded ? e.trained_sharded : e.trained_whole) += size;
+    if (all_trained) (w.expert ? e.trained_experts : sharded ? e.trained_sharded : e.trained_whole) += size;
   }
 }
 
+// On islands stages stand one behind the other, however large their axes are, but for a permutation of the deck's.
+LayoutFloor::Staged LayoutFloor::staged(const LayoutChoice& c) const {
+  if (run_.parallel.permutation.empty()) return {c.pipeline, c.virtual_stages};
+  return {c.pipeline, c.virtual_stages, c.data, c.context, c.tensor, c.expert};
+}
+
 const std::vector<Span>& LayoutFloor::stages_of(const LayoutChoice& c) {
-  const auto [known, fresh] = stages_.try_emplace({c.pipeline, c.virtual_stages});
-  if (fresh) known->second = gyr::stages_of(with(run_, c));
+  const auto [known, fresh] = stages_.try_emplace(staged(c));
+  if (!fresh) return known->second;
+  const RunConfig run = with(run_, c);
+  Layout layout = layout_of_settled(run.parallel, c.data, c.attention_ranks, {});
+  order_by_islands(layout, run.parallel);
+  return known->second = gyr::stages_of(run, speeds_of_stages(layout, run.parallel));
+}
+
+const std::vector<std::vector<int>>& LayoutFloor::islands_of(const LayoutChoice& c) {
+  const auto [known, fresh] = islands_.try_emplace(staged(c));
+  if (!fresh) return known->second;
+  if (cluster_.parts.empty()) return known->second = std::vector(std::size_t(c.pipeline), std::vector{0});
+  const Layout layout = layout_of(c);
+  for (int rank = 0; rank < c.pipeline; ++rank) {
+    std::vector<int>& islands = known->second.emplace_back();
+    for (const auto& [island, there] : on_islands(layout, first_of(layout, rank), cluster_)) islands.push_back(island);
+  }
   return known->second;
 }
 
 const std::vector<StageContent>& LayoutFloor::contents_of(const LayoutChoice& c) {
-  const auto [known, fresh] = contents_.try_emplace({c.pipeline, c.virtual_stages});
+  const auto [known, fresh] = contents_.try_emplace(staged(c));
   if (!fresh) return known->second;
   for (const Span& span : stages_of(c)) {
     StageContent& stage = known->second.emplace_back();
-    stage.layers.resize(std::size_t(types_.count()));
-    for (Index layer = span.first; layer < span.last; ++layer) ++stage.layers[std::size_t(types_.of_layer(layer))];
+    stage.layers.resize(std::size_t(types_.count())), stage.staying = stage.layers;
+    for (Index layer = span.first; layer < span.last; ++layer) {
+      ++stage.layers[std::size_t(types_.of_layer(layer))];
+      if (run_.swap.on && !swaps(span, layer)) ++stage.staying[std::size_t(types_.of_layer(layer))];
+    }
     stage.first = span.first == 0, stage.last = span.last == run_.model.layers();
   }
   return known->second;
 }
 
-Layout LayoutFloor::layout_of(const LayoutChoice& c) { return layout_of_settled(with(run_.parallel, c), c.data, c.attention_ranks, stages_of(c)); }
+Layout LayoutFloor::layout_of(const LayoutChoice& c) {
+  Layout layout = layout_of_settled(with(run_.parallel, c), c.data, c.attention_ranks, stages_of(c));
+  order_by_islands(layout, run_.parallel);
+  return layout;
+}
+
+const std::vector<LayoutFloor::PartElements>& LayoutFloor::elements_of(const LayoutChoice& c) {
+  const auto [known, fresh] = elements_of_stages_.try_emplace(staged(c));
+  if (fresh)
+    for (const StageContent& stage : contents_of(c)) known->second.push_back(elements_of(stage));
+  return known->second;
+}
 
 LayoutFloor::PartElements LayoutFloor::elements_of(const StageContent& stage) const {
   PartElements sum;
@@ -92,9 +168,10 @@ double LayoutFloor::trained_on(const PartElements& e, const LayoutChoice& c, boo
 // Experts are cut among fewer ranks: taken as if among all.
 double LayoutFloor::bytes_of_state(const LayoutChoice& c, int rank) {
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
+  const std::vector<PartElements>& elements = elements_of(c);
   double all = 0, trained = 0;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
-    const PartElements e = elements_of(contents_of(c)[std::size_t(chunk * c.pipeline + rank)]);
+    const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
     all += elements_on(e, c), trained += trained_on(e, c, true);
   }
   const auto part = [&](double bytes, Shard level) { return bytes / (c.shard >= level ? c.token_ranks() : 1); };
@@ -102,21 +179,43 @@ double LayoutFloor::bytes_of_state(const LayoutChoice& c, int rank) {
                      part(trained * double(size_of(wide)) * (narrow != wide ? 3 : 2), Shard::optimizer));
 }
 
-double LayoutFloor::bytes_of_state(const LayoutChoice& c) {
-  double most = 0;
-  for (int rank = 0; rank < c.pipeline; ++rank) most = std::max(most, bytes_of_state(c, rank));
-  return most;
+MemoryTaken LayoutFloor::states_of(const LayoutChoice& c) {
+  MemoryTaken taken;
+  for (int rank = 0; rank < c.pipeline; ++rank) add(taken, c, rank, bytes_of_state(c, rank));
+  return taken;
 }
 
-double LayoutFloor::seconds_of(const PartCount& count, const Placements& placements, const Scale& scale) const {
-  double sum = count.compute;
-  if (!scale.exact)
-    sum = scale.rows * count.floor.products + scale.passes * count.floor.passes + (scale.attention ? scale.rows * count.floor.fused : 0);
+// An even part may be less than the first rank has of it where mixers are apart: then it is looked for on the largest of the islands.
+void LayoutFloor::add(MemoryTaken& taken, const LayoutChoice& c, int rank, double bytes, double host) {
+  const std::vector<int>& islands = islands_of(c)[std::size_t(rank)];
+  if (c.attention_ranks == 0)
+    for (const int island : islands) taken.add(bytes, host, cluster_.island(island));
+  else taken.add(bytes, host, largest_);
+}
+
+LayoutFloor::Seconds LayoutFloor::seconds_of(const PartCount& count, const Place& place, const Scale& scale) const {
+  Seconds sum;
+  if (count.compute.empty()) return sum;
+  if (scale.exact) sum.compute = count.compute[std::size_t(place.island)];
+  else {
+    const KernelFloor& floor = count.floor[std::size_t(place.island)];
+    sum.compute = scale.rows * floor.products + scale.passes * floor.passes + (scale.attention ? scale.rows * floor.fused : 0);
+  }
   for (const auto& [c, line] : count.transfers) {
     const double bytes = scale.exact ? double(line.traffic.bytes) : 0.999 * scale.rows * double(line.traffic.bytes);
-    sum += gyr::seconds_of(line.operation, {line.traffic.calls, Index(bytes)}, placements[std::size_t(c)], cluster_);
+    sum.transfers += gyr::seconds_of(line.operation, {line.traffic.calls, Index(bytes)}, place.groups[std::size_t(c)], cluster_);
   }
   return sum;
+}
+
+double LayoutFloor::with_copies(const Seconds& s, double copying, const Cluster& island) {
+  return s.transfers + (island.host.beside ? std::max(s.compute, copying) : s.compute + copying);
+}
+
+// As Chunk has it: the last two layers of the model stay.
+bool LayoutFloor::swaps(const Span& stage, Index layer) const {
+  const Index last = stage.last == run_.model.layers() ? stage.last - 2 : stage.last;
+  return run_.swap.on && layer >= stage.first && layer < last && run_.model.pattern[std::size_t(layer)] != encoder_end;
 }
 
 const LayoutFloor::Places& LayoutFloor::places_of(const LayoutChoice& c, const PartRun& run, bool exact) {
@@ -130,73 +229,99 @@ const LayoutFloor::Places& LayoutFloor::places_of(const LayoutChoice& c, const P
     });
   };
   for (int rank = 0; rank < c.pipeline; ++rank) {
-    const int here = position_of(rank, 0, 0), next = position_of((rank + 1) % c.pipeline, 0, 0);
+    // As a prediction has it, the first replica on the first island stands for messages.
+    const int here = on_islands(layout, position_of(rank, 0, 0), cluster_).begin()->second;
+    const std::vector<int> pipeline = ranks_of(layout, here, name_of(Axis::pipeline).data());
     places.replicas.push_back(placement_of(ranks_of(layout, here, token_axes.text()), cluster_));
-    places.neighbours.push_back(placement_of({layout.rank_at(here), layout.rank_at(next)}, cluster_));
+    places.neighbours.push_back(placement_of({layout.rank_at(here), pipeline[std::size_t((rank + 1) % c.pipeline)]}, cluster_));
   }
+  places.sharing = placement_of(ranks_of(layout, 0, name_of(Axis::context).data()), cluster_);
   for (const PartsOfRank& parts : run.ranks) {
     std::vector<bool> used(parts.communicators.size());
     for (const Part& part : parts.parts)
       for (const PartCount* count : {&part.forward, &part.backward_input, &part.backward_weights})
         for (const auto& [communicator, line] : count->transfers) used[std::size_t(communicator)] = true;
-    std::vector<Placements>& kinds = places.kinds.emplace_back();
-    std::vector<int>& kind_of = places.kind_of.emplace_back();
+    std::vector<Place>& kinds = places.kinds.emplace_back();
+    std::vector<std::vector<int>>& kinds_of = places.kinds_of.emplace_back();
     for (int rank = 0; rank < c.pipeline; ++rank) {
-      const int position = position_of(rank, parts.tensor, exact ? parts.context : 0);
-      Placements placements(used.size());
-      for (std::size_t i = 0; i < used.size(); ++i)
-        if (used[i]) placements[i] = placement_of(ranks_of(layout, position, parts.communicators[i]), cluster_);
-      const auto same = std::find(kinds.begin(), kinds.end(), placements);
-      kind_of.push_back(int(same - kinds.begin()));
-      if (same == kinds.end()) kinds.push_back(std::move(placements));
+      std::vector<int>& kinds_here = kinds_of.emplace_back();
+      for (const auto& [island, there] : on_islands(layout, position_of(rank, parts.tensor, exact ? parts.context : 0), cluster_)) {
+        Place place{island, std::vector<GroupPlacement>(used.size())};
+        for (std::size_t i = 0; i < used.size(); ++i)
+          if (used[i]) place.groups[i] = placement_of(ranks_of(layout, there, parts.communicators[i]), cluster_);
+        const auto same = std::find(kinds.begin(), kinds.end(), place);
+        kinds_here.push_back(int(same - kinds.begin()));
+        if (same == kinds.end()) kinds.push_back(std::move(place));
+      }
     }
   }
   return places;
 }
 
+// What is made again is linear in the share but for a kernel that is bound by products with some rows and by memory with others: that is told by kind
+// of kernel.
+LayoutFloor::TimesThere LayoutFloor::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const Shares& shares) const {
+  TimesThere there{{}, cluster_.island(place.island)};
+  Scale by_kind = scale;
+  by_kind.exact = false;
+  for (const std::vector<Part>* parts : {&rank.parts, &rank.staying})
+    for (std::size_t i = 0; i < parts->size(); ++i) {
+      const Part& part = (*parts)[i];
+      PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, scale)});
+      if (!backwards_) continue;  // some may end early, and what is behind them does not swap
+      t.backward_input = seconds_of(part.backward_input, place, scale), t.backward_weights = seconds_of(part.backward_weights, place, scale);
+      if (parts != &rank.parts) continue;
+      if (!rank.least.empty())
+        t.backward_input.compute = std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
+                                                                              seconds_of(part.backward_input, place, by_kind).compute, shares.most));
+      if (const double bytes = copied_of(rank, i, shares.least); bytes > 0) t.copying = seconds_of_copies(scale.passes * bytes, there.island);
+    }
+  return there;
+}
+
+// A stage takes what the slowest of its ranks do.
+void LayoutFloor::add_stage(StageTimes& t, const StageContent& content, const TimesThere& there) const {
+  PartTimes sum;
+  const auto add = [&](std::size_t place, int count) {
+    const PartTimes& part = there.parts[place];
+    sum.forward += count * part.forward, sum.backward_input += count * part.backward_input;
+    sum.backward_weights += count * part.backward_weights, sum.copying += count * part.copying;
+  };
+  const std::size_t types = content.layers.size();
+  if (content.first) add(0, 1);
+  const bool swaps = there.parts.size() > types + 2;
+  for (std::size_t type = 0; type < types; ++type) {
+    add(type + 1, content.layers[type] - (swaps ? content.staying[type] : 0));
+    if (swaps && content.staying[type] > 0) add(types + 2 + type, content.staying[type]);
+  }
+  if (content.last) add(types + 1, 1);
+  t.forward = std::max(t.forward, with_copies(sum.forward, sum.copying, there.island));
+  const double backward_input = with_copies(sum.backward_input, sum.copying, there.island), backward_weights = sum.backward_weights.sum();
+  if (backward_input + backward_weights > t.backward()) t.backward_input = backward_input, t.backward_weights = backward_weights;
+}
+
 // Of each stage, on the slowest of the ranks that stand for it.
-std::vector<LayoutFloor::StageTimes> LayoutFloor::times_of(const LayoutChoice& c, const PartRun& run, const Places& places, const Scale& scale) {
+std::vector<LayoutFloor::StageTimes> LayoutFloor::times_of(const LayoutChoice& c, const PartRun& run, const Places& places, const Scale& scale,
+                                                           const Shares& shares) {
   const std::vector<StageContent>& contents = contents_of(c);
-  const bool backwards = run_.optimizer.frozen.empty();  // else some may end early
   std::vector<StageTimes> times(contents.size());
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
-    std::vector<std::shared_ptr<const std::vector<PartTimes>>> seconds;  // of each kind and part
-    for (const Placements& kind : places.kinds[i]) {
-      std::vector<PartTimes> of_kind;
-      for (const Part& part : run.ranks[i].parts) {
-        PartTimes& t = of_kind.emplace_back(PartTimes{seconds_of(part.forward, kind, scale)});
-        if (backwards)
-          t.backward_input = seconds_of(part.backward_input, kind, scale), t.backward_weights = seconds_of(part.backward_weights, kind, scale);
+    std::vector<std::shared_ptr<const TimesThere>> seconds;  // of each kind
+    for (const Place& kind : places.kinds[i]) seconds.push_back(std::make_shared<const TimesThere>(times_there(run.ranks[i], kind, scale, shares)));
+    for (std::size_t stage = 0; stage < contents.size(); ++stage)
+      for (const int kind : places.kinds_of[i][stage % std::size_t(c.pipeline)]) {
+        const std::shared_ptr<const TimesThere>& there = seconds[std::size_t(kind)];
+        add_stage(times[stage], contents[stage], *there);
+        if (scale.exact) times[stage].parts.push_back(there);
       }
-      seconds.push_back(std::make_shared<const std::vector<PartTimes>>(std::move(of_kind)));
-    }
-    for (std::size_t stage = 0; stage < contents.size(); ++stage) {
-      const StageContent& content = contents[stage];
-      const auto& kind = seconds[std::size_t(places.kind_of[i][stage % std::size_t(c.pipeline)])];
-      const std::vector<PartTimes>& of_parts = *kind;
-      PartTimes sum;
-      const auto add = [&](const PartTimes& part, double count) {
-        sum.forward += count * part.forward;
-        sum.backward_input += count * part.backward_input, sum.backward_weights += count * part.backward_weights;
-      };
-      if (content.first) add(of_parts.front(), 1);
-      for (std::size_t type = 0; type < content.layers.size(); ++type) add(of_parts[type + 1], content.layers[type]);
-      if (content.last) add(of_parts.back(), 1);
-      StageTimes& t = times[stage];
-      t.forward = std::max(t.forward, sum.forward);
-      if (sum.backward_input + sum.backward_weights > t.backward()) t.backward_input = sum.backward_input, t.backward_weights = sum.backward_weights;
-      if (scale.exact) t.parts.push_back(kind);
-    }
   }
-  const Index tokens = c.micro_batch_size * run_.lengths().text / c.context / (c.sequence ? c.tensor : 1);
-  const Index bytes = tokens * run_.model.hidden_size * size_of(precision_of(run_.train.precision));
   for (std::size_t stage = 0; stage < contents.size() && c.pipeline > 1; ++stage)
-    times[stage].message = gyr::seconds_of(Operation::send, {1, bytes}, places.neighbours[stage % std::size_t(c.pipeline)], cluster_);
+    times[stage].message = gyr::seconds_of(Operation::send, {1, message_bytes(c)}, places.neighbours[stage % std::size_t(c.pipeline)], cluster_);
   return times;
 }
 
 double LayoutFloor::seconds_of(const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times) {
-  const std::vector<StageContent>& contents = contents_of(c);
+  const std::vector<PartElements>& elements = elements_of(c);
   const double m = micros_of(run_, c), n = c.token_ranks();
   const bool splits = schedule_of(c) == zero_bubble;
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
@@ -208,21 +333,30 @@ double LayoutFloor::seconds_of(const LayoutChoice& c, const Places& places, cons
       const double of_chunk = m * times[stage].forward + (m - 1) * times[stage].backward();
       forward += times[stage].forward, backward += times[stage].backward();
       least = chunk == 0 ? of_chunk : std::min(least, of_chunk);
-      const PartElements e = elements_of(contents[stage]);
+      const PartElements& e = elements[stage];
       dense += trained_on(e, c, false), all += e.sharded / c.tensor;
     }
-    double reduce = 0, gather = 0;
+    double reduce = 0, gather = 0, clear = 0;
     if (n > 1) {
       const GroupPlacement& replicas = places.replicas[std::size_t(rank)];
       const double travel = double(size_of(run_.parallel.reduce_dtype.value_or(wide)));
-      reduce =
-          gyr::seconds_of(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, {1, Index(dense * travel)}, replicas, cluster_);
-      if (c.shard != Shard::none && dense > 0)
-        gather = gyr::seconds_of(Operation::all_gather, {1, Index(all * double(size_of(narrow)) / n)}, replicas, cluster_);
+      const auto reducing = [&](double elements) {
+        return gyr::seconds_of(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, {1, Index(elements * travel)}, replicas,
+                               cluster_);
+      };
+      const auto gathering = [&](double elements) {
+        return gyr::seconds_of(Operation::all_gather, {1, Index(elements * double(size_of(narrow)) / n)}, replicas, cluster_);
+      };
+      reduce = reducing(dense);
+      if (c.shard != Shard::none && dense > 0) gather = gathering(all);
+      if (const Turning turning = turning_of(c, rank); turning.trained > 0) {
+        clear = measured_ ? 0 : turning.trained * double(size_of(wide)) / passes_;
+        most = std::max(most, m * (reducing(turning.trained) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0)));
+      }
     }
     step = std::max(step, step_of(c, rank));
     const double before = fill, behind = splits ? 0 : drain;
-    most = std::max(most, before + m * (forward + backward) + behind);
+    most = std::max(most, before + m * (forward + backward + clear) + behind);
     most = std::max(most, before + least + reduce);
     most = std::max(most, gather + m * backward + behind);
     if (c.shard == Shard::weights) most = std::max(most, gather + reduce);
@@ -237,15 +371,42 @@ double LayoutFloor::seconds_of(const LayoutChoice& c, const Places& places, cons
   return (most + step + cluster_.fit.step) * rounding;
 }
 
+// Buckets no larger than a layer take turns where a chunk has several layers. One may be of two chunks, which take it one after the other; of those
+// that are gathered two are there from the pass before.
+LayoutFloor::Turning LayoutFloor::turning_of(const LayoutChoice& c, int rank) {
+  Turning turning;
+  if (c.shard < Shard::gradients || c.attention_ranks > 0) return turning;
+  const double wide = double(size_of(accumulator_of(precision_of(run_.train.precision))));
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const std::vector<int>& layers = contents_of(c)[std::size_t(chunk * c.pipeline + rank)].layers;
+    Turning of_chunk;
+    Turning largest;
+    int count = 0;
+    for (std::size_t type = 0; type < layers.size(); ++type) {
+      if (layers[type] == 0) continue;
+      const PartElements& e = elements_[type + 1];
+      const double trained = trained_on(e, c, false), gathered = e.sharded / c.tensor;
+      if (trained * wide < double(run_.parallel.bucket_bytes)) return {};
+      of_chunk.trained += layers[type] * trained, of_chunk.gathered += layers[type] * gathered;
+      largest.trained = std::max(largest.trained, trained), largest.gathered = std::max(largest.gathered, gathered), count += layers[type];
+    }
+    if (count < 2) continue;
+    turning.trained += of_chunk.trained - (c.virtual_stages > 1 ? largest.trained : 0);
+    turning.gathered += std::max(0.0, of_chunk.gathered - 4 * largest.gathered);
+  }
+  return turning;
+}
+
 // Gradients begin at zero, a sum of squares, and AdamW over masters, moments and weights. What is cut has gaps between weights, and the first part,
 // which stands for all, may have all of them.
 double LayoutFloor::step_of(const LayoutChoice& c, int rank) {
   if (measured_) return 0;
   constexpr double gap = 64;
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
+  const std::vector<PartElements>& elements = elements_of(c);
   double trained = 0, masters = 0, gaps = 0;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
-    const PartElements e = elements_of(contents_of(c)[std::size_t(chunk * c.pipeline + rank)]);
+    const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
     const double here = trained_on(e, c, true);
     trained += here, masters += std::max(0.0, here - e.wide), gaps += gap * e.weights;
   }
@@ -255,7 +416,7 @@ double LayoutFloor::step_of(const LayoutChoice& c, int rank) {
   const double bytes = 8 * part(trained, Shard::optimizer) * double(size_of(wide)) +
                        (narrow != wide ? part(masters, Shard::optimizer) * double(size_of(narrow)) : 0) +
                        part(trained, Shard::gradients) * double(size_of(wide));
-  return bytes / (cluster_.fit.memory * cluster_.device.memory_bandwidth);
+  return bytes / passes_;
 }
 
 // Nothing is run: an engine knows where its weights lie as soon as there is one.
@@ -278,7 +439,9 @@ const LayoutFloor::Held& LayoutFloor::held_by(const RunConfig& run, const Layout
   const double travels = double(size_of(config.reduce_dtype.value_or(accumulator_of(config.precision))));
   for (const Bucket& bucket : parameters.buckets()) {
     std::vector<double>&reduced = held.reduced.emplace_back(), &gathered = held.gathered.emplace_back();
+    double& cleared = held.cleared.emplace_back();
     for (const WeightSection& s : bucket.sections) {
+      if (s.trained) cleared += double(size_of(accumulator_of(config.precision))) * double(s.gradient_size);
       if (s.of_experts && layout.expert > 1) continue;  // they go to other ranks
       const double bytes = s.trained ? travels * double(s.gradient_size) : 0;
       if (layout.cut() == Shard::none && !reduced.empty()) reduced.front() += bytes;  // in one
@@ -289,6 +452,34 @@ const LayoutFloor::Held& LayoutFloor::held_by(const RunConfig& run, const Layout
   const Capacity capacity = engine.measured();
   held.state = double(capacity.weights + capacity.gradients + capacity.optimizer);
   return held;
+}
+
+// What a layer has swapped comes back while the one behind it goes back, that of the last while it does itself.
+double LayoutFloor::seconds_of(const Task& t, const Span& stage, const TimesThere& there) const {
+  const std::vector<PartTimes>& of_types = there.parts;
+  const Index before = stage.first == 0 ? 1 : 0;  // parts before the first layer
+  const std::size_t types = std::size_t(types_.count());
+  Seconds sum;
+  double copying = 0;
+  Index calls = 0;
+  const auto copies = [&](Index layer) {
+    if (swaps(stage, layer)) copying += of_types[std::size_t(types_.of_layer(layer)) + 1].copying, ++calls;
+  };
+  for (Index part = t.parts.first; part < t.parts.last; ++part) {
+    const Index layer = stage.first + part - before;
+    const std::size_t type = part >= before && layer < stage.last ? std::size_t(types_.of_layer(layer)) : 0;
+    const PartTimes& p = part < before                          ? of_types.front()
+                         : layer >= stage.last                  ? of_types[types + 1]
+                         : !run_.swap.on || swaps(stage, layer) ? of_types[type + 1]
+                                                                : of_types[types + 2 + type];
+    if (t.op == Op::forward) sum += p.forward;
+    if (t.op == Op::backward || t.op == Op::backward_input) sum += p.backward_input;
+    if (t.op == Op::backward || t.op == Op::backward_weights) sum += p.backward_weights;
+    if (part < before || layer >= stage.last || t.op == Op::backward_weights) continue;
+    if (t.op == Op::forward || layer + 1 == stage.last) copies(layer);
+    if (t.op != Op::forward) copies(layer - 1);
+  }
+  return sum.sum() + std::max(0.0, copying - beside_copies(sum.compute, calls, t.parts.size(), there.island));
 }
 
 TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& stages,
@@ -302,22 +493,7 @@ TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, c
     const auto [entry, fresh] = known.try_emplace({t.op, t.chunk, t.parts.first, t.parts.last});
     if (!fresh) return entry->second;
     const std::size_t stage = std::size_t(t.chunk * c.pipeline + rank);
-    const Index before = spans[stage].first == 0 ? 1 : 0;  // parts before the first layer
-    for (const auto& kind : stages[stage].parts) {
-      const std::vector<PartTimes>& of_types = *kind;
-      double sum = 0;
-      for (Index part = t.parts.first; part < t.parts.last; ++part) {
-        const Index layer = spans[stage].first + part - before;
-        const PartTimes& p = part < before               ? of_types.front()
-                             : layer < spans[stage].last ? of_types[std::size_t(types_.of_layer(layer)) + 1]
-                                                         : of_types.back();
-        sum += t.op == Op::forward            ? p.forward
-               : t.op == Op::backward_input   ? p.backward_input
-               : t.op == Op::backward_weights ? p.backward_weights
-                                              : p.backward_input + p.backward_weights;
-      }
-      entry->second = std::max(entry->second, sum);
-    }
+    for (const auto& kind : stages[stage].parts) entry->second = std::max(entry->second, seconds_of(t, spans[stage], *kind));
     return entry->second;
   };
   const auto transfers = [&](Operation op, const std::vector<double>& all) {
@@ -337,8 +513,8 @@ TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, c
         return transfers(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, held.reduced[std::size_t(t.bucket)]);
       case Op::gather: return transfers(Operation::all_gather, held.gathered[std::size_t(t.bucket)]);
       case Op::step: return step_of(c, rank);
-      case Op::receive:
-      case Op::clear: return 0;
+      case Op::clear: return measured_ ? 0 : held.cleared[std::size_t(t.bucket)] / passes_;
+      case Op::receive: return 0;
     }
     return 0;
   };
@@ -364,43 +540,104 @@ double LayoutFloor::seconds_of(const EngineConfig& config, const LayoutChoice& c
   return timeline(programs, of_tasks).makespan + cluster_.fit.step;
 }
 
-LayoutFloor::Floor LayoutFloor::of_programs(const LayoutChoice& c) {
-  const RunConfig run = with(run_, c);
+LayoutFloor::Floor LayoutFloor::of_programs(const LayoutChoice& c, const Shares& shares) {
+  RunConfig run = with(run_, c);
+  if (run.swap.find_alpha) run.swap = {run.swap.on, shares.most};  // programs and weights are alike
   const Layout layout = layout_of(c);
   const EngineConfig config = engine_config(run, layout);
-  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble);
+  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.swap.find_alpha ? Shares{0, 1} : shares);
   const Places& places = places_of(c, parts, true);
-  const std::vector<StageTimes> times = times_of(c, parts, places, {});
+  const std::vector<StageTimes> times = times_of(c, parts, places, {}, within(shares, c));
   std::vector<const Held*> held;
   Floor floor;
   for (int rank = 0; rank < c.pipeline; ++rank) {
     held.push_back(&held_by(run, layout, rank));
-    floor.bytes = std::max(floor.bytes, held.back()->state + bytes_of_kept(c, parts.ranks.front(), rank));
+    add(floor.taken, c, rank, held.back()->state + bytes_of_kept(c, parts, parts.ranks.front(), rank, within(shares, c)),
+        bytes_on_host(c, parts.ranks.front(), rank, within(shares, c)));
   }
   floor.seconds = walked_seconds(config.micros, c.pipeline, [&](int micros) { return seconds_of(config, c, places, times, held, micros); }) *
                   (is_walked(config.micros, c.pipeline) ? rounding : continued);
   return floor;
 }
 
-// Each chunk of a rank keeps the micro-batches between its forward and its backward.
-double LayoutFloor::bytes_of_kept(const LayoutChoice& c, const PartsOfRank& parts, int rank) {
+// Each chunk of a rank keeps the micro-batches between its forward and its backward. One of them also has what its head computes with, or its last
+// layer while it goes back: where that is split, the parts have to be of a run that splits it.
+double LayoutFloor::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (run_.swap.on) return bytes_of_swapping(c, parts, rank, shares);
   const std::vector<StageContent>& contents = contents_of(c);
-  double sum = 0;
+  const bool as_it_goes_back = backwards_ && run.split == (schedule_of(c) == zero_bubble);
+  double sum = 0, more = 0;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
-    const std::vector<int>& layers = contents[std::size_t(chunk * c.pipeline + rank)].layers;
+    const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
+    const std::vector<int>& layers = contents[stage].layers;
     double kept = 0;
     for (std::size_t type = 0; type < layers.size(); ++type) kept += double(layers[type]) * double(parts.parts[type + 1].kept);
     sum += kept * in_flight(c, rank, chunk);
+    if (!as_it_goes_back) continue;
+    if (contents[stage].last) more = std::max(more, double(parts.parts.back().most));
+    if (const Span& span = stages_of(c)[stage]; span.size() > 0)
+      more = std::max(more, double(parts.parts[std::size_t(types_.of_layer(span.last - 1)) + 1].back));
+  }
+  return sum + more;
+}
+
+// Of each micro-batch between its forward and its backward what layers keep that stay, or what goes to the next stage. Of one of them also what a
+// layer has while it goes back and the one before comes back, or what the head computes with. Where backwards are split, a layer has what it keeps.
+double LayoutFloor::bytes_of_swapping(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (!backwards_) return 0;
+  const std::size_t types = std::size_t(types_.count());
+  const bool splits = schedule_of(c) == zero_bubble;
+  double sum = 0, more = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
+    const StageContent& content = contents_of(c)[stage];
+    const Span& span = stages_of(c)[stage];
+    double kept = content.last ? 0 : double(message_bytes(c));
+    for (std::size_t type = 0; type < types; ++type) kept += double(content.staying[type]) * double(parts.staying[type].kept);
+    sum += kept * in_flight(c, rank, chunk);
+    if (content.last) more = std::max(more, double(parts.parts[types + 1].most));
+    for (Index layer = span.first; layer < span.last; ++layer) {
+      if (!swaps(span, layer)) continue;
+      const double before = swaps(span, layer - 1) ? copied_of(parts, std::size_t(types_.of_layer(layer - 1)) + 1, shares.least) : 0;
+      const std::size_t type = std::size_t(types_.of_layer(layer));
+      const double back = double(splits ? parts.staying[type].kept : parts.parts[type + 1].most);
+      more = std::max(more, back + before - kept);
+    }
+  }
+  return sum + more;
+}
+
+double LayoutFloor::bytes_on_host(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (!run_.swap.on || !backwards_) return 0;
+  double sum = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const StageContent& content = contents_of(c)[std::size_t(chunk * c.pipeline + rank)];
+    double swapped = 0;
+    for (std::size_t type = 0; type < content.layers.size(); ++type)
+      swapped += (content.layers[type] - content.staying[type]) * copied_of(parts, type + 1, shares.least);
+    sum += swapped * in_flight(c, rank, chunk);
   }
   return sum;
 }
 
 // Beside an even part of the weights: where each rank has one of the mixers, of the one that keeps less.
-double LayoutFloor::least_kept(const LayoutChoice& c, const PartRun& run, int rank) {
-  double least = bytes_of_kept(c, run.ranks.front(), rank);
+double LayoutFloor::least_kept(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
+  double least = bytes_of_kept(c, run, run.ranks.front(), rank, shares);
   for (const PartsOfRank& parts : run.ranks)
-    if (c.attention_ranks > 0) least = std::min(least, bytes_of_kept(c, parts, rank));
+    if (c.attention_ranks > 0) least = std::min(least, bytes_of_kept(c, run, parts, rank, shares));
   return least;
+}
+
+double LayoutFloor::least_on_host(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
+  double least = bytes_on_host(c, run.ranks.front(), rank, shares);
+  for (const PartsOfRank& parts : run.ranks)
+    if (c.attention_ranks > 0) least = std::min(least, bytes_on_host(c, parts, rank, shares));
+  return least;
+}
+
+Index LayoutFloor::message_bytes(const LayoutChoice& c) const {
+  const Index tokens = c.micro_batch_size * run_.lengths().text / c.context / (c.sequence ? c.tensor : 1);
+  return tokens * run_.model.hidden_size * size_of(precision_of(run_.train.precision));
 }
 
 int LayoutFloor::in_flight(const LayoutChoice& c, int rank, int chunk) {
@@ -432,20 +669,20 @@ LayoutFloor::Floor LayoutFloor::of_best(const LayoutChoice& shape, const Places&
   LayoutChoice best = shape;
   for (const int schedule : schedules_of(run_, shape, micros_of(run_, shape)))
     if (schedules[std::size_t(schedule)].schedule == zero_bubble) best.schedule = schedule;
-  // Where anything is cut, sums take half and weights are gathered; where nothing is, neither.
-  double least = std::numeric_limits<double>::infinity();
+  // Where more is cut, more has room and more is moved.
+  Floor least{std::numeric_limits<double>::infinity()};
   for (const Shard shard : shards_of(run_, shape)) {
-    best.shard = std::min(shard, Shard::optimizer);
-    least = std::min(least, seconds_of(best, places, times));
+    best.shard = shard;
+    const MemoryTaken taken = states_of(best);
+    if (!taken.of_device.lacks()) least.seconds = std::min(least.seconds, seconds_of(best, places, times));
+    least.taken = taken;
   }
-  best.shard = shards_of(run_, shape).back();
-  return {least, bytes_of_state(best)};
+  return least;
 }
 
-double LayoutFloor::meeting(const LayoutChoice& c) const {
-  const Layout layout = layout_of_settled(with(run_.parallel, c), c.data, c.attention_ranks, {});
-  const GroupPlacement ranks = placement_of(ranks_of(layout, 0, name_of(Axis::context).data()), cluster_);
-  const double one = ranks.nodes > 1 ? std::min(cluster_.network.latency, cluster_.islands.latency) : cluster_.node.latency;
+double LayoutFloor::meeting(const LayoutChoice& c, const Places& places) const {
+  double one = places.sharing.nodes > 1 ? std::min(cluster_.network.latency, cluster_.islands.latency) : cluster_.node.latency;
+  for (const Cluster& part : cluster_.parts) one = std::min({one, part.network.latency, part.node.latency, cluster_.islands.latency});
   switch (c.context_mode) {
     case ContextMode::ring: return (c.context - 1) * one;
     case ContextMode::heads: return 2 * one;
@@ -454,39 +691,81 @@ double LayoutFloor::meeting(const LayoutChoice& c) const {
   return 0;
 }
 
+// Rows are swapped in blocks.
+Shares LayoutFloor::within(const Shares& shares, const LayoutChoice& c) const {
+  if (!run_.swap.on || (!run_.swap.find_alpha && shares.least == 1)) return shares;
+  const TextLengths lengths = run_.lengths();
+  const Index tokens = lengths.source > 0 ? std::min(lengths.text, lengths.source) : lengths.text;
+  const double rows = std::floor(double(c.micro_batch_size * tokens) / c.context / (c.sequence ? c.tensor : 1));
+  return {std::max(0.0, shares.least - double(Cargo::row_block) / rows), shares.most};
+}
+
+// Of a share that is to be found ranges are halved, that of the least first, until that is no longer than `finest`. Where the host has no room for
+// the least of a range it is not there.
+LayoutFloor::Floor LayoutFloor::least_of(FloorOf of_shares, const LayoutChoice& c, double finest) {
+  if (!run_.swap.find_alpha) return (this->*of_shares)(c, {run_.swap.alpha, run_.swap.alpha});
+  using Range = std::pair<double, std::pair<double, double>>;  // seconds, of shares
+  std::priority_queue<Range, std::vector<Range>, std::greater<>> ranges;
+  const Floor all = (this->*of_shares)(c, {0, 1});
+  ranges.push({all.seconds, {0, 1}});
+  while (true) {
+    const auto [seconds, shares] = ranges.top();
+    const auto [least, most] = shares;
+    if (most - least <= finest || all.taken.of_device.lacks() || all.taken.of_host.lacks()) return {seconds, all.taken};
+    ranges.pop();
+    const double middle = (least + most) / 2;
+    for (const Shares& half : {Shares{least, middle}, Shares{middle, most}})
+      if (const Floor floor = (this->*of_shares)(c, half); half.least == 0 || !floor.taken.of_host.lacks())
+        ranges.push({std::max(seconds, floor.seconds), {half.least, half.most}});
+  }
+}
+
+LayoutFloor::Floor LayoutFloor::of_swapping(const LayoutChoice& c) { return least_of(&LayoutFloor::of_swapping, c); }
+LayoutFloor::Floor LayoutFloor::of_shared(const LayoutChoice& c) { return least_of(&LayoutFloor::of_shared, c); }
+LayoutFloor::Floor LayoutFloor::of(const LayoutChoice& c) { return least_of(&LayoutFloor::of, c); }
+LayoutFloor::Floor LayoutFloor::of_programs(const LayoutChoice& c) { return least_of(&LayoutFloor::of_programs, c, 1.0 / 128); }
+
 LayoutFloor::Floor LayoutFloor::of_shape(const LayoutChoice& shape) {
-  LayoutChoice best = shape, base = shape;
+  LayoutChoice best = shape;
   best.shard = shards_of(run_, shape).back();
-  if (const double bytes = bytes_of_state(best); bytes > cluster_.device.memory) return {0, bytes};
-  base.context = base.expert = 1, base.context_mode = ContextMode::ring, base.micro_batch_size = 1;
-  const PartRun& run = runs_.of(base);
+  if (const MemoryTaken taken = states_of(best); taken.of_device.lacks()) return {0, taken};
+  return of_one_sequence(shape, runs_.of_kept(with_one_sequence(shape)), {});
+}
+
+LayoutFloor::Floor LayoutFloor::of_swapping(const LayoutChoice& shape, const Shares& shares) {
+  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.swap)), within(shares, shape));
+}
+
+LayoutFloor::Floor LayoutFloor::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const Shares& shares) {
   const Places& places = places_of(shape, run, false);
-  std::vector<StageTimes> times = times_of(shape, run, places, scale_of(shape, 1));
+  std::vector<StageTimes> times = times_of(shape, run, places, scale_of(shape, 1), shares);
   if (shape.context == 1) return of_best(shape, places, times);
-  const double waits = meeting(shape);
+  const double waits = meeting(shape, places);
   const std::vector<StageContent>& contents = contents_of(shape);
   for (std::size_t stage = 0; stage < contents.size(); ++stage)
     for (std::size_t type = 0; type < contents[stage].layers.size(); ++type)
       if (std::string_view("P*B").find(types_.pattern()[type]) != std::string_view::npos) {
         times[stage].forward += waits * contents[stage].layers[type];
-        if (run_.optimizer.frozen.empty()) times[stage].backward_input += waits * contents[stage].layers[type];
+        if (backwards_) times[stage].backward_input += waits * contents[stage].layers[type];
       }
   return of_best(shape, places, times);
 }
 
-LayoutFloor::Floor LayoutFloor::of_shared(const LayoutChoice& shape) {
+LayoutFloor::Floor LayoutFloor::of_shared(const LayoutChoice& shape, const Shares& shares) {
   LayoutChoice base = shape;
   base.micro_batch_size = 1;
-  const PartRun& run = runs_.of(base);
+  const PartRun& run = runs_.of(base, false, ends_of(run_.swap));
   const Places& places = places_of(shape, run, true);
-  return of_best(shape, places, times_of(shape, run, places, scale_of(shape, shape.context)));
+  return of_best(shape, places, times_of(shape, run, places, scale_of(shape, shape.context), within(shares, shape)));
 }
 
-LayoutFloor::Floor LayoutFloor::of(const LayoutChoice& c) {
-  const PartRun& run = runs_.of(c);
+LayoutFloor::Floor LayoutFloor::of(const LayoutChoice& c, const Shares& shares) {
+  const Shares rows = run_.swap.find_alpha ? within(shares, c) : shares;
+  const PartRun& run = runs_.of(c, false, run_.swap.find_alpha ? Shares{0, 1} : shares);
   const Places& places = places_of(c, run, true);
-  Floor floor{seconds_of(c, places, times_of(c, run, places, {})), 0};
-  for (int rank = 0; rank < c.pipeline; ++rank) floor.bytes = std::max(floor.bytes, bytes_of_state(c, rank) + least_kept(c, run, rank));
+  Floor floor{seconds_of(c, places, times_of(c, run, places, {}, rows))};
+  for (int rank = 0; rank < c.pipeline; ++rank)
+    add(floor.taken, c, rank, bytes_of_state(c, rank) + least_kept(c, run, rank, rows), least_on_host(c, run, rank, rows));
   return floor;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "src/planner/layout_choice.hpp"
 #include "src/planner/rank_costs.hpp"
@@ -12,25 +13,31 @@ namespace gyr {
 
 // What a forward, or a backward, of a part does on one rank.
 struct PartCount {
-  double compute = 0;                                              // seconds
-  KernelFloor floor = {};                                          // the same by kind of kernel; none where kernels were measured
+  std::vector<double> compute = {};                                // seconds, on each island of the cluster
+  std::vector<KernelFloor> floor = {};                             // the same by kind of kernel; nothing where kernels were measured
   std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
 };
 
 struct Part {
   PartCount forward, backward_input, backward_weights;  // a backward that is not split is that of the input
   Index kept = 0;                                       // bytes that a micro-batch leaves there for its backward, at least
+  double copied = 0;                                    // of them that it swaps (activation.policy): out, and back
+  Index most = 0;                                       // bytes of the device at least while a layer goes back, or the head computes, besides `kept`s
+  Index back = 0;                                       // of a layer: bytes while it goes back besides those that are there before
 };
 
 // Of the rank at these coordinates, which stands for others.
 struct PartsOfRank {
   int tensor = 0, context = 0;
-  std::vector<Part> parts;  // the embedding, a layer of each type, the head
-  std::vector<std::string> communicators;
+  std::vector<Part> parts;         // the embedding, a layer of each type, the head
+  std::vector<Part> least = {};    // where layers swap: the same at the least of two shares
+  std::vector<Part> staying = {};  // ... and of each type one that does not
+  std::vector<std::string> communicators = {};
 };
 
 struct PartRun {
   std::vector<PartsOfRank> ranks;
+  bool split = false;  // its backwards
 };
 
 // The types of a model's layers: those of its encoder apart from those behind.
@@ -47,23 +54,35 @@ class LayerTypes {
   std::vector<int> of_layer_;
 };
 
-// Part runs of a model by what they depend on: ranks that share layers, sequences and experts, micro-batch and recomputation.
+// activation.alpha is one of these, the ends included.
+struct Shares {
+  double least = 1, most = 1;
+  auto operator<=>(const Shares&) const = default;
+};
+
+// Part runs of a model by what they depend on: ranks that share layers, sequences and experts, micro-batch and recomputation, and what is swapped.
 class PartRuns {
  public:
   PartRuns(const RunConfig&, const Cluster&, const Profile*);
-  // `split`: backwards, into gradients of the input and of weights.
-  const PartRun& of(const LayoutChoice&, bool split = false);
+  // `split`: backwards, into gradients of the input and of weights. Where layers swap at both ends of the shares: what is between them is linear in
+  // the share.
+  const PartRun& of(const LayoutChoice&, bool split = false, const Shares& = {});
+  // Of the same run if it swapped nothing.
+  const PartRun& of_kept(const LayoutChoice& c) { return counted(c, false, {}); }
   std::size_t count() const { return runs_.size(); }
 
  private:
-  PartRun counted(const LayoutChoice&, bool split);
+  // A run with this share; none: that swaps nothing.
+  const PartRun& counted(const LayoutChoice&, bool split, std::optional<double> share);
+  PartRun run(const LayoutChoice&, bool split, std::optional<double> share);
+  PartRun joined(const LayoutChoice&, bool split, const Shares&);
   PartsOfRank counted_on(const EngineConfig&, const Layout&, int position);
 
   const RunConfig& run_;
   const Cluster& cluster_;
   const Profile* profile_;
   LayerTypes types_;
-  std::map<std::string, PartRun> runs_;
+  std::map<std::string, PartRun> runs_, joined_;
   KnownProducts known_;
 };
 

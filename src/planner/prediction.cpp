@@ -23,17 +23,6 @@ std::vector<Program> programs_of(const EngineConfig& config, const Layout& layou
   return programs;
 }
 
-// On each island that has one, the first replica of a position.
-std::map<int, int> on_islands(const Layout& layout, int position, const Cluster& cluster) {
-  if (cluster.parts.empty()) return {{0, position}};
-  std::map<int, int> first;
-  for (int data = 0; data < layout.size(Axis::data); ++data) {
-    const int replica = layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(position, a); });
-    first.try_emplace(cluster.place_of(layout.rank_at(replica)).island, replica);
-  }
-  return first;
-}
-
 }  // namespace
 
 StagePlans::StagePlans(const EngineConfig& config, const Layout& layout, StageRuns& runs) : layout_(layout) {
@@ -90,6 +79,23 @@ StagePlans::Fullest StagePlans::fullest(const EngineConfig& config) const {
     }
   }
   return fullest;
+}
+
+void StagePlans::each_rank(const EngineConfig& config, const Cluster& cluster, const Taken& visit) const {
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const std::vector<int> slots = slots_of(config, pipeline_shape(layout_, config.micros), int(stage));
+    for (const auto& [position, run] : stages_[stage]) {
+      const Capacity capacity = run->capacity(slots);
+      for (const auto& [island, there] : on_islands(layout_, position, cluster)) visit(capacity, cluster.island(island));
+    }
+  }
+}
+
+MemoryTaken StagePlans::taken(const EngineConfig& config, const Cluster& cluster) const {
+  MemoryTaken taken;
+  each_rank(config, cluster,
+            [&](const Capacity& capacity, const Cluster& island) { taken.add(double(capacity.total()), double(capacity.host()), island); });
+  return taken;
 }
 
 namespace {

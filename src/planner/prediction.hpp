@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "src/planner/memory_taken.hpp"
 #include "src/planner/rank_costs.hpp"
 
 namespace gyr {
@@ -46,6 +47,10 @@ class StagePlans {
     Index host = 0;  // bytes swapped, of the rank where these are most
   };
   Fullest fullest(const EngineConfig&) const;
+  // What ranks take where they stand.
+  using Taken = std::function<void(const Capacity&, const Cluster& island)>;
+  void each_rank(const EngineConfig&, const Cluster&, const Taken&) const;
+  MemoryTaken taken(const EngineConfig&, const Cluster&) const;
   // Of each stage some positions that stand for all, with their dry runs.
   using Stages = std::vector<std::vector<std::pair<int, std::shared_ptr<const StageRun>>>>;
   const Stages& stages() const { return stages_; }

@@ -38,14 +38,11 @@ TaskCount rest_of(const RankPlan& plan) {
   return rest;
 }
 
-// Copies in a task of so many parts. Those of one layer are made beside another one: beside as many parts as there are layers that are copied.
+// Copies in a task of so many parts.
 void add_copies(CountedTasks::Count& count, const CopyCounts& copies, Index parts, const Cluster& cluster) {
   if (copies.calls == 0) return;
-  require(cluster.host.bandwidth > 0, Exit::config,
-          "what is swapped to the host (activation.policy) takes time, and '{}' does not say how much; add host.bandwidth to its description",
-          cluster.name);
-  count.copying = copies.bytes / cluster.host.bandwidth;
-  if (cluster.host.beside) count.hides = count.compute * double(std::min(copies.calls, parts)) / double(parts);
+  count.copying = seconds_of_copies(copies.bytes, cluster);
+  count.hides = beside_copies(count.compute, copies.calls, parts, cluster);
 }
 
 }  // namespace

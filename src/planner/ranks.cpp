@@ -85,4 +85,14 @@ std::vector<int> ranks_of(const Layout& layout, int position, const std::string&
   return ranks;
 }
 
+std::map<int, int> on_islands(const Layout& layout, int position, const Cluster& cluster) {
+  if (cluster.parts.empty()) return {{0, position}};
+  std::map<int, int> first;
+  for (int data = 0; data < layout.size(Axis::data); ++data) {
+    const int replica = layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(position, a); });
+    first.try_emplace(cluster.place_of(layout.rank_at(replica)).island, replica);
+  }
+  return first;
+}
+
 }  // namespace gyr

@@ -2,6 +2,7 @@
 // Where the ranks of a communicator stand in a cluster.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct GroupPlacement {
 
 // Of ranks of the job, which fill node after node.
 GroupPlacement placement_of(const std::vector<int>& ranks, const Cluster&);
+
+// On each island that has one, the first replica of a position. Of equal islands the first stands for all.
+std::map<int, int> on_islands(const Layout&, int position, const Cluster&);
 
 // The ranks of the communicator of this name (Grid::visit) that a position is in.
 std::vector<int> ranks_of(const Layout&, int position, const std::string& communicator);

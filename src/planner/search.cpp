@@ -8,6 +8,8 @@
 
 #include "src/config/layout_rules.hpp"
 #include "src/planner/layout_floor.hpp"
+#include "src/planner/run_islands.hpp"
+#include "src/planner/swap_share.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr {
@@ -17,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What is known of what waits. Of equal bounds the less certain comes first, so that all that might be as fast are predicted.
-enum class Known { shape, shared, parts, layout, programs, prediction };
+enum class Known { shape, swapping, shared, parts, layout, programs, prediction };
 
 struct Waiting {
   double seconds = 0;  // at least
@@ -31,8 +33,8 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 
 class Search {
  public:
-  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning)
-      : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning),
+  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most)
+      : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
         floor_(run, ranks, cluster, profile) {}
 
   SearchResult run() {
@@ -40,15 +42,15 @@ class Search {
     LayoutSpace space = space_of(run_, ranks_);
     result_.layouts = space.layouts;
     result_.by_rules = std::move(space.refusals);
-    for (const LayoutChoice& shape : space.shapes) put_shape(shape);
+    for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_line();
     while (!line_.empty() && result_.best.size() < best_) {
       const Waiting next = line_.top();
       line_.pop();
-      step(next);
+      step(next), check_line();
     }
     if (!line_.empty()) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
-    result_.dry_runs = floor_.dry_runs() + runs_.count();
+    result_.dry_runs += floor_.dry_runs() + runs_.count();
     result_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     return std::move(result_);
   }
@@ -56,8 +58,9 @@ class Search {
  private:
   void step(const Waiting& next) {
     switch (next.known) {
-      case Known::shape: return put_shared(next.choice, next.seconds);
-      case Known::shared: return put_parts(next.choice, next.seconds);
+      case Known::shape: return run_.swap.on ? put_swapping(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
+      case Known::swapping: return put_shared(next.choice, next.seconds);
+      case Known::shared: return line_.push({next.seconds, Known::parts, next.choice});
       case Known::parts: return put_layouts(next.choice, next.seconds);
       case Known::layout: return put_programs(next.choice, next.seconds);
       case Known::programs: return put_prediction(next.choice);
@@ -65,35 +68,51 @@ class Search {
     }
   }
 
+  // Layouts of a shape, and of those with one way to recompute.
+  double layouts_of(const LayoutChoice& shape) const { return double(variants_of(run_, shape).size()); }
+  double with_one_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
+  double waiting_with(const LayoutChoice& shape) const { return run_.swap.on ? with_one_recomputation(shape) : layouts_of(shape); }
+
+  void check_line() const {
+    require(line_.size() <= most_, Exit::config,
+            "a search for layouts has {} of them waiting, more than there is memory for: its bounds cannot tell them apart; name some of what it "
+            "decides as parallel.keep",
+            line_.size());
+  }
+
   void put_shape(const LayoutChoice& shape) {
     if (pruning_ == Pruning::none) {
       for (const LayoutChoice& c : variants_of(run_, shape)) line_.push({0, Known::layout, c});
       return;
     }
-    const double layouts = double(variants_of(run_, shape).size());
     try {
       const LayoutFloor::Floor floor = floor_.of_shape(shape);
-      if (floor.bytes > cluster_.device.memory)
-        return too_large("weights, gradients and optimizer states, cut as far as they can be, take", floor.bytes, layouts);
-      line_.push({floor.seconds, Known::shape, shape});
+      if (!is_too_large("weights, gradients and optimizer states, cut as far as they can be, take", floor.taken, layouts_of(shape)))
+        line_.push({floor.seconds, Known::shape, shape});
     } catch (const Error& e) {
-      refuse(e, layouts);
+      refuse(e, layouts_of(shape));
+    }
+  }
+
+  // Where nothing is copied what keeps more is faster, all else being equal, and the others wait behind it. Here each waits by itself.
+  void put_swapping(LayoutChoice shape, double seconds) {
+    for (const int recompute : recomputations_of(run_)) {
+      shape.recompute = recompute;
+      try {
+        line_.push({std::max(seconds, floor_.of_swapping(shape).seconds), Known::swapping, shape});
+      } catch (const Error& e) {
+        refuse(e, with_one_recomputation(shape));
+      }
     }
   }
 
   void put_shared(const LayoutChoice& shape, double seconds) {
-    if (shape.context == 1 && shape.micro_batch_size == 1) return put_parts(shape, seconds);
+    if (shape.context == 1 && shape.micro_batch_size == 1) return line_.push({seconds, Known::parts, shape});
     try {
       line_.push({std::max(seconds, floor_.of_shared(shape).seconds), Known::shared, shape});
     } catch (const Error& e) {
-      refuse(e, double(variants_of(run_, shape).size()));
+      refuse(e, waiting_with(shape));
     }
-  }
-
-  // What keeps more is faster, all else being equal, and comes first.
-  void put_parts(LayoutChoice shape, double seconds) {
-    shape.recompute = recomputations_of(run_).front();
-    line_.push({seconds, Known::parts, shape});
   }
 
   void put_layouts(const LayoutChoice& parts, double seconds) {
@@ -103,13 +122,13 @@ class Search {
         if (c.recompute != parts.recompute) continue;
         const LayoutFloor::Floor floor = floor_.of(c);
         least = std::min(least, floor.seconds);
-        if (floor.bytes > cluster_.device.memory) too_large("weights, gradients, optimizer states and what layers keep take", floor.bytes, 1);
-        else line_.push({std::max(seconds, floor.seconds), Known::layout, c});
+        if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::layout, c});
       }
     } catch (const Error& e) {
       refuse(e, double(schedules_of(run_, parts, micros_of(run_, parts)).size() * shards_of(run_, parts).size()));
       least = seconds;
     }
+    if (run_.swap.on) return;
     const std::vector<int> all = recomputations_of(run_);
     const auto next = std::upper_bound(all.begin(), all.end(), parts.recompute);
     if (next == all.end()) return;
@@ -122,27 +141,31 @@ class Search {
     if (pruning_ == Pruning::none) return put_prediction(c);
     try {
       const LayoutFloor::Floor floor = floor_.of_programs(c);
-      if (floor.bytes > cluster_.device.memory) too_large("weights, gradients, optimizer states and what layers keep take", floor.bytes, 1);
-      else line_.push({std::max(seconds, floor.seconds), Known::programs, c});
+      if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::programs, c});
     } catch (const Error& e) {
       refuse(e, 1);
     }
   }
 
-  void put_prediction(const LayoutChoice& c) {
+  void put_prediction(LayoutChoice c) {
+    forget();
     ++result_.predicted;
     try {
-      const RunConfig run = with(run_, c);
+      RunConfig run = with(run_, c);
       const Layout layout = layout_by_rules(run, ranks_);
+      if (run.swap.find_alpha) {
+        c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * steps_of_share);
+        run = with(run_, c);
+      }
       const EngineConfig config = engine_config(run, layout);
       const StagePlans plans(config, layout, runs_);
-      const Index bytes = plans.fullest(config).bytes;
-      if (double(bytes) > cluster_.device.memory) {
+      const MemoryTaken taken = plans.taken(config, cluster_);
+      if (is_too_large("a rank takes", taken, 1)) {
         --result_.predicted;
-        return too_large("a rank takes", double(bytes), 1);
+        return;
       }
       const Prediction prediction = predict(plans, config, layout, cluster_, profile_, &counted_);
-      found_.push_back({c, prediction, bytes});
+      found_.push_back({c, prediction, Index(taken.bytes), Index(taken.host)});
       line_.push({prediction.seconds, Known::prediction, c, found_.size() - 1});
     } catch (const Error& e) {
       --result_.predicted;
@@ -150,12 +173,27 @@ class Search {
     }
   }
 
-  void too_large(const char* what, double bytes, double layouts) {
-    const double has = gibi(cluster_.device.memory);
-    result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} more than the {:.0f} of a device", what, std::ceil(gibi(bytes)),
-                                                               std::ceil(gibi(bytes) - has), has)),
-                          layouts);
+  // Dry runs serve other layouts, but their memory is not without end.
+  void forget() {
+    constexpr std::size_t most_runs = 2000;
+    if (runs_.count() < most_runs) return;
+    result_.dry_runs += runs_.count();
+    counted_.clear(), runs_ = {};
   }
+
+  // Whether there is no room on a device or on a host; then it is told.
+  bool is_too_large(const char* what, const MemoryTaken& taken, double layouts) {
+    const auto add = [&](const char* takes, const MemoryTaken::Room& room, const char* of) {
+      const double has = gibi(room.has), asked = gibi(room.takes);
+      result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} more than the {:.0f} of a {}", takes, std::ceil(asked),
+                                                                 std::ceil(asked - has), has, of)),
+                            layouts);
+      return true;
+    };
+    if (taken.of_device.lacks()) return add(what, taken.of_device, "device");
+    return taken.of_host.lacks() && add("what a rank swaps takes", taken.of_host, "host");
+  }
+  static constexpr const char* of_parts = "weights, gradients, optimizer states and what layers keep take";
 
   void refuse(const Error& e, double layouts) {
     if (e.code != Exit::config) throw e;
@@ -168,6 +206,7 @@ class Search {
   const Profile* profile_;
   std::size_t best_;
   Pruning pruning_;
+  std::size_t most_;
   LayoutFloor floor_;
   StageRuns runs_;
   StagePlans::Counted counted_;
@@ -178,14 +217,12 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning) {
-  check_room(cluster, ranks);
-  require(!run.swap.on, Exit::config,
-          "activation.policy: a search for layouts knows nothing of what is swapped; name the layout, or leave the policy out");
-  require(cluster.parts.empty() && run.parallel.islands.empty(), Exit::config,
-          "a search knows no islands that differ; name a description of one of them, or give the layout in the deck and leave out --explain and "
-          "parallel.plan = auto");
-  return Search(run, ranks, cluster, profile, best, pruning).run();
+SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
+  for (int island = 0; island < cluster.islands_that_differ() && run.swap.on; ++island) seconds_of_copies(0, cluster.island(island));  // can be told
+  const RunConfig there = on_islands(run, cluster, ranks);
+  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
+  result.islands = there.parallel.islands;
+  return result;
 }
 
 }  // namespace gyr

@@ -75,6 +75,7 @@ class Enumeration {
   // What no layout changes.
   void check_run() {
     check_permutation(run_.parallel.permutation, ranks_);
+    check_islands(run_.parallel.islands, ranks_);
     require(!run_.parallel.reduce_dtype || run_.train.precision != "fp64", Exit::config,
             "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
   }

@@ -4,7 +4,7 @@
 // and B the bandwidth of copies, a task waits for none while
 //   b0 + a (b1 - b0) <= B h (c0 + a (c1 - c0))
 // where 0 and 1 mean at such shares, and the host has room while m0 + a (m1 - m0) <= M. What takes least is at the end of a bound: of these, the
-// share is taken whose predicted step is the shortest.
+// share is taken at which a step of such tasks is the shortest.
 #pragma once
 
 #include "src/config/run_config.hpp"
@@ -13,6 +13,7 @@
 namespace gyr {
 
 class Profile;
+class StageRuns;
 
 struct SwapShare {
   double alpha = 0;    // a multiple of 1 / steps_of_share
@@ -21,7 +22,7 @@ struct SwapShare {
 };
 inline constexpr int steps_of_share = 256;
 
-// For a run whose policy is memo. Exit::config where the host has no room for any.
-SwapShare best_share(RunConfig, const Layout&, const Cluster&, const Profile* = nullptr);
+// For a run whose policy is memo. Exit::config where the host has no room for any. `runs`: dry runs that others have made, or will use.
+SwapShare best_share(RunConfig, const Layout&, const Cluster&, const Profile* = nullptr, StageRuns* runs = nullptr);
 
 }  // namespace gyr
