@@ -23,7 +23,8 @@ constexpr int most_places = 4;
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
 GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * most_places + place; }
 constexpr int own_there = 1 + (groups + 1) * most_places;
-constexpr int computing = groups * group_threads, full_threads = 2 * warp_size + group_threads, empty_threads = 2 * warp_size + computing;
+constexpr int computing = groups * group_threads, full_threads = 2 * warp_size + group_threads;
+[[maybe_unused]] constexpr int empty_threads = 2 * warp_size + computing;
 
 template <int W, bool of_keys>
 struct Gradient {

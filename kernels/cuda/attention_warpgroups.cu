@@ -21,8 +21,8 @@ static_assert(few_registers + groups * many_registers <= (1 + groups) * 168);
 
 // Places of tiles: keys and values of even tiles, of odd tiles.
 constexpr int places = 4;
-GYR_FUNCTION constexpr int keys_of(int t) { return t % 2 * 2; }
-GYR_FUNCTION constexpr int values_of(int t) { return t % 2 * 2 + 1; }
+[[maybe_unused]] GYR_FUNCTION constexpr int keys_of(int t) { return t % 2 * 2; }
+[[maybe_unused]] GYR_FUNCTION constexpr int values_of(int t) { return t % 2 * 2 + 1; }
 
 // Barriers: a place is full for a group, and empty; it is a group's turn to tell products; queries are there.
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
