@@ -75,7 +75,10 @@ version() { "$program" --version; }
 kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # of tiles of a host's kernels
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
-[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*'
+bf16='attention.*bf16*'
+[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*'
+# As on a GPU that does not multiply by warpgroups.
+without_warpgroups() { GYR_CUDA_WARPGROUPS=off laws "$bf16"; }
 
 material() {
   local build folder=$OUT settings
@@ -251,6 +254,7 @@ main() {
   step version 20 version
   step material 60 material
   step kernels 150 laws "$kernels"
+  step without_warpgroups 30 without_warpgroups
   step numbers 90 laws "$numbers"
   step rates 120 measure
   step peer 90 measure_peer

@@ -45,14 +45,15 @@ void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, vo
 #endif
 }
 
-// Whether the GPU has the instructions of warpgroups.hpp, and this program its code with them.
+// Whether the GPU has the instructions of warpgroups.hpp, this program its code with them, and the environment lets it (GYR_CUDA_WARPGROUPS).
 inline bool multiplies_by_warpgroups() {
 #if defined(__CUDACC__)
   constexpr int compiled[] = {__CUDA_ARCH_LIST__};
 #else
   constexpr int compiled[] = {900};
 #endif
-  return device_capability() == 90 && std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled);
+  return environment_allows("GYR_CUDA_WARPGROUPS") && device_capability() == 90 &&
+         std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled);
 }
 
 // f(std::integral_constant<int, N>()) where all of these tensors have packs of N, else with packs of one.

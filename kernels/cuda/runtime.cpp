@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernels/error.hpp"
 
@@ -63,6 +65,13 @@ int device_capability() {
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, place().device), "the GPU's capability");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place().device), "the GPU's capability");
   return 10 * major + minor;
+}
+
+bool environment_allows(const char* variable) {
+  const char* const given = std::getenv(variable);
+  const std::string_view wanted = given ? given : "on";
+  require(wanted == "on" || wanted == "off", Exit::usage, "{} is on or off, not '{}'", variable, wanted);
+  return wanted == "on";
 }
 
 std::string runtime_version() {

@@ -38,6 +38,8 @@ using DeviceIdentity = std::array<char, 16>;
 DeviceIdentity device_identity();
 std::string device_text();
 int device_capability();  // 10 major + minor
+// Whether a variable of the environment that switches something off is `on` or not there; Exit::usage where it is neither `on` nor `off`.
+bool environment_allows(const char* variable);
 std::string runtime_version();
 
 }  // namespace cuda

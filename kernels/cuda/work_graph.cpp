@@ -2,9 +2,6 @@
 // CUDA's graphs.
 #include "kernels/work_graph.hpp"
 
-#include <cstdlib>
-#include <string_view>
-
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/error.hpp"
 #include "kernels/nccl/transport.hpp"
@@ -27,12 +24,7 @@ struct WorkGraph::State {
 };
 
 // Where the host reads the device's memory, it waits for copies.
-bool WorkGraph::possible() {
-  const char* const wanted = std::getenv("GYR_CUDA_GRAPHS");
-  require(!wanted || std::string_view(wanted) == "on" || std::string_view(wanted) == "off", Exit::usage, "GYR_CUDA_GRAPHS is on or off, not '{}'",
-          wanted ? wanted : "");
-  return (!wanted || std::string_view(wanted) == "on") && !backend::host_reads_memory();
-}
+bool WorkGraph::possible() { return cuda::environment_allows("GYR_CUDA_GRAPHS") && !backend::host_reads_memory(); }
 
 // Elsewhere the host waits.
 bool WorkGraph::possible_with(const Transport& transport) { return transport.size() == 1 || is_nccl(transport); }

@@ -206,6 +206,28 @@ TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
   }
 }
 
+// GYR_CUDA_WARPGROUPS
+TEST(flash, a_gpu_whose_warpgroups_are_off_has_the_bits_of_one_without) {
+  const Case c{{1, 100, 300, 2, 1, 64, 64}, 200};
+  const auto bits = [&](int capability) {
+    Workbench bench;
+    const Heads<bf16> heads(bench, c);
+    const With with(of(capability, plain));
+    heads.attend(bench.dev), heads.attend_backward(bench.dev);
+    auto all = heads.gradients();
+    all.emplace_back("lse", numbers(heads.lse));
+    return all;
+  };
+  const auto without = bits(ampere), by_warpgroups = bits(hopper);
+  setenv("GYR_CUDA_WARPGROUPS", "off", 1);
+  const auto off = bits(hopper);
+  setenv("GYR_CUDA_WARPGROUPS", "no", 1);
+  EXPECT_THROW(bits(hopper), Error);
+  unsetenv("GYR_CUDA_WARPGROUPS");
+  EXPECT_EQ(off, without);
+  EXPECT_NE(by_warpgroups, without);
+}
+
 TEST(flash, gradients_equal_those_of_double_in_every_order) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));

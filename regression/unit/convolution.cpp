@@ -114,7 +114,7 @@ std::vector<Case> packed_cases() {
 TEST(convolution, equals_its_formula) {
   for (const auto& set : {cases(), packed_cases()})
     for (const Case& s : set) {
-      Device dev(false, 1 << 22);
+      Device dev(false, 1 << 24);
       const Arguments a(s);
       expect_near(forward<double>(dev, s, a), oracle(s, a), 1e-13);
     }
@@ -123,7 +123,7 @@ TEST(convolution, equals_its_formula) {
 void expect_central_differences(const std::vector<Case>& set) {
   for (const Case& s : set) {
     if (s.channels > 100) continue;
-    Device dev(false, 1 << 22);
+    Device dev(false, 1 << 24);
     const Arguments a(s);
     const Values dout = numbers(s.rows() * s.channels, 9);
     const Gradients g = backward<double>(dev, s, a, dout);
@@ -149,7 +149,7 @@ TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expe
 TEST(convolution, packed_documents_equal_separate_runs) {
   for (const Case& s : packed_cases()) {
     if (s.with_before) continue;
-    Device dev(false, 1 << 22);
+    Device dev(false, 1 << 24);
     const Arguments a(s);
     const Values dout = numbers(s.rows() * s.channels, 9), y = forward<double>(dev, s, a);
     const Gradients g = backward<double>(dev, s, a, dout);
@@ -175,7 +175,7 @@ TEST(convolution, packed_documents_equal_separate_runs) {
 
 TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
   for (Case s : cases()) {
-    Device dev(false, 1 << 22);
+    Device dev(false, 1 << 24);
     const Arguments a(s);
     const Values dout = numbers(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
     const Gradients g = backward<float>(dev, s, a, dout);
@@ -194,7 +194,7 @@ TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
 
 // Forward is linear in the weights up to SiLU, so many channels are checked through one directional derivative.
 void expect_slope(const Case& s) {
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   const Arguments a(s);
   const Values dout = numbers(s.rows() * s.channels, 9);
   const Gradients g = backward<double>(dev, s, a, dout);
@@ -216,7 +216,7 @@ TEST(convolution, gradient_holds_across_blocks) { expect_slope(cases().back()); 
 TEST(convolution, gradient_of_packed_documents_holds_across_blocks) { expect_slope(packed_cases().back()); }
 
 void expect_float_and_bf16_follow_double(const Case& s) {
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   Arguments a(s);
   a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w), a.bias = rounded<float>(a.bias);
   const Values dout = rounded<bf16>(numbers(s.rows() * s.channels, 9));
@@ -239,7 +239,7 @@ TEST(convolution, float_and_bf16_follow_double) {
 TEST(convolution, two_calls_with_the_tail_equal_one) {
   const Case whole{1, 9, 5, 4, true, true};
   const Arguments a(whole);
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   const Values y = forward<double>(dev, whole, a);
   for (Index cut = 1; cut < whole.seq_length; ++cut) {  // pieces shorter than K-1 included
     Case first = whole, second = whole;
@@ -267,7 +267,7 @@ TEST(convolution, tail_without_history_starts_with_zeros) {
 
 TEST(convolution, future_tokens_do_not_reach_the_past) {
   const Case s{1, 300, 5, 4, true, true};
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   Arguments a(s);
   const Values y = forward<float>(dev, s, a);
   const Index t = 140;
@@ -280,7 +280,7 @@ TEST(convolution, future_tokens_do_not_reach_the_past) {
 TEST(convolution, dry_run_counts_what_runs) {
   const Case s{2, 20, 300, 4, true, true};
   const Arguments a(s);
-  Device dev(false, 1 << 22), dry(true, 0);
+  Device dev(false, 1 << 24), dry(true, 0);
   for (Device* d : {&dev, &dry}) forward<bf16>(*d, s, a), backward<bf16>(*d, s, a, numbers(s.rows() * s.channels, 9));
   EXPECT_EQ(dev.flops(), dry.flops());
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());

@@ -117,12 +117,12 @@ Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.num_heads * 
 
 template <class T>
 Result forward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   return Call<T>(s, a, positions).forward(dev);
 }
 template <class T>
 Arguments backward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   Call<T> call(s, a, positions);
   call.forward(dev);
   return call.backward(dev, random_dy(s), random_dlast(s));
@@ -173,7 +173,7 @@ TEST(ssd, equals_the_recurrence_of_packed_documents) {
 TEST(ssd, starts_from_zeros_without_an_initial_state) {
   const SsdShape s = shapes()[0];
   Arguments a(s);
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   const Result x = Call<double>(s, a).forward(dev, true);
   a.initial.assign(a.initial.size(), 0);
   expect_near(x.y, oracle(s, a).y, 1e-13);
@@ -208,7 +208,7 @@ TEST(ssd, packed_documents_equal_separate_runs) {
     const std::vector<std::pair<Part, Index>> per_token{
         {&Arguments::x, x}, {&Arguments::b, bc}, {&Arguments::c, bc}, {&Arguments::dt_raw, s.num_heads}};
     const Arguments a(s);
-    Device dev(false, 1 << 22);
+    Device dev(false, 1 << 24);
     Call<double> packed(s, a, positions);
     const Values y = packed.forward(dev).y, dy = random_dy(s);
     const Arguments g = packed.backward(dev, dy, {});
@@ -262,7 +262,7 @@ TEST(ssd, documents_do_not_reach_each_other) {
   const Arguments a(s);
   const Values dy = random_dy(s);
   const auto run = [&](const Arguments& with, const Values& asked) {
-    Device dev(false, 1 << 22);
+    Device dev(false, 1 << 24);
     Call<float> call(s, with, positions);
     const Values y = call.forward(dev).y;
     return std::pair(y, call.backward(dev, asked, {}));
@@ -290,7 +290,7 @@ TEST(ssd, documents_do_not_reach_each_other) {
 TEST(ssd, gradient_without_a_gradient_of_the_last_state) {
   const SsdShape s = shapes()[0];
   const Arguments a(s);
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   Call<double> call(s, a);
   call.forward(dev);
   const Values zeros(random_dlast(s).size(), 0);
@@ -332,7 +332,7 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
   const Arguments a(whole), g = backward<double>(whole, a);
   const Result y = forward<double>(whole, a);
   const Values dy = random_dy(whole), dlast = random_dlast(whole);
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   for (const Index cut : {1, 4, 7, 12}) {
     SsdShape first = whole, second = whole;
     first.seq_length = cut, second.seq_length = whole.seq_length - cut;
@@ -367,7 +367,7 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
 TEST(ssd, last_may_be_the_memory_of_initial) {
   const SsdShape s = shapes()[0];
   Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   const Result y = apart.forward(dev);
   ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(), together.saved(),
              together.initial.tensor());
@@ -501,7 +501,7 @@ TEST(ssd, clamped_time_steps_have_no_gradient) {
 void expect_dry_run_counts_what_runs(const Positions& positions) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
-  Device dev(false, 1 << 22), dry(true, 0);
+  Device dev(false, 1 << 24), dry(true, 0);
   for (Device* d : {&dev, &dry}) {
     Call<bf16> call(s, a, positions);
     call.forward(*d);
@@ -669,7 +669,7 @@ void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
   Arguments a(s);
   a.template round<T>();
   const Values dy = rounded<T>(random_dy(s)), dlast = c.last_asked ? rounded<Acc<T>>(random_dlast(s)) : Values();
-  Device dev(false, 1 << 22);
+  Device dev(false, 1 << 24);
   Call<T> whole(s, a, c.positions);
   const Result expected = whole.forward(dev);
   const Arguments g = whole.backward(dev, dy, dlast, 0);
@@ -717,7 +717,7 @@ TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
 TEST(ssd, dry_run_counts_what_the_pieces_run) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
-  Device dev(false, 1 << 22), dry(true, 0);
+  Device dev(false, 1 << 24), dry(true, 0);
   for (Device* d : {&dev, &dry}) {
     Rank<bf16> rank(s, a, positions_of({10, 1, 40, 75}, 2, 75), random_dy(s), 0, s.seq_length);
     rank.chunk_states(*d), rank.outputs(*d, a.initial), rank.outputs_backward(*d), rank.chunk_states_backward(*d, random_dlast(s));
