@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <vector>
 
 #include "kernels/cuda/emulation/machine.hpp"
 
@@ -14,6 +15,10 @@ struct With {
   ~With() { Machine::instance() = before; }
   Machine before;
 };
+
+// Of every order, some of them checked.
+inline const std::vector<Machine> machines_of_every_order = {
+    {Order::forward, 1, false}, {Order::backward, 1, true}, {Order::random, 1, true}, {Order::random, 2, false}};
 
 // GYR_SEED, or 1.
 inline std::uint64_t seed_of_draws() {

@@ -2,8 +2,8 @@
 // Products of warpgroups are products of the matrices that PTX's tables say lie where descriptors point; the mistakes that kernels of warpgroups are
 // made with are found.
 #include "kernels/cuda/emulation/counts.hpp"
+#include "regression/cuda/any_shape.hpp"
 #include "regression/cuda/group_product.hpp"
-#include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
@@ -11,8 +11,6 @@ using namespace gyr::cuda;
 using namespace gyr::cuda::testing;
 
 namespace {
-
-const std::vector<Machine> machines = {{Order::forward, 1, false}, {Order::backward, 1, true}, {Order::random, 1, true}, {Order::random, 2, false}};
 
 // ---- Where matrices lie, as PTX says it ("Canonical Layouts", table; 128B Swizzling, T = 8 numbers of bf16) ----
 
@@ -68,7 +66,7 @@ void expect_product(const Placement& at) {
       for (Index k = 0; k < 16; ++k) sum += double(a(m, k)) * double(b(n, k));
       want.push_back(sum);
     }
-  for (const Machine& machine : machines) {
+  for (const Machine& machine : machines_of_every_order) {
     const With with(machine);
     const auto d = bench.zeros<float>(64, 8 * F);
     std::copy_n(before.data(), before.span(), d.data());
@@ -120,31 +118,12 @@ TEST(warpgroups, multiply_what_lies_where_ptx_says) {
 }
 
 TEST(warpgroups, multiply_matrices_of_any_shape_in_every_order) {
-  const std::uint64_t seed = seed_of_draws();
-  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
-  std::mt19937_64 random(seed);
-  for (int trial = 0; trial < 4; ++trial) {
-    const Index m = 1 + Index(random() % 150), n = 1 + Index(random() % 150), k = 8 * (1 + Index(random() % 40));  // rows are copied in packs
-    SCOPED_TRACE(fmt::format("({},{}) by ({},{})'", m, k, n, k));
-    Workbench bench;
-    const auto a = bench.normal<bf16>(m, k), b = bench.normal<bf16>(n, k);
-    std::vector<double> want;
-    for (Index r = 0; r < m; ++r)
-      for (Index c = 0; c < n; ++c) {
-        double sum = 0;
-        for (Index i = 0; i < k; ++i) sum += double(a(r, i)) * double(b(c, i));
-        want.push_back(sum);
-      }
-    for (const Machine& machine : machines) {
-      const With with(machine);
-      const auto c = bench.zeros<float>(m, n);
-      const Counts counts;
-      multiply(bench.dev, GroupMistake::none, a, b, c);
-      bench.dev.fence();
-      EXPECT_LE(difference(numbers(c), want), 1e-6);
-      EXPECT_EQ(counts.all().all_shared().conflicts(), 0) << counts.all().conflicts();
-    }
-  }
+  expect_products_of_any_shape(40, [](Device& dev, const auto& a, const auto& b, const auto& c) {
+    const Counts counts;
+    multiply(dev, GroupMistake::none, a, b, c);
+    dev.fence();
+    EXPECT_EQ(counts.all().all_shared().conflicts(), 0) << counts.all().conflicts();
+  });
 }
 
 TEST(warpgroups, mistakes_are_found) {
@@ -179,7 +158,7 @@ TEST(warpgroups, mistakes_are_found) {
 TEST(warpgroups, products_that_are_not_waited_for_are_nan) {
   Workbench bench;
   const auto a = bench.normal<bf16>(64, 64), b = bench.normal<bf16>(64, 64);
-  for (const Machine& machine : machines)
+  for (const Machine& machine : machines_of_every_order)
     for (const auto mistake : {GroupMistake::no_wait_for_products, GroupMistake::waits_for_one_group_less}) {
       const With with(machine);
       const auto c = bench.zeros<float>(64, 64);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products of bf16 against plain loops in double.
+#pragma once
+
+#include <random>
+
+#include "regression/cuda/machines.hpp"
+#include "regression/tensors.hpp"
+
+namespace gyr::cuda {
+
+// multiply(dev, a, b, c) makes c = a b' of matrices drawn at random, whose rows have up to 8 `packs` numbers, on machines of every order.
+template <class Multiply>
+void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
+  const std::uint64_t seed = seed_of_draws();
+  SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  for (int trial = 0; trial < 4; ++trial) {
+    const Index m = 1 + Index(random() % 150), n = 1 + Index(random() % 150), k = 8 * (1 + Index(random() % std::uint64_t(packs)));
+    SCOPED_TRACE(fmt::format("({},{}) by ({},{})'", m, k, n, k));
+    Workbench bench;
+    const auto a = bench.normal<bf16>(m, k), b = bench.normal<bf16>(n, k);
+    std::vector<double> want;
+    for (Index r = 0; r < m; ++r)
+      for (Index c = 0; c < n; ++c) {
+        double sum = 0;
+        for (Index i = 0; i < k; ++i) sum += double(a(r, i)) * double(b(c, i));
+        want.push_back(sum);
+      }
+    for (const Machine& machine : machines_of_every_order) {
+      const With with(machine);
+      const auto c = bench.zeros<float>(m, n);
+      multiply(bench.dev, a, b, c);
+      EXPECT_LE(difference(numbers(c), want), 1e-6);
+    }
+  }
+}
+
+}  // namespace gyr::cuda
