@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/attention.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <numeric>
 #include <random>
 
 #include "regression/documents.hpp"
@@ -339,18 +342,53 @@ TEST(attention, a_window_as_long_as_all_keeps_the_bits_of_none) {
   }
 }
 
+void expect_slopes(const std::vector<Case>& set) {
+  for (const Case& s : set) {
+    const Arguments a(s);
+    const Values dout = numbers(s.out_size(), 9);
+    const Gradients g = backward<double>(s, a, dout);
+    const auto along = [&](Values Arguments::*input, const Values& gradient, const char* what) {
+      const Values direction = numbers(gradient.size(), 78);
+      const auto f = [&](double h) {
+        Arguments moved = a;
+        for (std::size_t i = 0; i < direction.size(); ++i) (moved.*input)[i] += h * direction[i];
+        return dot(oracle(s, moved).out, dout);
+      };
+      EXPECT_NEAR(dot(gradient, direction), (f(1e-5) - f(-1e-5)) / 2e-5, 1e-7) << what;
+    };
+    along(&Arguments::q, g.q, "q");
+    along(&Arguments::k, g.k, "k");
+    along(&Arguments::v, g.v, "v");
+    if (s.biased) along(&Arguments::bias, g.bias, "bias");
+  }
+}
+
+// Up to so many numbers from 0 to n.
+std::vector<std::size_t> drawn(std::size_t n, std::size_t most, std::mt19937_64& random) {
+  std::vector<std::size_t> all(n), some;
+  std::iota(all.begin(), all.end(), std::size_t(0));
+  std::sample(all.begin(), all.end(), std::back_inserter(some), most, random);
+  return some;
+}
+
+// Along one direction for all numbers together, and for some of them alone.
 void expect_central_differences(const std::vector<Case>& set) {
+  expect_slopes(set);
+  std::mt19937_64 random = seeded();
   for (const Case& s : set) {
     const Arguments a(s);
     const Values dout = numbers(s.out_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
     const auto check = [&](Values Arguments::*input, const Values& gradient, const char* what) {
-      const auto f = [&](const Values& x) {
-        Arguments moved = a;
-        moved.*input = x;
+      const std::vector<std::size_t> some = drawn(gradient.size(), 60, random);
+      Values x, of_some;
+      for (const std::size_t i : some) x.push_back((a.*input)[i]), of_some.push_back(gradient[i]);
+      Arguments moved = a;
+      const auto f = [&](const Values& there) {
+        for (std::size_t i = 0; i < some.size(); ++i) (moved.*input)[some[i]] = there[i];
         return dot(oracle(s, moved).out, dout);
       };
-      expect_gradient(f, a.*input, gradient, what);
+      expect_gradient(f, x, of_some, what);
     };
     check(&Arguments::q, g.q, "q");
     check(&Arguments::k, g.k, "k");
@@ -376,27 +414,6 @@ TEST(attention, gradient_is_the_central_difference_under_the_same_dropout) {
 TEST(attention, gradient_with_sinks_is_the_central_difference) {
   for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(with_sinks(set));
   expect_central_differences(dropped_out(with_sinks(cases())));
-}
-
-void expect_slopes(const std::vector<Case>& set) {
-  for (const Case& s : set) {
-    const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
-    const Gradients g = backward<double>(s, a, dout);
-    const auto along = [&](Values Arguments::*input, const Values& gradient, const char* what) {
-      const Values direction = numbers(gradient.size(), 78);
-      const auto f = [&](double h) {
-        Arguments moved = a;
-        for (std::size_t i = 0; i < direction.size(); ++i) (moved.*input)[i] += h * direction[i];
-        return dot(oracle(s, moved).out, dout);
-      };
-      EXPECT_NEAR(dot(gradient, direction), (f(1e-5) - f(-1e-5)) / 2e-5, 1e-7) << what;
-    };
-    along(&Arguments::q, g.q, "q");
-    along(&Arguments::k, g.k, "k");
-    along(&Arguments::v, g.v, "v");
-    if (s.biased) along(&Arguments::bias, g.bias, "bias");
-  }
 }
 
 TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
