@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of bf16 against plain loops in double.
+// Products of bf16 against plain loops in double, and mistakes that are made in them.
 #pragma once
 
 #include <random>
@@ -33,6 +33,23 @@ void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
       multiply(bench.dev, a, b, c);
       EXPECT_LE(difference(numbers(c), want), 1e-6);
     }
+  }
+}
+
+// multiply(dev, a, b, c) does what no kernel may: found in every order, and said in words that have `found` among them.
+template <class Multiply>
+void expect_found_in_every_order(Index k, const std::string& found, const Multiply& multiply) {
+  Workbench bench;
+  const auto a = bench.normal<bf16>(64, k), b = bench.normal<bf16>(64, k);
+  for (const Order order : {Order::forward, Order::backward, Order::random}) {
+    const With with(Machine{order, 1, true});
+    std::string complaint;
+    try {
+      multiply(bench.dev, a, b, bench.zeros<float>(64, 64));
+    } catch (const Violation& v) {
+      complaint = v.what();
+    }
+    EXPECT_NE(complaint.find(found), std::string::npos) << "order " << int(order) << ": " << complaint;
   }
 }
 

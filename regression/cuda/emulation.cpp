@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The emulated machine finds what it is there to find: each mistake that kernels are made with is made on purpose.
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "regression/tensors.hpp"
@@ -105,6 +110,20 @@ TEST(emulation, finds_blocks_that_meet_in_memory) {
   expect_found("a race: it writes", complaint({4, threads}, one_for_all, x));
   expect_found("a race", complaint({4, threads}, shifted, Tensor1<const float>(x), x));
   EXPECT_EQ(complaint({4, threads}, shifted, Tensor1<const float>(x), bench.zeros<float>(256)), "");
+}
+
+// Also where it has been taken, written and given back before, and whatever its size.
+TEST(emulation, memory_that_nobody_has_written_is_nan) {
+  const With machine(Order::forward, true);
+  for (const std::size_t bytes : {std::size_t(100), std::size_t(4) << 20, (std::size_t(9) << 20) + 100})
+    for (int time = 0; time < 2; ++time) {
+      void* const p = take_device_memory(bytes);
+      ASSERT_TRUE(p);
+      const std::span<char> memory(reinterpret_cast<char*>(resolved(static_cast<char*>(p))), bytes);
+      EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](char c) { return c == char(0xff); })) << bytes << " bytes, time " << time;
+      std::memset(memory.data(), 0, bytes);
+      return_device_memory(p);
+    }
 }
 
 TEST(emulation, finds_accesses_outside_a_tensor_without_being_checked) {

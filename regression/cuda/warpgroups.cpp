@@ -139,19 +139,10 @@ TEST(warpgroups, mistakes_are_found) {
                   {GroupMistake::registers_change_behind_the_fence, "since the last fence"},
                   {GroupMistake::comes_twice, "again before all others have come"},
                   {GroupMistake::comes_with_another_count, "is one of"}};
-  Workbench bench;
-  const auto a = bench.normal<bf16>(64, 320), b = bench.normal<bf16>(64, 320);
-  for (const auto& [mistake, found] : mistakes)
-    for (const Order order : {Order::forward, Order::backward, Order::random}) {
-      const With with(Machine{order, 1, true});
-      std::string complaint;
-      try {
-        multiply(bench.dev, mistake, a, b, bench.zeros<float>(64, 64));
-      } catch (const Violation& v) {
-        complaint = v.what();
-      }
-      EXPECT_NE(complaint.find(found), std::string::npos) << int(mistake) << ", order " << int(order) << ": " << complaint;
-    }
+  for (const auto& [mistake, found] : mistakes) {
+    SCOPED_TRACE(int(mistake));
+    expect_found_in_every_order(320, found, [&](Device& dev, const auto& a, const auto& b, const auto& c) { multiply(dev, mistake, a, b, c); });
+  }
 }
 
 // What is not waited for is no number, on any machine; tiles without their swizzle are other matrices, whose rows share banks.
