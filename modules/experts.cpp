@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/experts.hpp"
 
+#include <map>
 #include <numeric>
 
 #include "kernels/balance.hpp"
@@ -19,6 +20,36 @@ ExpertRows one_each(const ExpertRows& rows) { return {Tensor2<std::int32_t>(rows
 template <class S>
 Tensor2<S> one_each(const Tensor2<S>& x) {
   return Tensor2<S>(x.data(), x.span(), 1);
+}
+
+template <class T>
+GroupMatrices<const T> stored(const std::vector<Factor<T>>& w) {
+  GroupMatrices<const T> matrices{{}, w[0].stored.rows, w[0].stored.columns};
+  for (const Factor<T>& f : w) matrices.data.push_back(f.stored.data);
+  return matrices;
+}
+
+template <class T>
+void products(Device& dev, const RowGroups& groups, Tensor2<const T> x, const std::vector<Factor<T>>& w, Tensor2<T> y) {
+  if (!w[0].int8) return grouped_linear<T>(dev, groups, x, stored(w), y);
+  std::vector<Int8Matrix> matrices;
+  for (const Factor<T>& f : w) matrices.push_back(f.int8);
+  grouped_linear<T>(dev, groups, x, matrices, y);
+}
+
+// dw += dy' x of each group's weights, declared adjacent, whose outputs are the columns of dy side by side. Some may be frozen, of each group others:
+// those that are trained alike have one product.
+template <class T>
+void weights_backward(Device& dev, const RowGroups& groups, const std::vector<std::vector<const Parameter*>>& weights, Matrix<const T> dy,
+                      Tensor2<const T> x) {
+  std::map<std::pair<Index, Index>, GroupMatrices<Acc<T>>> by_columns;
+  for (std::size_t g = 0; g < weights.size(); ++g)
+    for_trained(weights[g], [&](const Parameter& first, Index column, Index count) {
+      GroupMatrices<Acc<T>>& dw = by_columns[{column, count}];
+      dw.data.resize(weights.size()), dw.rows = count, dw.columns = first.columns();
+      dw.data[g] = first.matrix_gradient<Acc<T>>().data();
+    });
+  for (const auto& [at, dw] : by_columns) grouped_linear_backward_weight<T>(dev, groups, columns(dy, at.first, at.second), x, dw);
 }
 
 Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "moe.intermediate_size"}; }
@@ -85,14 +116,15 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
   return expert;
 }
 
-// gate and up lie one behind the other: one product serves both.
 template <class T>
-Matrix<const T> Experts<T>::w_gate_up(const Expert& expert) const {
-  return {expert.gate->template matrix<const T>().data(), 2 * intermediate_size_, hidden_size_, hidden_size_};
+std::vector<Factor<T>> Experts<T>::of_all(Factor<T> (Experts::*of)(const Expert&) const) const {
+  std::vector<Factor<T>> all;
+  for (const Expert& e : experts_) all.push_back((this->*of)(e));
+  return all;
 }
 
-// How many rows each expert has of those chosen here: the products of experts are called by the host, so that it has to know. In a dry run as even as
-// can be, which costs as many flops as any other, and more than where choices are dropped.
+// How many rows each expert has of those chosen here, which the device is waited for. In a dry run as even as can be, which costs as many flops as
+// any other, and more than where choices are dropped.
 template <class T>
 std::vector<Index> Experts<T>::counts_of(Pass& a, const ExpertRows& rows) const {
   const Index experts = Index(rows.count.extent(0)) - limited(a), slots = rows.slot.extent(0);
@@ -119,25 +151,6 @@ template <class T>
 template <class S>
 void Experts<T>::clear_behind(Pass& a, Index used, Tensor2<S> x) const {
   if (const Index rest = Index(x.extent(0)) - used; rest > 0) fill<S>(a.dev, flat(rows(x, used, rest)), 0);
-}
-
-// Who has how many rows decides over the scratch memory of their products: a dry run also goes through what takes most of it, without counting that,
-// all rows with one expert, halves of them, and few of them.
-template <class T>
-template <class F>
-void Experts<T>::for_experts(Pass& a, const Work& work, const F& f) const {
-  Device& dev = a.dev;
-  const Workspace workspace(dev.scratch, "products of experts");
-  if (dev.dry_run()) {
-    const Device::Repeat uncounted(dev, 0);
-    for (Index n = work.most; n > few_rows; n /= 2) f(experts_[0], n, Index(0));
-    f(experts_[0], std::min(work.most, few_rows), Index(0));
-  }
-  Index e = 0, first = 0;
-  for (const Index n : work.exchange ? work.exchange->received_counts() : counts_of(a, work.rows)) {
-    if (n > 0) f(experts_[e], n, first);
-    ++e, first += n;
-  }
 }
 
 template <class T>
@@ -205,13 +218,20 @@ ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
 template <class T>
 auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   const Index slots = a.stream.rows * c_.routing.top_k;
-  if (!a.experts.ranks) return {rows_of(frame), slots, limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows, {}};
+  if (!a.experts.ranks) {
+    const ExpertRows chosen = rows_of(frame);
+    const bool asked = a.dev.dry_run() || limited(a) || c_.expert_bias;  // else only the device knows, which finds its rows itself or is asked
+    RowGroups groups{rows(chosen.count, 0, c_.experts), slots / c_.experts, limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows, {}};
+    if (asked) groups.known = counts_of(a, chosen);
+    return {chosen, std::move(groups), slots, {}};
+  }
   ExpertExchange exchange = exchange_of(a, frame);
   const Index count = exchange.received();
   const ExpertRows received{rows(frame.get(Keys::received_place), 0, count), rows(frame.get(Keys::received_slot), 0, count),
                             frame.get(Keys::received_count)};
-  const Index most = std::min(room(a), a.stream.rows * a.experts.ranks->size());
-  return {received, room(a), most, std::move(exchange)};
+  const Index ranks = a.experts.ranks->size(), most = std::min(room(a), a.stream.rows * ranks);
+  RowGroups groups{received.count, slots * ranks / c_.experts, most, exchange.received_counts()};
+  return {received, std::move(groups), room(a), std::move(exchange)};
 }
 
 template <class T>
@@ -297,12 +317,8 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   if (frame.wants(Keys::gate_up)) {
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
-    for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-      linear<T>(a.dev, rows(x, first, n), expert.gate->template factor<T>(2 * intermediate_size_), rows(gate_up, first, n));
-      if (!expert.gate_bias) return;
-      const Tensor1<const A> bias(expert.gate_bias->template vector<const A>().data(), 2 * intermediate_size_);
-      add_bias<T>(a.dev, bias, 1, rows(gate_up, first, n));
-    });
+    products<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
+    if (c_.expert_bias) add_biases(a, work, gate_up);
     if (!work.exchange) clear_behind<T>(a, used(a, chosen), gate_up);
   }
   if (frame.wants(Keys::inner)) {
@@ -310,13 +326,25 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
   if (!y.data()) return;
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-    linear<T>(a.dev, rows(inner, first, n), expert.down->template factor<T>(), rows(x, first, n));
-    if (!expert.down_bias || a.tensor.rank() != 0) return;
-    add_weighted_bias<T>(a.dev, rows(work.rows.slot, first, n), weights_of(frame, work), expert.down_bias->template vector<const A>(),
-                         rows(x, first, n));
-  });
+  products<T>(a.dev, work.groups, inner, of_all(&Experts::down), x);
+  if (c_.expert_bias && a.tensor.rank() == 0) add_down_biases(a, frame, work, x);
   bring_back<T>(a, work, chosen, x, add, y);
+}
+
+template <class T>
+void Experts<T>::add_biases(Pass& a, const Work& work, Tensor2<T> gate_up) const {
+  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
+    const Tensor1<const A> bias(experts_[e].gate_bias->template vector<const A>().data(), 2 * intermediate_size_);
+    add_bias<T>(a.dev, bias, 1, rows(gate_up, first, n));
+  });
+}
+
+template <class T>
+void Experts<T>::add_down_biases(Pass& a, const Frame& frame, const Work& work, Tensor2<T> y) const {
+  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
+    add_weighted_bias<T>(a.dev, rows(work.rows.slot, first, n), weights_of(frame, work), experts_[e].down_bias->template vector<const A>(),
+                         rows(y, first, n));
+  });
 }
 
 template <class T>
@@ -337,16 +365,12 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
   const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
   gather_rows<T>(a.dev, work.rows, source, x);
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-    linear_backward_input<T>(a.dev, rows(x, first, n), expert.down->template matrix<const T>(), rows(dinner, first, n));
-  });
+  grouped_linear_backward_input<T>(a.dev, work.groups, x, stored(of_all(&Experts::down)), dinner);
   if (!work.exchange) clear_behind<T>(a, used(a, chosen), dinner);
   contribute_once<T>(a.dev, *experts_[0].down, dinner);
   weighted_glu_backward<T>(a.dev, c_.activation, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
   if (c_.expert_bias) experts_biases_backward(a, work, x, weights_of(frame, work), dgate_up, dwork);
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-    linear_backward_input<T>(a.dev, rows(dgate_up, first, n), w_gate_up(expert), rows(x, first, n));
-  });
+  grouped_linear_backward_input<T>(a.dev, work.groups, dgate_up, stored(of_all(&Experts::gate_up)), x);
   bring_back<T>(a, work, chosen, x, add, dh);
   if (work.exchange) {
     Scope inner(a.dev.scratch);
@@ -366,7 +390,8 @@ void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<cons
   Scope scope(a.dev.scratch);
   const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();  // all have the whole of it, and their sum is taken
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
+  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
+    const Expert& expert = experts_[e];
     const auto terms = rows(room, 0, n);
     weighted_bias_backward<T>(a.dev, rows(work.rows.slot, first, n), rows(x, first, n), weights, expert.down_bias->template vector<const A>(), to,
                               terms);
@@ -448,13 +473,11 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-    weights_backward<T>(a.dev, {expert.down}, rows(x, first, n), rows(inner, first, n));
-  });
+  std::vector<std::vector<const Parameter*>> down, gate_up;
+  for (const Expert& e : experts_) down.push_back({e.down}), gate_up.push_back({e.gate, e.up});
+  weights_backward<T>(a.dev, work.groups, down, x, inner);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h, x);
-  for_experts(a, work, [&](const Expert& expert, Index n, Index first) {
-    weights_backward<T>(a.dev, {expert.gate, expert.up}, rows(dgate_up, first, n), rows(x, first, n));
-  });
+  weights_backward<T>(a.dev, work.groups, gate_up, dgate_up, x);
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);
 }
 

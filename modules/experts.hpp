@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "kernels/expert_rows.hpp"
+#include "kernels/grouped_products.hpp"
 #include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/layer.hpp"
@@ -57,14 +58,18 @@ class Experts final : public Branch<T> {
   // The rows that this rank's experts see: those chosen here, or those that all ranks have sent.
   struct Work {
     ExpertRows rows;
-    Index room, most;                        // rows that there is memory for, and the most of one expert
+    RowGroups groups;                        // the same, by expert
+    Index room;                              // rows that there is memory for
     std::optional<ExpertExchange> exchange;  // where they come from elsewhere
 
     Index count() const { return rows.slot.extent(0); }
   };
 
   Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
-  Matrix<const T> w_gate_up(const Expert&) const;
+  // gate and up lie one behind the other: one product serves both.
+  Factor<T> gate_up(const Expert& e) const { return e.gate->template factor<T>(2 * intermediate_size_); }
+  Factor<T> down(const Expert& e) const { return e.down->template factor<T>(); }
+  std::vector<Factor<T>> of_all(Factor<T> (Experts::*of)(const Expert&) const) const;
   ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);
   // Whether experts have room for some alone. Then a count more stands behind those of experts: of the choices that are dropped, which lie last.
   bool limited(const Pass& a) const { return c_.capacity_factor > 0 && a.sequence_weight > 0; }
@@ -85,9 +90,8 @@ class Experts final : public Branch<T> {
   void send_rows(Pass&, const ExpertExchange&, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const;
   template <class S>
   void bring_back(Pass&, const Work&, const ExpertRows& chosen, Tensor2<S> by_expert, Add, Tensor2<S> y) const;
-  // f(expert, n, first) of each expert that has rows, n from `first` on among the grouped ones.
-  template <class F>
-  void for_experts(Pass&, const Work&, const F&) const;
+  void add_biases(Pass&, const Work&, Tensor2<T> gate_up) const;
+  void add_down_biases(Pass&, const Frame&, const Work&, Tensor2<T> y) const;
   void experts_biases_backward(Pass&, const Work&, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                Tensor2<A> dweights) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);

@@ -10,8 +10,8 @@ namespace gyr {
 
 // body(first, column, count) for each run of neighbours that are trained, among parameters (null: there is none) whose rows are the columns of one
 // matrix, in order: the gradients of a run lie one behind the other from `first` on.
-template <class Body>
-void for_trained(std::initializer_list<const Parameter*> all, const Body& body) {
+template <class List, class Body>
+void for_trained(const List& all, const Body& body) {
   const Parameter* first = nullptr;
   Index from = 0, column = 0;
   const auto close = [&] {
