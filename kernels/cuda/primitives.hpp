@@ -318,7 +318,7 @@ template <class T>
 class Global {
  public:
   Global() = default;
-  Global(const Matrix<T>& x) : data_(x.data), rows_(x.rows), columns_(x.columns), stride_(x.stride) {}
+  GYR_FUNCTION Global(const Matrix<T>& x) : data_(x.data), rows_(x.rows), columns_(x.columns), stride_(x.stride) {}
   Global(const Tensor1<T>& x) : data_(x.data()), rows_(1), columns_(x.span()), stride_(x.span()) {}
   Global(const Tensor2<T>& x) : Global(Matrix<T>(x)) {}
   template <class U>

@@ -3,6 +3,7 @@
 // out. A lane's rows of fragments are lane / 4 and that + 8, its columns 2 (lane % 4) and the next of every eight.
 #pragma once
 
+#include "kernels/cuda/pipeline.hpp"
 #include "kernels/cuda/ssd.hpp"
 
 namespace gyr::cuda::scan {
@@ -46,32 +47,6 @@ GYR_DEVICE void fetch_state(const Cut& s, const Global<const bf16>& states, Inde
   const int channels = int(s.head_dim - p0), numbers = int(s.state_size - n0), apart = int(s.state_size);
   each_pack_of<rows, span, threads>(
       to, [&](int r, int c, bf16* place) { states.copy_inside(chunk, first + (r * apart + c), place, r < channels && c < numbers); });
-}
-
-// bring(step, place) starts the copies of a step, take(step, place) reads what they brought; between two steps all threads meet.
-// meanwhile(): while the first are under way.
-template <int stages, class Bring, class Take, class Meanwhile>
-GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take, const Meanwhile& meanwhile) {
-  for (int i = 0; i < stages - 1; ++i) {
-    if (i < steps) bring(i, i);
-    commit_copies();
-  }
-  meanwhile();
-  for (int i = 0, place = 0; i < steps; ++i) {
-    wait_for_copies<stages - 2>();
-    sync_block();
-    const int free = place == 0 ? stages - 1 : place - 1;
-    if (i + stages - 1 < steps) bring(i + stages - 1, free);
-    commit_copies();
-    take(i, place);
-    place = place + 1 < stages ? place + 1 : 0;
-  }
-  wait_for_copies<0>();
-}
-
-template <int stages, class Bring, class Take>
-GYR_DEVICE void pipeline(int steps, const Bring& bring, const Take& take) {
-  pipeline<stages>(steps, bring, take, [] {});
 }
 
 // The fragment of rows [16 warp, ..) and columns [c, c + 16).
