@@ -89,7 +89,9 @@ struct Operand {
     if constexpr (packs) {
       constexpr int across = columns / 8, at_once = threads / across;
       static_assert(threads % across == 0 && rows % at_once == 0);
-      const int r = thread_index() / across, c = thread_index() % across * 8;
+      // Eight lanes, which write at a time, have all banks: of rows of 64 bytes two that are four apart.
+      const int place = thread_index() / across, c = thread_index() % across * 8;
+      const int r = across == 4 ? place / 8 * 8 + place % 2 * 4 + place / 2 % 4 : place;
       const auto part = x.part(row + r, column + c);
       const int wanted = c < columns_left ? int(rows_left < rows ? rows_left : rows) - r : 0;
       GYR_UNROLL

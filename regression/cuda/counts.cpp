@@ -4,6 +4,7 @@
 #include "kernels/cuda/emulation/counts.hpp"
 
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
 #include "kernels/activation.hpp"
@@ -14,6 +15,7 @@
 #include "kernels/cuda/rows.hpp"
 #include "kernels/expert_rows.hpp"
 #include "kernels/gate.hpp"
+#include "kernels/grouped_products.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/ssd.hpp"
 #include "regression/cuda/machines.hpp"
@@ -290,6 +292,63 @@ void expect_products_of(const Scan& a, double most_conflicts) {
   }
 }
 
+// ---- Products of grouped rows ----
+
+struct Grouped {
+  std::vector<Index> rows;  // of each group
+  Index n, k;
+  bool few;  // even rows
+
+  std::string name() const { return fmt::format("({},{}) of {} groups, {}", n, k, rows.size(), few ? "few rows" : "rows"); }
+  Index all() const { return std::accumulate(rows.begin(), rows.end(), Index(0)); }
+
+  // Tensor instructions of rows with a matrix, `columns` of what comes out: 16 rows, 8 columns and a depth of 16 each. Tiles of blocks are 16 by 64
+  // and come 64 deep, or 128 by 128 and 32 deep; of these, warps with 64 rows multiply if one of the rows is a group's.
+  Index products(Index columns, Index depth) const {
+    const Index height = few ? 16 : 64, width = few ? 64 : 128, step = few ? 64 : 32;
+    Index tiles = 0;
+    for (const Index n : rows) tiles += ceil_div(n, height) * ceil_div(columns, width);
+    return tiles * height * width * ceil_div(depth, step) * step / 2048;
+  }
+  Index products_of_gradient() const {
+    Index deep = 0;
+    for (const Index n : rows) deep += ceil_div(n, 32) * 32;
+    return ceil_div(n, 64) * 64 * ceil_div(k, 128) * 128 * deep / 2048;
+  }
+};
+
+// Forward, gradients of inputs, and of weights.
+std::vector<GridCounts> all_grids(const Grouped& c) {
+  Workbench bench;
+  const auto count = bench.zeros<std::int32_t>(Index(c.rows.size()));
+  GroupMatrices<const bf16> w{{}, c.n, c.k};
+  GroupMatrices<float> dw{{}, c.n, c.k};
+  for (std::size_t g = 0; g < c.rows.size(); ++g) {
+    count(Index(g)) = std::int32_t(c.rows[g]);
+    w.data.push_back(bench.normal<bf16>(c.n * c.k).data()), dw.data.push_back(bench.zeros<float>(c.n * c.k).data());
+  }
+  const RowGroups groups{count, c.few ? 1 : 100, c.all()};
+  const auto x = bench.normal<bf16>(c.all(), c.k), dy = bench.normal<bf16>(c.all(), c.n);
+  const With with(plain);
+  const Counts counts;
+  grouped_linear<bf16>(bench.dev, groups, x, w, bench.zeros<bf16>(c.all(), c.n));
+  grouped_linear_backward_input<bf16>(bench.dev, groups, dy, w, bench.zeros<bf16>(c.all(), c.k));
+  grouped_linear_backward_weight<bf16>(bench.dev, groups, dy, x, dw);
+  bench.dev.fence();
+  for (const Work& work : bench.dev.work()) EXPECT_EQ(std::string(work.kernel), "grouped_gemm") << "the host has waited, or told a product for each";
+  return counts.grids();
+}
+
+void expect_products_of(const Grouped& c) {
+  SCOPED_TRACE(c.name());
+  const auto grids = all_grids(c);
+  ASSERT_EQ(grids.size(), 3u);
+  EXPECT_EQ(grids[0].products, c.products(c.n, c.k));
+  EXPECT_EQ(grids[1].products, c.products(c.k, c.n));
+  EXPECT_EQ(grids[2].products, c.products_of_gradient());
+  for (const GridCounts& g : grids) expect_no_conflicts(g);
+}
+
 // ---- Kernels bound by memory ----
 
 // Bytes: announced; each of memory once for every grid; of the sectors that warps ask for. in_packs: of these, by instructions of 16 bytes.
@@ -435,6 +494,13 @@ TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
   expect_products_of(Scan{{1, 70, 2, 1, 128, 136, 70, 0, 1e30}}, 0.2);
 }
 
+TEST(counts, grouped_products_multiply_rows_of_groups_and_have_no_conflicts) {
+  expect_products_of(Grouped{{256, 0, 64, 65, 1, 128}, 256, 128, false});
+  expect_products_of(Grouped{{70, 0, 0, 129}, 136, 40, false});
+  expect_products_of(Grouped{{0, 300, 0}, 64, 72, false});
+  expect_products_of(Grouped{{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
+}
+
 TEST(counts, rows_are_moved_once_and_in_packs) {
   Workbench bench;
   const Index R = 256, D = 512;
@@ -528,6 +594,8 @@ TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
   auto grids = counted(attention.on(ampere));
   for (const GridCounts& g : counted(attention)) grids.push_back(g);
   for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
+  for (const bool few : {false, true})
+    for (const GridCounts& g : all_grids(Grouped{{20, 9}, 64, 64, few})) grids.push_back(g);
   std::ifstream file(GYR_SOURCE_DIR "/regression/cuda/blocks.txt");
   std::size_t row = 0;
   for (std::string line; std::getline(file, line);) {
