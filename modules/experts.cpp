@@ -56,6 +56,10 @@ Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermed
 
 }  // namespace
 
+bool finds_rows_of_experts(const MoeConfig& c, DType dtype, Index rows) {
+  return !c.expert_bias && finds_groups(dtype, rows * c.routing.top_k / c.experts);
+}
+
 // All ranks route alike, and each knows a part of the gradient of the weights of what was chosen.
 OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   const MoeConfig& c = m.moe;

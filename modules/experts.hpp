@@ -109,6 +109,8 @@ class Experts final : public Branch<T> {
   std::vector<Expert> experts_;
 };
 
+// Whether a forward of so many rows, with weights as they are stored, asks the host for nothing that depends on who is chosen.
+bool finds_rows_of_experts(const MoeConfig&, DType, Index rows);
 OperatorChain experts_operators(const ModelConfig&, const std::string& name);  // without the shared expert's
 LayerFlops experts_flops(const ModelConfig&, const TextLengths&);              // with the shared expert's
 // The model whose Mlp is the shared expert.

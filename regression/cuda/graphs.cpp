@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernels/cuda/launch.hpp"
+#include "kernels/grouped_products.hpp"
 #include "kernels/work_graph.hpp"
 #include "regression/cases.hpp"
 #include "regression/cuda/machines.hpp"
@@ -247,11 +248,12 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
 TEST(graphs, write_the_texts_that_kernels_write) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   int texts = 0, varied = 0;
-  for (const char* name : {"plain_gate", "mistral_window", "qwen3_window", "mamba2", "nemotron_h", "llama"})
+  for (const char* name : {"plain_gate", "mistral_window", "qwen3_window", "mamba2", "nemotron_h", "llama", "mixtral", "deepseek_v3"})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(name);
       const gyr::testing::Golden& g = gyr::testing::golden(name);
-      if (dtype == DType::bf16 && g.model.pattern.find_first_of("PW") == std::string::npos) continue;  // kernels of tensor cores are in these
+      const auto has = [&](const char* symbols) { return g.model.pattern.find_first_of(symbols) != std::string::npos; };
+      if (dtype == DType::bf16 ? !has("PWE") : has("E")) continue;  // kernels of tensor cores are in these, and find rows of experts
       for (const double temperature : {0.0, 1.0}) {
         if (temperature > 0 && (dtype == DType::bf16 || name != std::string_view("plain_gate"))) continue;  // once
         const Sampling sampling{.temperature = temperature, .seed = seed, .tokens = 64};
@@ -274,4 +276,47 @@ TEST(graphs, write_the_texts_that_kernels_write) {
 TEST(graphs, are_not_made_where_the_host_decides) {
   const Sampling sampling{.temperature = 0, .tokens = 6};
   EXPECT_EQ(generated(gyr::testing::golden("mixtral"), DType::f32, sampling, 1, "on").graphs, 0);
+  EXPECT_EQ(generated(gyr::testing::golden("gpt_oss"), DType::bf16, sampling, 1, "on").graphs, 0);  // experts with biases
+}
+
+// Which group has how many rows may change between two launches.
+TEST(graphs, find_the_rows_of_groups) {
+  constexpr Index rows = 40, n = 24, k = 16;
+  const With schedule(checked_machine(When::late));
+  Arena arena{Memory::activations, 1 << 20};
+  Device dev(false, 1 << 16);
+  auto drawn = [&, number = 0](Index height, Index width) mutable {
+    const gyr::Stream stream(1, std::to_string(number++));
+    std::vector<bf16> x;
+    for (Index i = 0; i < height * width; ++i) x.push_back(bf16(float(stream.normal(i))));
+    const auto there = arena.tensor<bf16>(height, width);
+    copy_to_device(x.data(), flat(there));
+    return std::pair(there, x);
+  };
+  const auto count = arena.tensor<std::int32_t>(3);
+  const auto y = arena.tensor<bf16>(rows, n);
+  const auto [x, x_host] = drawn(rows, k);
+  GroupMatrices<const bf16> w{{}, n, k};
+  std::vector<std::vector<bf16>> w_host;
+  for (int g = 0; g < 3; ++g) {
+    const auto [there, host] = drawn(n, k);
+    w.data.push_back(there.data()), w_host.push_back(host);
+  }
+  WorkGraph graph;
+  graph.capture(dev.queue, [&] { grouped_linear<bf16>(dev, {count, rows / 3, rows}, x, w, y); });
+  for (const std::vector<std::int32_t>& counts : {std::vector<std::int32_t>{40, 0, 0}, {1, 30, 9}, {0, 0, 40}, {13, 13, 14}}) {
+    copy_to_device(counts.data(), count);
+    graph.launch(dev.queue);
+    dev.fence();
+    std::vector<bf16> found(rows * n);
+    copy_to_host(flat(y), found.data());
+    for (Index r = 0; r < rows; ++r) {
+      const std::vector<bf16>& of = w_host[r < counts[0] ? 0 : r < counts[0] + counts[1] ? 1 : 2];
+      for (Index c = 0; c < n; ++c) {
+        double sum = 0;
+        for (Index i = 0; i < k; ++i) sum += double(x_host[std::size_t(r * k + i)]) * double(of[std::size_t(c * k + i)]);
+        EXPECT_NEAR(double(found[std::size_t(r * n + c)]), sum, 0.05) << "row " << r << " of " << counts[0] << ", " << counts[1] << ", " << counts[2];
+      }
+    }
+  }
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/sum.hpp"
+#include "modules/experts.hpp"
 #include "src/base/stopwatch.hpp"
 
 namespace gyr {
@@ -13,9 +14,12 @@ namespace gyr {
 namespace {
 constexpr Token no_token = -1;  // drawn from logits that are not finite; told to all ranks
 
-// Whether all that changes from token to token lies where kernels run. Of experts the host learns who was chosen; what is read of a source it knows
-// alone.
-bool repeats(const ModelConfig& config) { return config.pattern.find_first_not_of("P*WLM-B") == std::string::npos && !has_relative_bias(config); }
+// Whether all that changes from token to token lies where kernels run. What is read of a source the host knows alone, and who was chosen by a token
+// it has to learn where kernels do not find the rows of experts themselves.
+bool repeats(const ModelConfig& config, DType dtype, const GeneratorRoom& room) {
+  const bool finds = room.factors == Factors::stored && finds_rows_of_experts(config.moe, dtype, room.sequences);
+  return config.pattern.find_first_not_of(finds ? "P*WLM-BE" : "P*WLM-B") == std::string::npos && !has_relative_bias(config);
+}
 
 // Those by which layers exchange what they compute.
 template <class Visit>
@@ -73,7 +77,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
     layout.source_lengths.assign(n, source_capacity());
     advance(layout, std::span(tokens).first(n));
   }
-  repeats_ = WorkGraph::possible() && repeats(config) && graph_holds_exchange(grid);
+  repeats_ = WorkGraph::possible() && repeats(config, dtype, room_) && graph_holds_exchange(grid);
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
