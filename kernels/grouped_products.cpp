@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/grouped_products.hpp"
 
-#include <algorithm>
-
 #include "kernels/instances.hpp"
 
 namespace gyr {
@@ -44,8 +42,8 @@ void grouped_linear_backward_input(Device& dev, const RowGroups& groups, Tensor2
 template <class T>
 void grouped_linear_backward_weight(Device& dev, const RowGroups& groups, Matrix<const T> dy, Tensor2<const T> x, const GroupMatrices<Acc<T>>& dw) {
   check<T>(groups, dy, x, dw.data.size(), dw.rows, dw.columns);
-  const auto first_there = std::find_if(dw.data.begin(), dw.data.end(), [](const auto* p) { return p != nullptr; });
-  if (first_there == dw.data.end()) return;
+  const Index any = dw.first_there();
+  if (any == groups.groups()) return;
   if constexpr (std::is_same_v<T, bf16>)
     if (backend::grouped_linear_backward_weight(dev, groups, dy, x, dw)) return;
   for_groups(
@@ -53,7 +51,7 @@ void grouped_linear_backward_weight(Device& dev, const RowGroups& groups, Matrix
       [&](Index g, Index first, Index n) {
         if (dw.data[std::size_t(g)]) linear_backward_weight<T>(dev, dy.block(first, n, 0, dy.columns), rows(x, first, n), dw[g]);
       },
-      first_there - dw.data.begin());
+      any);
 }
 
 #define GYR_GROUPED_PRODUCTS(T)                                                                                                           \

@@ -3,6 +3,7 @@
 //   R rows, G groups, w (N,K) of each group. Rows behind those of the last group are neither read nor written.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/gemm.hpp"
@@ -18,6 +19,10 @@ struct GroupMatrices {
   Index rows = 0, columns = 0;
 
   Matrix<T> operator[](Index group) const { return {data[std::size_t(group)], rows, columns, columns}; }
+  // The first group that has one; their number where none does.
+  Index first_there() const {
+    return std::find_if(data.begin(), data.end(), [](const T* p) { return p != nullptr; }) - data.begin();
+  }
 };
 
 // Whether kernels find the rows of groups themselves, weights being stored in that type and even rows of a group so many. Where they do not, the host

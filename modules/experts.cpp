@@ -37,28 +37,40 @@ void products(Device& dev, const RowGroups& groups, Tensor2<const T> x, const st
   grouped_linear<T>(dev, groups, x, matrices, y);
 }
 
-// dw += dy' x of each group's weights, declared adjacent, whose outputs are the columns of dy side by side. Some may be frozen, of each group others:
-// those that are trained alike have one product.
+// add(first column, gradients) for the parameters of each group, declared adjacent, whose outputs are columns side by side. Some may be frozen, of
+// each group others: of those that are trained alike at a time.
+template <class A, class Add>
+void each_gradient(const std::vector<std::vector<const Parameter*>>& groups, const Add& add) {
+  std::map<std::pair<Index, Index>, GroupMatrices<A>> by_columns;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for_trained(groups[g], [&](const Parameter& first, Index column, Index count) {
+      GroupMatrices<A>& gradients = by_columns[{column, count}];
+      gradients.data.resize(groups.size()), gradients.rows = count, gradients.columns = first.columns();
+      gradients.data[g] = first.matrix_gradient<A>().data();
+    });
+  for (const auto& [at, gradients] : by_columns) add(at.first, gradients);
+}
+
+// dw += dy' x
 template <class T>
 void weights_backward(Device& dev, const RowGroups& groups, const std::vector<std::vector<const Parameter*>>& weights, Matrix<const T> dy,
                       Tensor2<const T> x) {
-  std::map<std::pair<Index, Index>, GroupMatrices<Acc<T>>> by_columns;
-  for (std::size_t g = 0; g < weights.size(); ++g)
-    for_trained(weights[g], [&](const Parameter& first, Index column, Index count) {
-      GroupMatrices<Acc<T>>& dw = by_columns[{column, count}];
-      dw.data.resize(weights.size()), dw.rows = count, dw.columns = first.columns();
-      dw.data[g] = first.matrix_gradient<Acc<T>>().data();
-    });
-  for (const auto& [at, dw] : by_columns) grouped_linear_backward_weight<T>(dev, groups, columns(dy, at.first, at.second), x, dw);
+  each_gradient<Acc<T>>(weights, [&](Index column, const GroupMatrices<Acc<T>>& dw) {
+    grouped_linear_backward_weight<T>(dev, groups, columns(dy, column, dw.rows), x, dw);
+  });
+}
+// db += sums of rows of dy
+template <class T>
+void biases_backward(Device& dev, const RowGroups& groups, const std::vector<std::vector<const Parameter*>>& biases, Matrix<const T> dy) {
+  each_gradient<Acc<T>>(
+      biases, [&](Index column, const GroupMatrices<Acc<T>>& db) { grouped_bias_backward<T>(dev, groups, columns(dy, column, db.rows), db); });
 }
 
 Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "moe.intermediate_size"}; }
 
 }  // namespace
 
-bool finds_rows_of_experts(const MoeConfig& c, DType dtype, Index rows) {
-  return !c.expert_bias && finds_groups(dtype, rows * c.routing.top_k / c.experts);
-}
+bool finds_rows_of_experts(const MoeConfig& c, DType dtype, Index rows) { return finds_groups(dtype, rows * c.routing.top_k / c.experts); }
 
 // All ranks route alike, and each knows a part of the gradient of the weights of what was chosen.
 OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
@@ -224,9 +236,8 @@ auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   const Index slots = a.stream.rows * c_.routing.top_k;
   if (!a.experts.ranks) {
     const ExpertRows chosen = rows_of(frame);
-    const bool asked = a.dev.dry_run() || limited(a) || c_.expert_bias;  // else only the device knows, which finds its rows itself or is asked
     RowGroups groups{rows(chosen.count, 0, c_.experts), slots / c_.experts, limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows, {}};
-    if (asked) groups.known = counts_of(a, chosen);
+    if (a.dev.dry_run() || limited(a)) groups.known = counts_of(a, chosen);
     return {chosen, std::move(groups), slots, {}};
   }
   ExpertExchange exchange = exchange_of(a, frame);
@@ -322,7 +333,7 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   if (frame.wants(Keys::gate_up)) {
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
     products<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
-    if (c_.expert_bias) add_biases(a, work, gate_up);
+    if (c_.expert_bias) grouped_add_bias<T>(a.dev, work.groups, biases(&Expert::gate_bias, 2 * intermediate_size_), gate_up);
     if (!work.exchange) clear_behind<T>(a, used(a, chosen), gate_up);
   }
   if (frame.wants(Keys::inner)) {
@@ -331,24 +342,24 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   }
   if (!y.data()) return;
   products<T>(a.dev, work.groups, inner, of_all(&Experts::down), x);
-  if (c_.expert_bias && a.tensor.rank() == 0) add_down_biases(a, frame, work, x);
+  if (c_.expert_bias && a.tensor.rank() == 0)
+    grouped_add_weighted_bias<T>(a.dev, work.groups, work.rows.slot, weights_of(frame, work), biases(&Expert::down_bias, hidden_size_), x);
   bring_back<T>(a, work, chosen, x, add, y);
 }
 
 template <class T>
-void Experts<T>::add_biases(Pass& a, const Work& work, Tensor2<T> gate_up) const {
-  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
-    const Tensor1<const A> bias(experts_[e].gate_bias->template vector<const A>().data(), 2 * intermediate_size_);
-    add_bias<T>(a.dev, bias, 1, rows(gate_up, first, n));
-  });
+std::vector<std::vector<const Parameter*>> Experts<T>::all_of(std::initializer_list<Parameter * Expert::*> parts) const {
+  std::vector<std::vector<const Parameter*>> all(experts_.size());
+  for (std::size_t e = 0; e < experts_.size(); ++e)
+    for (const auto part : parts) all[e].push_back(experts_[e].*part);
+  return all;
 }
 
 template <class T>
-void Experts<T>::add_down_biases(Pass& a, const Frame& frame, const Work& work, Tensor2<T> y) const {
-  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
-    add_weighted_bias<T>(a.dev, rows(work.rows.slot, first, n), weights_of(frame, work), experts_[e].down_bias->template vector<const A>(),
-                         rows(y, first, n));
-  });
+auto Experts<T>::biases(Parameter* Expert::*of, Index size) const -> GroupMatrices<const A> {
+  GroupMatrices<const A> all{{}, size, 1};
+  for (const Expert& e : experts_) all.data.push_back((e.*of)->template vector<const A>().data());
+  return all;
 }
 
 template <class T>
@@ -394,14 +405,10 @@ void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<cons
   Scope scope(a.dev.scratch);
   const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();  // all have the whole of it, and their sum is taken
-  for_groups(a.dev, work.groups, [&](Index e, Index first, Index n) {
-    const Expert& expert = experts_[e];
-    const auto terms = rows(room, 0, n);
-    weighted_bias_backward<T>(a.dev, rows(work.rows.slot, first, n), rows(x, first, n), weights, expert.down_bias->template vector<const A>(), to,
-                              terms);
-    biases_backward<T>(a.dev, {expert.down_bias}, terms);
-    biases_backward<T>(a.dev, {expert.gate_bias, expert.up_bias}, rows(dgate_up, first, n));
-  });
+  const auto terms = rows(room, 0, work.count());
+  grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, hidden_size_), to, terms);
+  biases_backward<T>(a.dev, work.groups, all_of({&Expert::down_bias}), terms);
+  biases_backward<T>(a.dev, work.groups, all_of({&Expert::gate_bias, &Expert::up_bias}), dgate_up);
 }
 
 // What each rank knows of the weights' gradient is a part of it. Then all know the same of the router, and one adds its part of dh to the sum.
@@ -477,11 +484,9 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
-  std::vector<std::vector<const Parameter*>> down, gate_up;
-  for (const Expert& e : experts_) down.push_back({e.down}), gate_up.push_back({e.gate, e.up});
-  weights_backward<T>(a.dev, work.groups, down, x, inner);
+  weights_backward<T>(a.dev, work.groups, all_of({&Expert::down}), x, inner);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h, x);
-  weights_backward<T>(a.dev, work.groups, gate_up, dgate_up, x);
+  weights_backward<T>(a.dev, work.groups, all_of({&Expert::gate, &Expert::up}), dgate_up, x);
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);
 }
 

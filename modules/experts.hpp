@@ -13,8 +13,7 @@
 
 #include <optional>
 
-#include "kernels/expert_rows.hpp"
-#include "kernels/grouped_products.hpp"
+#include "kernels/grouped_biases.hpp"
 #include "modules/expert_capacity.hpp"
 #include "modules/expert_exchange.hpp"
 #include "modules/layer.hpp"
@@ -90,8 +89,8 @@ class Experts final : public Branch<T> {
   void send_rows(Pass&, const ExpertExchange&, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const;
   template <class S>
   void bring_back(Pass&, const Work&, const ExpertRows& chosen, Tensor2<S> by_expert, Add, Tensor2<S> y) const;
-  void add_biases(Pass&, const Work&, Tensor2<T> gate_up) const;
-  void add_down_biases(Pass&, const Frame&, const Work&, Tensor2<T> y) const;
+  std::vector<std::vector<const Parameter*>> all_of(std::initializer_list<Parameter * Expert::*> parts) const;
+  GroupMatrices<const A> biases(Parameter* Expert::*, Index size) const;
   void experts_biases_backward(Pass&, const Work&, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                Tensor2<A> dweights) const;
   void router_backward(Pass&, Frame&, Tensor2<A> dweights, Tensor2<T> dh);

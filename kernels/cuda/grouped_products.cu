@@ -4,10 +4,7 @@
 // all rows of a group: the same bits every run.
 #include "kernels/cuda/grouped_products.hpp"
 
-#include <numeric>
-
-#include "kernels/cuda/launch.hpp"
-#include "kernels/grouped_products.hpp"
+#include "kernels/cuda/row_groups.hpp"
 
 namespace gyr {
 
@@ -66,37 +63,27 @@ weights_kernel(Global<const std::int32_t> count, Matrices<float> dw, Global<cons
   });
 }
 
-// body(matrices, whether packs may be moved) for as many groups at a time as a launch takes.
+// body(matrices, whether packs may be moved): the matrices of all groups in parts, beside these tensors.
 template <class T, class Body, class... X>
-void each_launch(const GroupMatrices<T>& all, const Body& body, const Global<X>&... tensors) {
-  const Index count = Index(all.data.size());
-  for (Index first = 0; first < count; first += most_groups) {
-    Matrices<T> some{{}, all.rows, all.columns, int(first), int(std::min<Index>(most_groups, count - first))};
+void with_matrices(const GroupMatrices<T>& all, const Body& body, const Global<X>&... tensors) {
+  each_launch(all, [&](const Matrices<T>& some) {
     bool packs = (tensors.template packs<8>() && ...);
-    for (int i = 0; i < some.number; ++i) {
-      some.at[i] = all.data[std::size_t(first + i)];
-      packs = packs && Global<T>(all[first + i]).template packs<pack_bytes / int(sizeof(bf16))>();
-    }
+    for (int i = 0; i < some.number; ++i) packs = packs && Global<T>(all[some.first + i]).template packs<8>();
     if (packs) body(some, std::true_type());
     else body(some, std::false_type());
-  }
-}
-
-// As many blocks as rows can make tiles in so many groups.
-template <class Tile>
-Grid grid_of(Index rows, int groups, Index columns, int shared_bytes) {
-  const Index tiles = (rows + std::min<Index>(rows, groups) * (Tile::rows - 1)) / Tile::rows;
-  return {tiles * ceil_div(columns, Tile::columns), threads, shared_bytes};
+  });
 }
 
 template <class Tile, bool by_columns>
 void launch_rows(Device& dev, const RowGroups& groups, Tensor2<const bf16> in, const GroupMatrices<const bf16>& w, Tensor2<bf16> out) {
   const Global<const bf16> from(in);
   const Global<bf16> to(out);
-  each_launch(
+  const Index across = ceil_div(to.columns(), Tile::columns);
+  with_matrices(
       w,
       [&](const Matrices<const bf16>& some, auto packs) {
-        launch(dev, "grouped_gemm", grid_of<Tile>(to.rows(), some.number, to.columns(), Tile::template shared_bytes<true, !by_columns>),
+        launch(dev, "grouped_gemm",
+               {most_tiles(Tile::rows, to.rows(), some.number) * across, threads, Tile::template shared_bytes<true, !by_columns>},
                rows_kernel<Tile, by_columns, packs>, groups.count, some, from, to);
       },
       from, to);
@@ -108,12 +95,9 @@ void rows_by_kernel(Device& dev, const RowGroups& groups, Tensor2<const bf16> in
   else launch_rows<LargeTile, by_columns>(dev, groups, in, w, out);
 }
 
-// Of rows that some group has: where the host does not know the counts, all of them.
-Device::Launch announced(Device& dev, const RowGroups& groups, Index rows, Index n, Index k, Index bytes_of_a_weight) {
-  const Index used = groups.known.empty() ? rows : std::accumulate(groups.known.begin(), groups.known.end(), Index(0));
-  const double size = double(n) * double(k), matrices = double(std::min(used, groups.groups()));
-  return dev.launch("grouped_gemm", 2 * double(used) * size,
-                    double(sizeof(bf16)) * double(used) * double(n + k) + double(bytes_of_a_weight) * matrices * size);
+Device::Launch announced(Device& dev, const RowGroups& groups, Index rows, Index n, Index k, std::size_t bytes_of_a_weight) {
+  const double used = double(used_rows(groups, rows)), size = double(n) * double(k), matrices = std::min(used, double(groups.groups()));
+  return dev.launch("grouped_gemm", 2 * used * size, double(sizeof(bf16)) * used * double(n + k) + double(bytes_of_a_weight) * matrices * size);
 }
 
 }  // namespace
@@ -141,7 +125,7 @@ bool grouped_linear_backward_weight(Device& dev, const RowGroups& groups, Matrix
   if (const auto run = announced(dev, groups, x.extent(0), dw.rows, dw.columns, 2 * sizeof(float))) {
     const Global<const bf16> of_outputs(dy), of_inputs(x);
     const Index tiles = ceil_div(dw.rows, LargeTile::rows) * ceil_div(dw.columns, LargeTile::columns);
-    each_launch(
+    with_matrices(
         dw,
         [&](const Matrices<float>& some, auto packs) {
           launch(dev, "grouped_gemm", {some.number * tiles, threads, LargeTile::shared_bytes<false, false>}, weights_kernel<packs>, groups.count,

@@ -248,7 +248,7 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
 TEST(graphs, write_the_texts_that_kernels_write) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   int texts = 0, varied = 0;
-  for (const char* name : {"plain_gate", "mistral_window", "qwen3_window", "mamba2", "nemotron_h", "llama", "mixtral", "deepseek_v3"})
+  for (const char* name : {"plain_gate", "mistral_window", "qwen3_window", "mamba2", "nemotron_h", "llama", "gpt_oss", "deepseek_v3"})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(name);
       const gyr::testing::Golden& g = gyr::testing::golden(name);
@@ -256,7 +256,7 @@ TEST(graphs, write_the_texts_that_kernels_write) {
       if (dtype == DType::bf16 ? !has("PWE") : has("E")) continue;  // kernels of tensor cores are in these, and find rows of experts
       for (const double temperature : {0.0, 1.0}) {
         if (temperature > 0 && (dtype == DType::bf16 || name != std::string_view("plain_gate"))) continue;  // once
-        const Sampling sampling{.temperature = temperature, .seed = seed, .tokens = 64};
+        const Sampling sampling{.temperature = temperature, .seed = seed, .tokens = has("E") ? 24 : 64};
         const Texts kernels = generated(g, dtype, sampling, seed, "off"), graphs = generated(g, dtype, sampling, seed, "on");
         EXPECT_EQ(kernels.tokens, graphs.tokens);
         ++texts, varied += std::set<Token>(kernels.tokens[0].begin(), kernels.tokens[0].end()).size() > 10;
@@ -276,7 +276,6 @@ TEST(graphs, write_the_texts_that_kernels_write) {
 TEST(graphs, are_not_made_where_the_host_decides) {
   const Sampling sampling{.temperature = 0, .tokens = 6};
   EXPECT_EQ(generated(gyr::testing::golden("mixtral"), DType::f32, sampling, 1, "on").graphs, 0);
-  EXPECT_EQ(generated(gyr::testing::golden("gpt_oss"), DType::bf16, sampling, 1, "on").graphs, 0);  // experts with biases
 }
 
 // Which group has how many rows may change between two launches.

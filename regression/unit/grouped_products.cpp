@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of grouped rows against plain loops in double: counts drawn at random, groups without rows, all rows in one, rows behind the last group,
-// groups without a gradient, rows that begin where packs do and others; as few even rows as a decoded token has, some, and many.
-#include "kernels/grouped_products.hpp"
+// Products and biases of grouped rows against plain loops in double: counts drawn at random, groups without rows, all rows in one, rows behind the
+// last group, groups without a gradient, rows that begin where packs do and others; as few even rows as a decoded token has, some, and many.
+#include "kernels/grouped_biases.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -141,6 +141,55 @@ void expect_loops(const Case& c) {
   EXPECT_GE(dry.scratch.high_water(), bench.dev.scratch.high_water());
 }
 
+// y += b, z += w b, terms = w dy, dw += <dy, b>, db += sums of dy
+template <class T>
+void expect_loops_of_biases(const Case& c, std::mt19937& random) {
+  using A = Acc<T>;
+  Workbench bench;
+  const Tensors<T> t(bench, c);
+  const auto y = bench.copy(t.dy), z = bench.copy(t.dy), terms = bench.copy(t.y);
+  const auto w = bench.normal<A>(c.all(), 1), dw = bench.normal<A>(c.all(), 1);
+  const auto slot = bench.arena.tensor<std::int32_t>(c.all());
+  std::iota(slot.data(), slot.data() + c.all(), 0);
+  std::shuffle(slot.data(), slot.data() + c.all(), random);
+  GroupMatrices<const A> biases{{}, c.n, 1};
+  GroupMatrices<A> gradients{{}, c.n, 1};
+  std::vector<Tensor1<A>> b, db;
+  for (Index g = 0; g < c.groups(); ++g) {
+    b.push_back(bench.normal<A>(c.n)), db.push_back(bench.normal<A>(c.n));
+    biases.data.push_back(b.back().data()), gradients.data.push_back(c.trained[std::size_t(g)] ? db.back().data() : nullptr);
+  }
+  std::vector<double> y_wanted = numbers(y), z_wanted = numbers(z), terms_wanted = numbers(terms), dw_wanted = numbers(dw);
+  std::vector<std::vector<double>> db_wanted;
+  for (const auto& one : db) db_wanted.push_back(numbers(one));
+  c.each([&](Index g, Index r) {
+    const double weight = double(w.data()[slot(r)]);
+    for (Index n = 0; n < c.n; ++n) {
+      const double bias = double(b[std::size_t(g)](n)), d = double(t.dy(r, n));
+      y_wanted[r * c.n + n] += bias, z_wanted[r * c.n + n] += weight * bias;
+      terms_wanted[r * c.n + n] = weight * d, dw_wanted[slot(r)] += d * bias;
+      if (c.trained[std::size_t(g)]) db_wanted[std::size_t(g)][n] += double(t.others(c)(r, n));
+    }
+  });
+  const auto tell = [&](Device& dev, bool known) {
+    const RowGroups groups{t.count, c.even, c.all() - c.behind, known ? c.rows : std::vector<Index>()};
+    grouped_add_bias<T>(dev, groups, biases, y);
+    grouped_add_weighted_bias<T>(dev, groups, slot, w, biases, z);
+    for (const auto& to : {dw, Tensor2<A>()}) grouped_weighted_bias_backward<T>(dev, groups, slot, t.dy, w, biases, to, terms);
+    grouped_bias_backward<T>(dev, groups, t.others(c), gradients);
+  };
+  tell(bench.dev, c.known);
+  expect_rows(c, "y", y, y_wanted);
+  expect_rows(c, "z", z, z_wanted);
+  expect_rows(c, "terms", terms, terms_wanted);
+  EXPECT_LE(difference(numbers(dw), dw_wanted), tolerance<A>);
+  for (std::size_t g = 0; g < db.size(); ++g) EXPECT_LE(difference(numbers(db[g]), db_wanted[g]), tolerance<A>) << "db of group " << g;
+  Device dry(true, 0);
+  tell(dry, true);
+  EXPECT_EQ(dry.flops(), bench.dev.flops());
+  EXPECT_GE(dry.scratch.high_water(), bench.dev.scratch.high_water());
+}
+
 }  // namespace
 
 TEST(grouped_products, agree_with_loops) {
@@ -152,5 +201,17 @@ TEST(grouped_products, agree_with_loops) {
     if (draw % 3) continue;
     expect_loops<float>(c);
     expect_loops<double>(c);
+  }
+}
+
+TEST(grouped_products, biases_agree_with_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int draw = 0; draw < 16; ++draw) {
+    const Case c(random);
+    SCOPED_TRACE(c.name());
+    expect_loops_of_biases<bf16>(c, random);
+    if (draw % 3) continue;
+    expect_loops_of_biases<float>(c, random);
+    expect_loops_of_biases<double>(c, random);
   }
 }
