@@ -22,6 +22,7 @@
 #include "kernels/embedding.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/grouped_products.hpp"
 #include "kernels/head_norm.hpp"
 #include "kernels/host_numbers.hpp"
 #include "kernels/layernorm.hpp"
@@ -40,6 +41,7 @@ struct Extents {
   Index length = 4096, sequences = 2;
   Index hidden = 2048, wide = 4608, heads = 8, kv_heads = 2, head_dim = 128;
   Index ssm_heads = 48, ssm_head_dim = 64, state = 256, chunk = 128;
+  Index experts = 64, expert_wide = 768, top_k = 8;
   Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
   int windows = 7;
   double seconds = 0.05;  // of a window, at least
@@ -57,7 +59,7 @@ struct Extents {
   void shrink() {
     length = 160, sequences = 1, hidden = 64, wide = 96, heads = 4, kv_heads = 2, head_dim = 64, ssm_heads = 2, ssm_head_dim = 32, state = 32,
     chunk = 64;
-    vocab = 300, logits = 16, product = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
+    experts = 4, expert_wide = 24, top_k = 2, vocab = 300, logits = 16, product = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
   }
 };
 
@@ -189,6 +191,48 @@ Case layer_backward(Ground& g, const Extents& e) {
     linear_backward_input<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(w), Matrix<bf16>(dx));
     linear_backward_weight<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(x), Matrix<float>(dw));
   }};
+}
+
+// Gate and up of experts with as many rows each, one of the largest products with a matrix for each of them; `apart`: by a product of the library for
+// each, whose counts the host waits for.
+struct ExpertsCase {
+  ExpertsCase(Ground& g, const Extents& e, Index rows, Index experts, bool apart)
+      : x(g.normal<bf16>(rows, e.hidden)), y(g.normal<bf16>(rows, 2 * e.expert_wide)), dx(g.normal<bf16>(rows, e.hidden)),
+        count(g.constant<std::int32_t>(experts, double(rows / experts))), w{{}, 2 * e.expert_wide, e.hidden}, dw{{}, 2 * e.expert_wide, e.hidden},
+        even(apart ? std::numeric_limits<Index>::max() : rows / experts) {
+    for (Index i = 0; i < experts; ++i) w.data.push_back(g.normal<bf16>(2 * e.expert_wide, e.hidden).data());
+  }
+  RowGroups groups(const Device& dev) const {
+    const Index each = x.extent(0) / count.extent(0);
+    return {count, even, each, dev.dry_run() ? std::vector<Index>(count.extent(0), each) : std::vector<Index>()};
+  }
+  void forward(Device& dev) const { grouped_linear<bf16>(dev, groups(dev), x, w, y); }
+  void backward(Device& dev) const {
+    grouped_linear_backward_input<bf16>(dev, groups(dev), y, w, dx);
+    grouped_linear_backward_weight<bf16>(dev, groups(dev), Matrix<const bf16>(y), x, dw);
+  }
+  Tensor2<bf16> x, y, dx;
+  Tensor1<std::int32_t> count;
+  GroupMatrices<const bf16> w;
+  GroupMatrices<float> dw;
+  Index even;
+};
+template <bool apart>
+Case experts_forward(Ground& g, const Extents& e) {
+  const ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, apart);
+  return {[=](Device& dev) { c.forward(dev); }};
+}
+template <bool apart>
+Case experts_backward(Ground& g, const Extents& e) {
+  ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, apart);
+  for (Index i = 0; i < e.experts; ++i) c.dw.data.push_back(g.normal<float>(2 * e.expert_wide, e.hidden).data());
+  return {[=](Device& dev) { c.backward(dev); }};
+}
+// Of a token that is generated, which has chosen so many.
+template <bool apart>
+Case experts_token(Ground& g, const Extents& e) {
+  const ExpertsCase c(g, e, e.top_k, e.top_k, apart);
+  return {[=](Device& dev) { c.forward(dev); }};
 }
 
 struct AttentionCase {
@@ -414,6 +458,12 @@ const std::vector<std::pair<const char*, Maker>>& kernels() {
                                                                  {"product_fp32", product_case<float>},
                                                                  {"layer_forward", layer_forward},
                                                                  {"layer_backward", layer_backward},
+                                                                 {"experts_forward", experts_forward<false>},
+                                                                 {"experts_forward_apart", experts_forward<true>},
+                                                                 {"experts_backward", experts_backward<false>},
+                                                                 {"experts_backward_apart", experts_backward<true>},
+                                                                 {"experts_token", experts_token<false>},
+                                                                 {"experts_token_apart", experts_token<true>},
                                                                  {"attention_forward", attention_forward},
                                                                  {"attention_backward", attention_gradient},
                                                                  {"attention_finish", attention_ends},
