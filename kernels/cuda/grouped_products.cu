@@ -4,6 +4,7 @@
 // all rows of a group: the same bits every run.
 #include "kernels/cuda/grouped_products.hpp"
 
+#include "kernels/cuda/grouped_warpgroups.hpp"
 #include "kernels/cuda/row_groups.hpp"
 
 namespace gyr {
@@ -13,54 +14,57 @@ using namespace cuda::groups;
 
 namespace {
 
-// Even rows of a group from which on a product of the library for each is taken to be faster, although the host waits for counts, and every product
-// takes it 4 us to tell. ESTIMATE, not measured: of (512, 2048) with (1536, 2048)', 3.2 GFLOP, the instructions that are used here make 400 TFLOP/s
-// of an H100, the library 650, which is 3 us less for each group.
+// Even rows of a group from which on a product of the library for each is taken to be faster, although the host waits for counts and tells them one
+// by one. ESTIMATE, not measured: (512, 2048) by (1536, 2048)', 3.2 GFLOP, take the library 5 us of an H100, about as long as the host takes to tell
+// it: of more rows the host is ahead, and the library's products are taken to be the faster ones.
 constexpr Index many_rows = 512;
 constexpr Index few_rows_of_a_group = 16;  // up to which blocks have tiles of so few
 
 // y (rows,N) = x w', or by_columns: dx (rows,K) = dy w.
 template <class Tile, bool by_columns, bool packs>
-GYR_KERNEL_OF(threads, 2)
+GYR_KERNEL_OF(Tile::threads, Tile::blocks)
 rows_kernel(Global<const std::int32_t> count, Matrices<const bf16> w, Global<const bf16> in, Global<bf16> out) {
-  const int across = int(ceil_div(out.columns(), Tile::columns));
-  const Rows rows = tile_of<Tile::rows>(count, w, int(block_index()) / across);
-  if (rows.first == rows.end) return;
-  const Operand<true, Tile::rows, Tile::depth> left{in, rows.first, rows.end, 0, in.columns()};
-  const Operand<!by_columns, Tile::columns, Tile::depth> right{w[rows.group], Index(block_index()) % across * Tile::columns, out.columns(), 0,
-                                                               in.columns()};
-  multiply<Tile, packs>(left, right, [&](Index r, Index c, const Pack<float, 2>& v) {
-    if (r >= rows.end || c >= out.columns()) return;
-    if constexpr (packs) out.template store_pack<2>(r, c, __builtin_bit_cast(Pack<bf16, 2>, pair(v.at[0], v.at[1])));
-    else {
-      out.store(r, c, bf16(v.at[0]));
-      if (c + 1 < out.columns()) out.store(r, c + 1, bf16(v.at[1]));
-    }
-  });
+  if constexpr (Tile::exists) {
+    const int across = int(ceil_div(out.columns(), Tile::columns));
+    const Rows rows = tile_of<Tile::rows>(count, w, int(block_index()) / across);
+    if (rows.first == rows.end) return;
+    const Operand<true, Tile::rows, Tile::depth> left{in, rows.first, rows.end, 0, in.columns()};
+    const Operand<!by_columns, Tile::columns, Tile::depth> right{w[rows.group], Index(block_index()) % across * Tile::columns, out.columns(), 0,
+                                                                 in.columns()};
+    multiply<packs>(Tile(), left, right, [&](Index r, Index c, const Pack<float, 2>& v) {
+      if (r >= rows.end || c >= out.columns()) return;
+      if constexpr (packs) out.template store_pack<2>(r, c, __builtin_bit_cast(Pack<bf16, 2>, pair(v.at[0], v.at[1])));
+      else {
+        out.store(r, c, bf16(v.at[0]));
+        if (c + 1 < out.columns()) out.store(r, c + 1, bf16(v.at[1]));
+      }
+    });
+  }
 }
 
 // dw (N,K) += dy' x of a group's rows.
-template <bool packs>
-GYR_KERNEL_OF(threads, 2)
+template <class Tile, bool packs>
+GYR_KERNEL_OF(Tile::threads, Tile::blocks)
 weights_kernel(Global<const std::int32_t> count, Matrices<float> dw, Global<const bf16> dy, Global<const bf16> x) {
-  using Tile = LargeTile;
-  const Index across = ceil_div(x.columns(), Tile::columns), tiles = across * ceil_div(dy.columns(), Tile::rows);
-  const int group = int(block_index() / tiles);
-  const Index tile = block_index() % tiles, rows = count.load(dw.first + group);
-  if (rows == 0 || !dw.at[group]) return;
-  const Index first = rows_before(count, dw.first + group);
-  const Operand<false, Tile::rows, Tile::depth> left{dy, tile / across * Tile::rows, dy.columns(), first, first + rows};
-  const Operand<false, Tile::columns, Tile::depth> right{x, tile % across * Tile::columns, x.columns(), first, first + rows};
-  const Global<float> out = dw[group];
-  multiply<Tile, packs>(left, right, [&](Index r, Index c, const Pack<float, 2>& v) {
-    if (r >= out.rows() || c >= out.columns()) return;
-    if constexpr (packs) {
-      const auto before = out.template load_pack<2>(r, c);
-      out.template store_pack<2>(r, c, {{before.at[0] + v.at[0], before.at[1] + v.at[1]}});
-    } else {
-      for (int i = 0; i < 2 && c + i < out.columns(); ++i) out.store(r, c + i, out.load(r, c + i) + v.at[i]);
-    }
-  });
+  if constexpr (Tile::exists) {
+    const Index across = ceil_div(x.columns(), Tile::columns), tiles = across * ceil_div(dy.columns(), Tile::rows);
+    const int group = int(block_index() / tiles);
+    const Index tile = block_index() % tiles, rows = count.load(dw.first + group);
+    if (rows == 0 || !dw.at[group]) return;
+    const Index first = rows_before(count, dw.first + group);
+    const Operand<false, Tile::rows, Tile::depth> left{dy, tile / across * Tile::rows, dy.columns(), first, first + rows};
+    const Operand<false, Tile::columns, Tile::depth> right{x, tile % across * Tile::columns, x.columns(), first, first + rows};
+    const Global<float> out = dw[group];
+    multiply<packs>(Tile(), left, right, [&](Index r, Index c, const Pack<float, 2>& v) {
+      if (r >= out.rows() || c >= out.columns()) return;
+      if constexpr (packs) {
+        const auto before = out.template load_pack<2>(r, c);
+        out.template store_pack<2>(r, c, {{before.at[0] + v.at[0], before.at[1] + v.at[1]}});
+      } else {
+        for (int i = 0; i < 2 && c + i < out.columns(); ++i) out.store(r, c + i, out.load(r, c + i) + v.at[i]);
+      }
+    });
+  }
 }
 
 // body(matrices, whether packs may be moved): the matrices of all groups in parts, beside these tensors.
@@ -74,25 +78,33 @@ void with_matrices(const GroupMatrices<T>& all, const Body& body, const Global<X
   });
 }
 
-template <class Tile, bool by_columns>
-void launch_rows(Device& dev, const RowGroups& groups, Tensor2<const bf16> in, const GroupMatrices<const bf16>& w, Tensor2<bf16> out) {
-  const Global<const bf16> from(in);
-  const Global<bf16> to(out);
-  const Index across = ceil_div(to.columns(), Tile::columns);
-  with_matrices(
-      w,
-      [&](const Matrices<const bf16>& some, auto packs) {
-        launch(dev, "grouped_gemm",
-               {most_tiles(Tile::rows, to.rows(), some.number) * across, threads, Tile::template shared_bytes<true, !by_columns>},
-               rows_kernel<Tile, by_columns, packs>, groups.count, some, from, to);
-      },
-      from, to);
+template <class Tile, bool by_columns, bool packs>
+void launch_rows(Device& dev, const RowGroups& groups, const Global<const bf16>& in, const Matrices<const bf16>& w, const Global<bf16>& out) {
+  const Index blocks = most_tiles(Tile::rows, out.rows(), w.number) * ceil_div(out.columns(), Tile::columns);
+  launch(dev, "grouped_gemm", {blocks, Tile::threads, Tile::template shared_bytes<true, !by_columns>}, rows_kernel<Tile, by_columns, packs>,
+         groups.count, w, in, out);
 }
 
 template <bool by_columns>
 void rows_by_kernel(Device& dev, const RowGroups& groups, Tensor2<const bf16> in, const GroupMatrices<const bf16>& w, Tensor2<bf16> out) {
-  if (groups.even <= few_rows_of_a_group) launch_rows<FewRows, by_columns>(dev, groups, in, w, out);
-  else launch_rows<LargeTile, by_columns>(dev, groups, in, w, out);
+  const Global<const bf16> from(in);
+  const Global<bf16> to(out);
+  with_matrices(
+      w,
+      [&](const Matrices<const bf16>& some, auto packs) {
+        if (groups.even <= few_rows_of_a_group) return launch_rows<FewRows, by_columns, packs>(dev, groups, from, some, to);
+        if constexpr (packs)
+          if (multiplies_by_warpgroups()) return launch_rows<WarpgroupTile, by_columns, packs>(dev, groups, from, some, to);
+        launch_rows<LargeTile, by_columns, packs>(dev, groups, from, some, to);
+      },
+      from, to);
+}
+
+template <class Tile, bool packs>
+void launch_weights(Device& dev, const RowGroups& groups, const Global<const bf16>& dy, const Global<const bf16>& x, const Matrices<float>& dw) {
+  const Index blocks = dw.number * ceil_div(dw.rows, Tile::rows) * ceil_div(dw.columns, Tile::columns);
+  launch(dev, "grouped_gemm", {blocks, Tile::threads, Tile::template shared_bytes<false, false>}, weights_kernel<Tile, packs>, groups.count, dw, dy,
+         x);
 }
 
 Device::Launch announced(Device& dev, const RowGroups& groups, Index rows, Index n, Index k, std::size_t bytes_of_a_weight) {
@@ -124,12 +136,12 @@ bool grouped_linear_backward_weight(Device& dev, const RowGroups& groups, Matrix
   if (!finds_groups(DType::bf16, groups.even)) return false;
   if (const auto run = announced(dev, groups, x.extent(0), dw.rows, dw.columns, 2 * sizeof(float))) {
     const Global<const bf16> of_outputs(dy), of_inputs(x);
-    const Index tiles = ceil_div(dw.rows, LargeTile::rows) * ceil_div(dw.columns, LargeTile::columns);
     with_matrices(
         dw,
         [&](const Matrices<float>& some, auto packs) {
-          launch(dev, "grouped_gemm", {some.number * tiles, threads, LargeTile::shared_bytes<false, false>}, weights_kernel<packs>, groups.count,
-                 some, of_outputs, of_inputs);
+          if constexpr (packs)
+            if (multiplies_by_warpgroups()) return launch_weights<WarpgroupTile, packs>(dev, groups, of_outputs, of_inputs, some);
+          launch_weights<LargeTile, packs>(dev, groups, of_outputs, of_inputs, some);
         },
         of_outputs, of_inputs);
   }

@@ -6,14 +6,13 @@
 
 namespace gyr::cuda::groups {
 
-inline constexpr int threads = 128;  // four warps
-
 // An operand of a block's product: `own` are the rows of the output, or its columns, `along` is what is summed over, up to their ends. By rows:
 // x(own, along), else x(along, own). Tiles lie in shared memory as in x, in rows that are 16 bytes longer: eight of them touch every bank once.
 template <bool by_rows, int extent, int depth>
 struct Operand {
   static constexpr int rows = by_rows ? extent : depth, columns = by_rows ? depth : extent;
   static constexpr int stride = columns + 8, bytes = rows * stride * int(sizeof(bf16));
+  static constexpr int threads = 128;  // that bring it
 
   Global<const bf16> x;
   Index own, own_end, along, along_end;
@@ -56,6 +55,8 @@ struct Operand {
 // A block's tile of an output and how its warps share it: `across` of them beside each other.
 template <int rows_, int columns_, int depth_, int across_>
 struct Tile {
+  static constexpr int threads = 128, blocks = 2;  // that an SM shall take
+  static constexpr bool exists = true;             // in code of this architecture
   static constexpr int rows = rows_, columns = columns_, depth = depth_, across = across_, stages = 4;
   static constexpr int warp_rows = rows / (threads / warp_size / across), warp_columns = columns / across;
   template <bool left_by_rows, bool right_by_rows>
@@ -65,9 +66,9 @@ using LargeTile = Tile<128, 128, 32, 2>;
 using FewRows = Tile<16, 64, 64, 4>;  // rows of a group are few: what counts is how fast matrices come
 
 // store(row, column, two neighbours) of what left times right' is, within the tile. Warps all of whose rows are behind the end multiply nothing.
-template <class Tile, bool packs, bool left_by_rows, bool right_by_rows, class Store>
-GYR_DEVICE void multiply(const Operand<left_by_rows, Tile::rows, Tile::depth>& left, const Operand<right_by_rows, Tile::columns, Tile::depth>& right,
-                         const Store& store) {
+template <bool packs, class Tile, bool left_by_rows, bool right_by_rows, class Store>
+GYR_DEVICE void multiply(Tile, const Operand<left_by_rows, Tile::rows, Tile::depth>& left,
+                         const Operand<right_by_rows, Tile::columns, Tile::depth>& right, const Store& store) {
   using Left = Operand<left_by_rows, Tile::rows, Tile::depth>;
   using Right = Operand<right_by_rows, Tile::columns, Tile::depth>;
   constexpr int R = Tile::warp_rows / 16, C = Tile::warp_columns / 8;

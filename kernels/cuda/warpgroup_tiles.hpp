@@ -6,7 +6,7 @@
 
 namespace gyr::cuda {
 
-// W columns, 64 or 128, in parts of 64, each of them squares of 8 rows of 128 bytes, one above the other. It begins on a multiple of 1024 bytes.
+// W columns, in parts of 64, each of them squares of 8 rows of 128 bytes, one above the other. It begins on a multiple of 1024 bytes.
 template <int W, int rows>
 class GroupTile {
  public:

@@ -298,22 +298,31 @@ struct Grouped {
   std::vector<Index> rows;  // of each group
   Index n, k;
   bool few;  // even rows
+  int capability = hopper;
 
-  std::string name() const { return fmt::format("({},{}) of {} groups, {}", n, k, rows.size(), few ? "few rows" : "rows"); }
+  std::string name() const {
+    return fmt::format("({},{}) of {} groups, {}, capability {}", n, k, rows.size(), few ? "few rows" : "rows", capability);
+  }
   Index all() const { return std::accumulate(rows.begin(), rows.end(), Index(0)); }
 
-  // Tensor instructions of rows with a matrix, `columns` of what comes out: 16 rows, 8 columns and a depth of 16 each. Tiles of blocks are 16 by 64
-  // and come 64 deep, or 128 by 128 and 32 deep; of these, warps with 64 rows multiply if one of the rows is a group's.
+  // Tensor instructions of rows with a matrix, `columns` of what comes out: 16 rows, 8 columns and a depth of 16 each. Blocks have so many columns
+  // and take them so deep at a time; of their 128 rows warps or groups with 64 multiply if one of these is there.
+  struct Steps {
+    Index height, width, depth;
+    Index of(Index rows, Index columns, Index deep) const {
+      return ceil_div(rows, height) * height * ceil_div(columns, width) * width * ceil_div(deep, depth) * depth / 2048;
+    }
+  };
+  Steps large() const { return capability == hopper ? Steps{64, 256, 64} : Steps{64, 128, 32}; }
   Index products(Index columns, Index depth) const {
-    const Index height = few ? 16 : 64, width = few ? 64 : 128, step = few ? 64 : 32;
-    Index tiles = 0;
-    for (const Index n : rows) tiles += ceil_div(n, height) * ceil_div(columns, width);
-    return tiles * height * width * ceil_div(depth, step) * step / 2048;
+    Index sum = 0;
+    for (const Index r : rows) sum += (few ? Steps{16, 64, 64} : large()).of(r, columns, depth);
+    return sum;
   }
   Index products_of_gradient() const {
-    Index deep = 0;
-    for (const Index n : rows) deep += ceil_div(n, 32) * 32;
-    return ceil_div(n, 64) * 64 * ceil_div(k, 128) * 128 * deep / 2048;
+    Index sum = 0;
+    for (const Index r : rows) sum += large().of(n, k, r);
+    return sum;
   }
 };
 
@@ -329,7 +338,9 @@ std::vector<GridCounts> all_grids(const Grouped& c) {
   }
   const RowGroups groups{count, c.few ? 1 : 100, c.all()};
   const auto x = bench.normal<bf16>(c.all(), c.k), dy = bench.normal<bf16>(c.all(), c.n);
-  const With with(plain);
+  Machine machine = plain;
+  machine.capability = c.capability;
+  const With with(machine);
   const Counts counts;
   grouped_linear<bf16>(bench.dev, groups, x, w, bench.zeros<bf16>(c.all(), c.n));
   grouped_linear_backward_input<bf16>(bench.dev, groups, dy, w, bench.zeros<bf16>(c.all(), c.k));
@@ -339,14 +350,17 @@ std::vector<GridCounts> all_grids(const Grouped& c) {
   return counts.grids();
 }
 
-void expect_products_of(const Grouped& c) {
-  SCOPED_TRACE(c.name());
-  const auto grids = all_grids(c);
-  ASSERT_EQ(grids.size(), 3u);
-  EXPECT_EQ(grids[0].products, c.products(c.n, c.k));
-  EXPECT_EQ(grids[1].products, c.products(c.k, c.n));
-  EXPECT_EQ(grids[2].products, c.products_of_gradient());
-  for (const GridCounts& g : grids) expect_no_conflicts(g);
+void expect_products_on_both(Grouped c) {
+  for (const int capability : {ampere, hopper}) {
+    c.capability = capability;
+    SCOPED_TRACE(c.name());
+    const auto grids = all_grids(c);
+    ASSERT_EQ(grids.size(), 3u);
+    EXPECT_EQ(grids[0].products, c.products(c.n, c.k));
+    EXPECT_EQ(grids[1].products, c.products(c.k, c.n));
+    EXPECT_EQ(grids[2].products, c.products_of_gradient());
+    for (const GridCounts& g : grids) expect_no_conflicts(g);
+  }
 }
 
 // ---- Kernels bound by memory ----
@@ -495,10 +509,10 @@ TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
 }
 
 TEST(counts, grouped_products_multiply_rows_of_groups_and_have_no_conflicts) {
-  expect_products_of(Grouped{{256, 0, 64, 65, 1, 128}, 256, 128, false});
-  expect_products_of(Grouped{{70, 0, 0, 129}, 136, 40, false});
-  expect_products_of(Grouped{{0, 300, 0}, 64, 72, false});
-  expect_products_of(Grouped{{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
+  expect_products_on_both({{256, 0, 64, 65, 1, 128}, 256, 128, false});
+  expect_products_on_both({{70, 0, 0, 129}, 136, 40, false});
+  expect_products_on_both({{0, 300, 0}, 64, 72, false});
+  expect_products_on_both({{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
 }
 
 TEST(counts, rows_are_moved_once_and_in_packs) {
@@ -594,8 +608,9 @@ TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
   auto grids = counted(attention.on(ampere));
   for (const GridCounts& g : counted(attention)) grids.push_back(g);
   for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
-  for (const bool few : {false, true})
-    for (const GridCounts& g : all_grids(Grouped{{20, 9}, 64, 64, few})) grids.push_back(g);
+  for (const int capability : {ampere, hopper})
+    for (const GridCounts& g : all_grids(Grouped{{20, 9}, 64, 64, false, capability})) grids.push_back(g);
+  for (const GridCounts& g : all_grids(Grouped{{2, 1}, 64, 64, true, ampere})) grids.push_back(g);
   std::ifstream file(GYR_SOURCE_DIR "/regression/cuda/blocks.txt");
   std::size_t row = 0;
   for (std::string line; std::getline(file, line);) {
