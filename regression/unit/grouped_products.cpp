@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "regression/grouped.hpp"
 #include "regression/seed.hpp"
-#include "regression/tensors.hpp"
 
 using namespace gyr;
 
@@ -215,4 +215,11 @@ TEST(grouped_products, biases_agree_with_loops) {
     expect_loops_of_biases<float>(c, random);
     expect_loops_of_biases<double>(c, random);
   }
+}
+
+// Of whose tiles every place has several: too many for kernels that are emulated.
+TEST(grouped_products, bf16_follows_double_over_many_tiles) {
+  gyr::testing::expect_bf16_follows_double({{1, 700, 0, 300, 129}, 520, 600, 200});
+  gyr::testing::expect_bf16_follows_double({{64, 0, 128, 700, 2}, 600, 333, 200});
+  gyr::testing::expect_bf16_follows_double({{3, 0, 40, 1}, 520, 1000, 4});
 }
