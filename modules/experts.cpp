@@ -237,7 +237,7 @@ auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   if (!a.experts.ranks) {
     const ExpertRows chosen = rows_of(frame);
     RowGroups groups{rows(chosen.count, 0, c_.experts), slots / c_.experts, limited(a) ? most_of_expert(c_, a.sequences) : a.stream.rows, {}};
-    if (a.dev.dry_run() || limited(a)) groups.known = counts_of(a, chosen);
+    if (a.dev.dry_run() || limited(a) || !finds_groups(dtype_of<T>(), groups.even)) groups.known = counts_of(a, chosen);  // once for all products
     return {chosen, std::move(groups), slots, {}};
   }
   ExpertExchange exchange = exchange_of(a, frame);
