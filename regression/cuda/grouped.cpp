@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "kernels/sum.hpp"
+#include "regression/cases.hpp"
 #include "regression/cuda/machines.hpp"
 
 using namespace gyr;
@@ -33,4 +35,25 @@ TEST(warpgroups, multiply_grouped_rows) {
 TEST(tensor_cores, multiply_grouped_rows) {
   std::mt19937_64 random(seed_of_draws());
   expect_products(random, {Order::random, 1, true}, 80);
+}
+
+// What the host reads of the device in a step does not depend on how many layers of experts there are, or whether they have biases.
+TEST(tensor_cores, layers_of_experts_wait_for_no_counts) {
+  const auto reads = [](const char* pattern) {
+    EngineConfig config;
+    config.model = gyr::testing::named("T2").model;
+    config.model.pattern = pattern, config.model.moe.experts = 4, config.model.moe.routing.top_k = 2, config.model.moe.intermediate_size = 16;
+    config.model.moe.expert_bias = true;
+    config.micro_batch_size = 2, config.seq_length = 16, config.micros = 2, config.precision = DType::bf16;
+    gyr::testing::AnyRig rig(config, gyr::testing::alone(config.model.layers()));
+    rig.engine.train([&](int i) { return gyr::testing::micro_batch(2 * i, 2, 16, config.model.vocab_size); }, 2, 1, 1e-3);
+    Index calls = 0;
+    for (const Work& w : rig.engine.device().work())
+      if (w.kernel == std::string(to_host_work)) calls += w.calls;
+    return calls;
+  };
+  const With with(Machine{Order::forward, 1, false});
+  const Index of_one = reads("E");
+  EXPECT_LE(of_one, 2) << "sums, and loads of experts";
+  EXPECT_EQ(reads("EE"), of_one);
 }
