@@ -102,11 +102,15 @@ GYR_DEVICE void multiply(Tile, const Operand<left_by_rows, Tile::rows, Tile::dep
         }
       });
   GYR_UNROLL
-  for (int r = 0; r < R; ++r) GYR_UNROLL
-  for (int c = 0; c < C; ++c) GYR_UNROLL
-  for (int h = 0; h < 2; ++h)
-    store(left.own + row + 16 * r + 8 * h + lane() / 4, right.own + column + 8 * c + lane() % 4 * 2,
-          Pack<float, 2>{{sum[r][c].at[2 * h], sum[r][c].at[2 * h + 1]}});
+  for (int r = 0; r < R; ++r) {
+    GYR_UNROLL
+    for (int c = 0; c < C; ++c) {
+      GYR_UNROLL
+      for (int h = 0; h < 2; ++h)
+        store(left.own + row + 16 * r + 8 * h + lane() / 4, right.own + column + 8 * c + lane() % 4 * 2,
+              Pack<float, 2>{{sum[r][c].at[2 * h], sum[r][c].at[2 * h + 1]}});
+    }
+  }
 }
 
 }  // namespace gyr::cuda::groups

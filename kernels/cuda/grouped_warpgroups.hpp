@@ -126,10 +126,14 @@ GYR_DEVICE void multiply(WarpgroupTile, const Operand<left_by_rows, WarpgroupTil
   product.walk(role - 1, sum[0], sum[1]);
   const Index row = left.own + (role - 1) * 64 + warp() % 4 * 16 + lane() / 4;
   GYR_UNROLL
-  for (int half = 0; half < 2; ++half) GYR_UNROLL
-  for (int n = 0; n < T::half / 8; ++n) GYR_UNROLL
-  for (int h = 0; h < 2; ++h)
-    store(row + 8 * h, right.own + half * T::half + 8 * n + lane() % 4 * 2, Pack<float, 2>{{sum[half][n].at[2 * h], sum[half][n].at[2 * h + 1]}});
+  for (int half = 0; half < 2; ++half) {
+    GYR_UNROLL
+    for (int n = 0; n < T::half / 8; ++n) {
+      GYR_UNROLL
+      for (int h = 0; h < 2; ++h)
+        store(row + 8 * h, right.own + half * T::half + 8 * n + lane() % 4 * 2, Pack<float, 2>{{sum[half][n].at[2 * h], sum[half][n].at[2 * h + 1]}});
+    }
+  }
 }
 
 }  // namespace gyr::cuda::groups
