@@ -154,7 +154,7 @@ std::vector<Index> Experts<T>::counts_of(Pass& a, const ExpertRows& rows) const 
   return counts;
 }
 
-// Rows of the grouped ones that some expert has.
+// Rows of those grouped here that some expert has, wherever it is.
 template <class T>
 Index Experts<T>::used(Pass& a, const ExpertRows& rows) const {
   if (!limited(a)) return rows.slot.extent(0);
@@ -270,7 +270,7 @@ template <class T>
 template <class S>
 void Experts<T>::bring_back(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<S> by_expert, Add add, Tensor2<S> y) const {
   if (!work.exchange) {
-    clear_behind<S>(a, used(a, chosen), by_expert);
+    clear_behind<S>(a, work.used(), by_expert);
     return combine_rows<S>(a.dev, chosen, by_expert, add, y);
   }
   Scope scope(a.dev.scratch);
@@ -334,7 +334,7 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
     products<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
     if (c_.expert_bias) grouped_add_bias<T>(a.dev, work.groups, biases(&Expert::gate_bias, 2 * intermediate_size_), gate_up);
-    if (!work.exchange) clear_behind<T>(a, used(a, chosen), gate_up);
+    if (!work.exchange) clear_behind<T>(a, work.used(), gate_up);
   }
   if (frame.wants(Keys::inner)) {
     weighted_glu<T>(a.dev, c_.activation, work.rows, gate_up, weights_of(frame, work), inner);
@@ -381,7 +381,7 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
   gather_rows<T>(a.dev, work.rows, source, x);
   grouped_linear_backward_input<T>(a.dev, work.groups, x, stored(of_all(&Experts::down)), dinner);
-  if (!work.exchange) clear_behind<T>(a, used(a, chosen), dinner);
+  if (!work.exchange) clear_behind<T>(a, work.used(), dinner);
   contribute_once<T>(a.dev, *experts_[0].down, dinner);
   weighted_glu_backward<T>(a.dev, c_.activation, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
   if (c_.expert_bias) experts_biases_backward(a, work, x, weights_of(frame, work), dgate_up, dwork);

@@ -11,6 +11,7 @@
 // not told: every sequence of a step counts alike, whatever documents are packed into it and whichever of its tokens have labels.
 #pragma once
 
+#include <numeric>
 #include <optional>
 
 #include "kernels/grouped_biases.hpp"
@@ -62,6 +63,8 @@ class Experts final : public Branch<T> {
     std::optional<ExpertExchange> exchange;  // where they come from elsewhere
 
     Index count() const { return rows.slot.extent(0); }
+    // Rows that some expert has: all, but where experts have room for some alone, of which the host knows the counts.
+    Index used() const { return groups.known.empty() ? count() : std::accumulate(groups.known.begin(), groups.known.end(), Index(0)); }
   };
 
   Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
