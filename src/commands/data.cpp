@@ -103,6 +103,8 @@ int build(const Arguments& a) {
         options.inputs = files_named({a.files.begin(), a.files.end() - 1});
         options.prefix = a.files.back();
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
+        require(options.prefix.has_filename(), Exit::usage, "'{}' is no PREFIX of names of files; say for example {}", a.files.back(),
+                (options.prefix / "text").string());
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
         options.complete = a.special && !a.labelled();
