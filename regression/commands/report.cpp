@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon report: what a run that was killed and one that was not have left, as text and as a page.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "regression/material.hpp"
 
@@ -73,4 +74,21 @@ TEST(report, refuses_what_is_no_output_folder) {
   const Result r = run({"report", folder.path().string()});
   EXPECT_EQ(r.code, 66);
   EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << told(r);
+}
+
+TEST(report, takes_no_device_and_no_full_disk_for_a_file) {
+  const Folder folder;
+  put_contents(folder / "metrics.jsonl", "{\"kind\": \"step\", \"time\": 1, \"step\": 1, \"loss\": 2}\n");
+  const fs::path pipe = folder / "pipe", link = folder / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, link);
+  for (const fs::path& name : {pipe, link}) {
+    const Result r = run({"report", folder.path().string(), "--html", name.string()});
+    EXPECT_EQ(r.code, 74);
+    EXPECT_NE(r.err.find("is a device or a pipe"), r.err.npos) << told(r);
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe) && fs::is_symlink(link));
+  const Result r = run({"report", folder.path().string()}, {.file_limit = 100});
+  EXPECT_EQ(r.code, 74);
+  EXPECT_NE(r.err.find("standard output cannot be written"), r.err.npos) << told(r);
 }
