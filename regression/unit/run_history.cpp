@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/history/run_history.hpp"
 
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -397,6 +401,17 @@ TEST(run_history, folders_without_steps_are_told) {
   EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::missing);
   folder.write("metrics.jsonl", "{\"kind\":\"run\"}\nnonsense\n");
   EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::data);
+}
+
+// A socket stands for what is there and cannot be opened, whoever tests.
+TEST(run_history, metrics_that_cannot_be_read_are_not_called_missing) {
+  const Folder folder;
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  std::snprintf(name.sun_path, sizeof name.sun_path, "%s", (folder / "metrics.jsonl").c_str());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::io);
+  ::close(socket);
 }
 
 TEST(run_history, bars_rise_with_numbers) {

@@ -197,7 +197,9 @@ RunHistory read_history(const std::filesystem::path& output) {
   const std::filesystem::path plain = (folder.empty() ? std::filesystem::path(".") : folder).lexically_normal();
   history.folder = plain.string();
   history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
+  std::error_code ignored;
   std::ifstream in(metrics, std::ios::binary);
+  require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; is it yours to read?", metrics.string());
   require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; give the folder that a deck's output.folder names, where `train` has run",
           history.folder);
   Reader reader(history);
