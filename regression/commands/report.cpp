@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <thread>
+
 #include "regression/material.hpp"
 
 using namespace gyr;
@@ -35,6 +38,10 @@ TEST(report, tells_of_a_kill_and_of_what_two_decks_say_otherwise) {
   Words with = steps;
   with.insert(with.end(), {"fault.kind=kill", "fault.rank=1", "fault.step=6"});
   run(material().train(killed.path(), with), {.ranks = 2});
+  // Three beats later it is seen that no rank is left, whatever status.json says.
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state killed");
+  EXPECT_NE(run({"ps", killed.path()}).out.find("state: killed"), std::string::npos);
   Words again = material().train(killed.path(), steps);
   again.push_back("--resume");
   Result r = run(again, {.ranks = 2});
