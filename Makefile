@@ -97,7 +97,7 @@ bench-tokenizer: configure ## time encoding here and in Hugging Face's tokenizer
 	@regression/bench/tokenizer.sh
 
 install: build ## program, pages for man, completion, decks, jobscripts and a module file to PREFIX
-	@cmake --install $(BUILD) --prefix $(PREFIX) | sed -n 's/^-- to use it/to use it/p' 
+	@log=$$(cmake --install $(BUILD) --prefix "$(subst ~/,$(HOME)/,$(PREFIX))") && printf '%s\n' "$$log" | sed -n 's/^-- to use it/to use it/p'
 
 clean: ## remove what was built
 	@rm -rf build

@@ -57,6 +57,10 @@ LoraConfig read_lora(Section& s, const LoraConfig& defaults) {
   c.also = s.get("also", c.also, "other weights that are trained beside the adapters: patterns of names, e.g. [\"*norm*\"]")
                .effect(Effect::course)
                .value();
+  for (const char* key : {"alpha", "targets", "also"})
+    require(c || s.given("rank") || !s.given(key), Exit::config,
+            "{}: without finetune.lora.rank there are no adapters and all weights are trained; set it, to 16 for example, or to 0 to mean that",
+            s.told({key}));
   return c;
 }
 

@@ -3,7 +3,7 @@
 # regression/install.sh BUILD: installs what BUILD has made into an empty folder, as into a home, and uses it from there: the program, its pages for man,
 # completions by shells that are here, the module file by Environment Modules or Lmod, jobscripts. What is not here is told and left out.
 set -euo pipefail
-build=$(cd "${1:?usage: regression/install.sh BUILD}" && pwd)
+build=$(cd "${1:?usage: regression/install.sh BUILD}" && pwd) source=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/home/gyrfalcon
@@ -15,6 +15,10 @@ is() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1: '$2', not '$3'"; fi; }  #
 expect() { local what=$1; shift; if "$@" > "$work/out" 2>&1; then ok "$what"; else bad "$what"; head -n 5 "$work/out"; fi; }
 
 cmake --install "$build" --prefix "$prefix" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+make_install() { make -s -o build -C "$source" install BUILD="$build" PREFIX="$1"; }
+make_install "$work/a home" > "$work/log.make" 2>&1 || true
+is "make install takes a folder with a space" "$("$work/a home/bin/gyrfalcon" --version 2> /dev/null | head -c 9)" Gyrfalcon
+if make_install "$work/log/none" > "$work/out" 2>&1; then bad "make install tells that it failed"; else ok "make install tells that it failed"; fi
 cd "$work"
 program=$prefix/bin/gyrfalcon
 expect "the program starts" "$program" --version

@@ -21,16 +21,19 @@ models = {
     "falcon_h1": FalconH1ForCausalLM(FalconH1Config(num_hidden_layers=2, head_dim=16, mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=16,
                                                     mamba_n_groups=1, mamba_chunk_size=32, **sizes)),
 }
+models["uneven"] = LlamaForCausalLM(LlamaConfig(num_hidden_layers=3, **sizes))
+targets = {"uneven": ["1.self_attn.q_proj", "model.layers.2.mlp.down_proj", "v_proj"]}  # whole names, ends of names, last parts
 for name, model in models.items():
     model.float().save_pretrained(name)
-    adapted = get_peft_model(model, LoraConfig(r=3, lora_alpha=5, target_modules=["q_proj", "o_proj", "up_proj", "down_proj"], task_type="CAUSAL_LM"))
+    modules = targets.get(name, ["q_proj", "o_proj", "up_proj", "down_proj"])
+    adapted = get_peft_model(model, LoraConfig(r=3, lora_alpha=5, target_modules=modules, task_type="CAUSAL_LM"))
     for key, weight in adapted.named_parameters():
         if "lora_B" in key: torch.nn.init.normal_(weight, std=0.1)
     adapted.save_pretrained(name + ".theirs")
 END
 
 failed=0
-for name in llama falcon_h1; do
+for name in llama falcon_h1 uneven; do
   "$gyrfalcon" import-hf "$name" "$name.checkpoint" --adapters "$name.theirs"
   "$gyrfalcon" export-hf "$name.checkpoint" "$name.ours" --adapters
   "$gyrfalcon" export-hf "$name.checkpoint" "$name.sum"
@@ -41,7 +44,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from peft import PeftModel
 ids = torch.randint(0, 512, (2, 60), generator=torch.Generator().manual_seed(1))
-for name in "llama", "falcon_h1":
+for name in "llama", "falcon_h1", "uneven":
     load = lambda folder: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         ours = PeftModel.from_pretrained(load(name), name + ".ours").eval()(ids).logits

@@ -2,6 +2,8 @@
 // finetune.lora through the program: from a folder to a run with adapters on several grids, to the sum of both, to a folder of adapters, and back.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "regression/material.hpp"
 
 using namespace gyr;
@@ -25,7 +27,7 @@ struct Adapted {
   // Six steps on this grid.
   fs::path train(const std::string& name, Words changes, int ranks) const {
     changes.insert(changes.end(), {"train.steps=6", "optimizer.decay_steps=6", "train.init_from=" + base.string()});
-    changes.insert(changes.end(), lora.begin(), lora.end());
+    changes.insert(changes.begin(), lora.begin(), lora.end());
     const Result r = run(Material::get().train(folder / name, changes), {.ranks = ranks});
     EXPECT_EQ(r.code, 0) << told(r);
     return folder / name;
@@ -93,6 +95,23 @@ TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
   EXPECT_EQ(contents(again / "adapter_model.safetensors"), contents(folder / "adapter_model.safetensors"));
   const double loss = loss_of(checkpoint);
   EXPECT_NEAR(loss_of(back), loss, 1e-6 * loss);
+
+  // Of one layer alone, which PEFT would take for all of that name.
+  const fs::path of_one = adapted().train("of_one", {"finetune.lora.targets=[\"model.layers.0.*.o_proj\", q_proj]"}, 1);
+  r = run({"export-hf", Material::checkpoint(of_one, 6), folder, "--adapters", "--overwrite"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(nlohmann::json::parse(contents(folder / "adapter_config.json"))["target_modules"],
+            nlohmann::json({"model.layers.0.self_attn.o_proj", "q_proj"}));
+  r = run({"import-hf", adapted().base, back, "--adapters", folder.string(), "--overwrite"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  r = run({"export-hf", back, again, "--adapters", "--overwrite"});
+  ASSERT_EQ(r.code, 0) << told(r);
+  for (const char* file : {"adapter_model.safetensors", "adapter_config.json"}) EXPECT_EQ(contents(again / file), contents(folder / file));
+
+  put_contents(folder / "adapter_config.json", std::regex_replace(contents(folder / "adapter_config.json"), std::regex("\"r\": 3"), "\"r\": 2"));
+  r = run({"import-hf", adapted().base, back, "--adapters", folder.string(), "--overwrite"});
+  EXPECT_EQ(r.code, 65);
+  EXPECT_NE(r.err.find(" by adapter_config.json"), r.err.npos) << told(r);
 
   // A run goes on from them, from their sum, and not from others.
   const auto first_loss = [&](const std::string& name, const Words& changes) {

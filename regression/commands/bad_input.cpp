@@ -205,6 +205,9 @@ TEST(bad_input, a_missing_file_is_named) {
   expect_refused_quietly(material().train(folder / "out", {"data.tokenizer=" + (folder / "none.json").string()}), Exit::missing, {"none.json"}, {0});
   expect_refused_quietly({"tokenizer", "train", folder / "t.json", folder / "none.txt"}, Exit::missing, {"none.txt"}, {0});
   expect_refused_quietly({"data", "build", folder / "none.txt", folder / "p", "--tokenizer", material().tokenizer()}, Exit::missing, {"none.txt"});
+  for (const std::string& prefix : Words{"", folder.path().string() + "/"})  // not PREFIX.bin behind a name that begins with a dot
+    expect_refused_quietly({"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()}, Exit::usage,
+                           {"is no PREFIX", "text"});
 }
 
 TEST(bad_input, a_tokenizer_larger_than_the_model_is_named) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon report: what a run that was killed and one that was not have left, as text and as a page.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <thread>
 
 #include "regression/material.hpp"
 
@@ -34,6 +38,10 @@ TEST(report, tells_of_a_kill_and_of_what_two_decks_say_otherwise) {
   Words with = steps;
   with.insert(with.end(), {"fault.kind=kill", "fault.rank=1", "fault.step=6"});
   run(material().train(killed.path(), with), {.ranks = 2});
+  // Three beats later it is seen that no rank is left, whatever status.json says.
+  std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+  EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state killed");
+  EXPECT_NE(run({"ps", killed.path()}).out.find("state: killed"), std::string::npos);
   Words again = material().train(killed.path(), steps);
   again.push_back("--resume");
   Result r = run(again, {.ranks = 2});
@@ -73,4 +81,21 @@ TEST(report, refuses_what_is_no_output_folder) {
   const Result r = run({"report", folder.path().string()});
   EXPECT_EQ(r.code, 66);
   EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << told(r);
+}
+
+TEST(report, takes_no_device_and_no_full_disk_for_a_file) {
+  const Folder folder;
+  put_contents(folder / "metrics.jsonl", "{\"kind\": \"step\", \"time\": 1, \"step\": 1, \"loss\": 2}\n");
+  const fs::path pipe = folder / "pipe", link = folder / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, link);
+  for (const fs::path& name : {pipe, link}) {
+    const Result r = run({"report", folder.path().string(), "--html", name.string()});
+    EXPECT_EQ(r.code, 74);
+    EXPECT_NE(r.err.find("is a device or a pipe"), r.err.npos) << told(r);
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe) && fs::is_symlink(link));
+  const Result r = run({"report", folder.path().string()}, {.file_limit = 100});
+  EXPECT_EQ(r.code, 74);
+  EXPECT_NE(r.err.find("standard output cannot be written"), r.err.npos) << told(r);
 }

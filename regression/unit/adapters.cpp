@@ -151,6 +151,10 @@ TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
             std::string::npos);
   EXPECT_NE(refusal("{rank: 4, targets: []}").find("is empty"), std::string::npos);
   EXPECT_NE(refusal("{rank: 65}").find("an adapter of that rank is larger"), std::string::npos);
+  for (const char* key : {"alpha: 8", "targets: [q_proj]", "also: [\"*norm*\"]"}) {  // that nobody would heed
+    EXPECT_NE(refusal(fmt::format("{{{}}}", key)).find("without finetune.lora.rank there are no adapters"), std::string::npos);
+    EXPECT_TRUE(read(fmt::format("{{rank: 0, {}}}", key)).empty());
+  }
   overrides = {"optimizer.frozen=[\"*.lora_?.weight\"]"};
   EXPECT_NE(refusal("{rank: 4}").find("leaves no weight to train"), std::string::npos);
   overrides.clear();

@@ -188,7 +188,7 @@ TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
                                                      {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper"}};
   for (const auto& [line, reason] : bad) {
     const std::string message = error_in("a.jsonl", good + good + line + "\n" + good);
-    EXPECT_TRUE(has(message, "a.jsonl:3: ") && has(message, reason)) << message;
+    EXPECT_TRUE(has(message, "a.jsonl:3: ") && has(message, reason) && has(message, "--skip-invalid")) << message;
     DocumentFormat skip;
     skip.invalid = DocumentFormat::Invalid::skip;
     const Folder folder;
@@ -329,7 +329,7 @@ TEST(builder, refuses_what_is_no_text) {
                                                 "a\0",
                                                 4)),
                   "UTF-16"));
-  EXPECT_TRUE(has(error_in("a.txt", ""), "no document"));
+  EXPECT_TRUE(has(error_in("a.txt", ""), "a.txt holds no document") && has(error_in("a.txt", ""), "--documents"));
   EXPECT_TRUE(has(error_in("a.txt", "\n\n \n", rule(Rule::separator)), "no document"));
   EXPECT_THROW(gyr::parse_document_rule("lines"), Error);
 

@@ -56,6 +56,13 @@ Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
       !swaps ? ""
              : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
                                          ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
+  if (dice.between(0, 5) == 0)
+    d.text += fmt::format("finetune: {{lora: {{rank: {}, targets: [{}], also: [{}]}}}}\n", dice.between(1, 4),
+                          dice.one_of<std::string>({"\"*_proj\"", "\"model.layers.0.*\""}), dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
+  else if (dice.between(0, 7) == 0)
+    d.text += fmt::format(
+        "optimizer: {{frozen: [{}]}}\n",
+        dice.one_of<std::string>({"\"*embed*\"", "\"*norm*\"", "\"*proj*\"", "\"model.layers.0.*\"", "\"model.layers.1.*\", \"model.layers.2.*\""}));
   Deck deck = Deck::parse(d.text, "drawn");
   d.run = read_run_config(deck);
   deck.finish();

@@ -16,6 +16,11 @@ namespace {
 constexpr std::size_t step = std::size_t(256) << 10;
 constexpr std::string_view gzip_magic = "\x1f\x8b", zstandard_magic = "\x28\xb5\x2f\xfd";
 
+// Files of pzstd begin with a frame to be passed over, 0x184D2A50 to 0x184D2A5F.
+bool is_zstandard(std::string_view bytes) {
+  return bytes.starts_with(zstandard_magic) || (bytes.size() >= 4 && (bytes[0] & 0xF0) == 0x50 && bytes.substr(1, 3) == "\x2a\x4d\x18");
+}
+
 // Both libraries: `text` grows by what `decompress` makes of what is left of the file, until there is some or the file ends.
 class Stream : public Decompressor {
  public:
@@ -104,7 +109,7 @@ class Zstandard final : public Stream {
 
 std::unique_ptr<Decompressor> Decompressor::of(std::string_view compressed, const std::filesystem::path& path) {
   if (compressed.starts_with(gzip_magic)) return std::make_unique<Gzip>(compressed, path);
-  if (compressed.starts_with(zstandard_magic)) return std::make_unique<Zstandard>(compressed, path);
+  if (is_zstandard(compressed)) return std::make_unique<Zstandard>(compressed, path);
   return nullptr;
 }
 

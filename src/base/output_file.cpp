@@ -36,6 +36,9 @@ OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner) : fi
   std::error_code ignored;
   require(!owner || !std::filesystem::is_directory(final_, ignored), Exit::io, "{}: is a folder, and a file is to be written; choose another name",
           final_.string());
+  const std::filesystem::file_status there = std::filesystem::status(final_, ignored);
+  require(!owner || !std::filesystem::exists(there) || std::filesystem::is_regular_file(there), Exit::io,
+          "{}: is a device or a pipe, which a file would replace; choose another name", final_.string());
   const int create = owner ? O_CREAT | O_TRUNC : 0;
   const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask may take bits away
   fd_ = open();

@@ -14,7 +14,7 @@ namespace gyr {
 class OutputFile {
  public:
   // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten). Symbolic links of either name are replaced: what they
-  // point to is left alone.
+  // point to is left alone. Exit::io where the name is that of a folder, a device or a pipe.
   explicit OutputFile(const std::filesystem::path& final_path);
   // Opens the temporary file that another rank has created, to write_at() into it. Never removes or renames it.
   static OutputFile join(const std::filesystem::path& final_path);

@@ -85,7 +85,7 @@ void say_report(const BuildReport& report, const std::string& prefix, double sec
     std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are learned, the others only read\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
   if (report.labelled > 0) std::printf("%s_labels.bin: %ld classes are told\n", prefix.c_str(), long(report.labelled));
-  if (report.skipped_lines > 0) std::printf("%ld invalid lines were skipped\n", long(report.skipped_lines));
+  if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
 
 void make_folder_of(const std::filesystem::path& prefix) {
@@ -103,6 +103,8 @@ int build(const Arguments& a) {
         options.inputs = files_named({a.files.begin(), a.files.end() - 1});
         options.prefix = a.files.back();
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
+        require(options.prefix.has_filename(), Exit::usage, "'{}' is no PREFIX of names of files; say for example {}", a.files.back(),
+                (options.prefix / "text").string());
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
         options.complete = a.special && !a.labelled();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs what needs neither MPI nor a device: an Error becomes its message and its exit code.
+// Runs what needs neither MPI nor a device: an Error becomes its message and its exit code, and so does output that is lost.
 #pragma once
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "kernels/error.hpp"
@@ -14,6 +16,7 @@ template <class Body>
 int guarded(Body&& body) {
   try {
     body();
+    require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, Exit::io, "standard output cannot be written: {}", std::strerror(errno));
     return 0;
   } catch (const Error& error) {
     std::fprintf(stderr, "gyrfalcon: %s\n", printable_lines(error.what()).c_str());

@@ -82,7 +82,10 @@ void add_ps(Command& app, Action& action) {
         const auto beats = read_heartbeats(path);
         require(!beats.empty(), Exit::data, "{}: no heartbeat can be read in it", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
-        if (const auto outcome = read_outcome(path.parent_path()))
+        const auto outcome = read_outcome(path.parent_path());
+        if (outcome && outcome->state == "running" && !some_live(beats, wall_nanoseconds()))
+          std::printf("state: killed: it has said nothing of its end, and no rank gives a sign of life\n");
+        else if (outcome)
           std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",
                       printable(outcome->message).c_str());
       });

@@ -154,7 +154,9 @@ class Builder {
     team_.collective_check([&] { encode(progress); });
     const Place place = place_of(part_, team_);
     team_.collective_check([&] {
-      require(place.sequences > 0, Exit::data, "the {} input files hold no document; is the document rule right?", options_.inputs.size());
+      require(
+          place.sequences > 0, Exit::data, "{} no document: empty, or --documents does not fit",
+          options_.inputs.size() == 1 ? options_.inputs.front().string() + " holds" : fmt::format("the {} input files hold", options_.inputs.size()));
       if (team_.rank == 0) each_output([](Output& output) { output.create_index(); });
     });
     team_.collective_check([&] {
@@ -185,8 +187,8 @@ class Builder {
     for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix), labels_prefix(options_.prefix)})
       for (const auto& path : {index_path(prefix), tokens_path(prefix)}) {
         require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
-        require(options_.overwrite || !std::filesystem::exists(path), Exit::config,
-                "{}: exists; choose another prefix, or allow it to be overwritten", path.string());
+        require(options_.overwrite || !std::filesystem::exists(path), Exit::config, "{}: exists; choose another PREFIX, or --overwrite",
+                path.string());
       }
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
             "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());

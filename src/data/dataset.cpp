@@ -86,7 +86,9 @@ void Dataset::open(const Corpus& corpus) {
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
   if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
   const SequenceRange range = range_of(file);
-  require(range.first < range.last, Exit::data, "{}: the {} split is empty: {} of {} sequences makes none; give it a larger share",
+  require(range.first < range.last, Exit::data,
+          "{}: the {} split is empty: {} of {} documents makes none; give it a larger share, or cut the text into more documents (data build "
+          "--documents)",
           file.prefix().string(), name_of(options_.which), options_.split, file.sequences());
   samples_.push_back(samples_of(files_.size() - 1, range));
 }

@@ -224,7 +224,8 @@ bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, cons
   const std::string problem = problem_of_object(line, visit);
   if (problem.empty()) return true;
   if (format_.invalid == DocumentFormat::Invalid::skip) return false;
-  fail(Exit::data, "{}:{}: the line {}; mend it, or choose to skip invalid lines", file_.path().string(), 1 + file_.newlines_before(offset), problem);
+  fail(Exit::data, "{}:{}: the line {}; mend it, or leave such lines out by --skip-invalid", file_.path().string(), 1 + file_.newlines_before(offset),
+       problem);
 }
 
 // Nothing is visited where there is a problem.

@@ -13,49 +13,58 @@ namespace gyr {
 namespace {
 
 constexpr std::size_t most_points = 1000;  // of a curve
-constexpr std::size_t most_events = 5000;
+constexpr Index most_checkpoints = 300, most_events = 4000;
 
 struct Series {
   std::vector<double> step, tokens, time, value;
+  std::vector<double> part;  // of a curve in several parts: which
+
+  void add(double of_step, double of_tokens, double of_time, double of_part, double v) {
+    if (!std::isfinite(v) || !std::isfinite(of_tokens) || !std::isfinite(of_time)) return;
+    step.push_back(of_step), tokens.push_back(of_tokens), time.push_back(of_time), part.push_back(of_part), value.push_back(v);
+  }
 };
 
 // Buckets hold the same steps whatever the axis.
 Json json_of(const Series& s) {
-  std::vector<double> step, tokens, time, value;
-  for (std::size_t i = 0; i < s.value.size(); ++i)
-    if (std::isfinite(s.value[i]) && std::isfinite(s.tokens[i]) && std::isfinite(s.time[i])) {
-      step.push_back(s.step[i]), tokens.push_back(s.tokens[i]), time.push_back(s.time[i]), value.push_back(s.value[i]);
-    }
-  const Thinned thin = thinned(step, value, most_points);
+  const Thinned thin = thinned(s.step, s.value, most_points);
   if (thin.mean.empty()) return nullptr;
-  Json json = {
-      {"step", thin.at}, {"tokens", thinned(tokens, value, most_points).at}, {"time", thinned(time, value, most_points).at}, {"value", thin.mean}};
-  if (value.size() > most_points) json["least"] = thin.least, json["most"] = thin.most;
+  const auto last_of = [&](const std::vector<double>& at) { return thinned(at, s.value, most_points).at; };
+  Json json = {{"step", thin.at}, {"tokens", last_of(s.tokens)}, {"time", last_of(s.time)}, {"value", thin.mean}};
+  if (s.part.back() > 0) json["part"] = last_of(s.part);
+  else if (s.value.size() > most_points) json["least"] = thin.least, json["most"] = thin.most;
   return json;
 }
 
+// Of the steps that count, or of those that were taken again: each stretch of them is a part of its own, from 1 on.
 template <class Steps, class F>
 Json series(const Steps& steps, double begin, bool overtaken, const F& of) {
   Series s;
+  double part = 0;
+  bool inside = false;
+  Index before = 0;
   for (const auto& at : steps) {
-    if (at.overtaken != overtaken) continue;
-    s.step.push_back(double(at.step)), s.tokens.push_back(at.tokens), s.time.push_back(at.time - begin), s.value.push_back(of(at));
+    if (overtaken && at.overtaken && (!inside || at.step <= before)) ++part;
+    inside = at.overtaken, before = at.step;
+    if (at.overtaken == overtaken) s.add(double(at.step), at.tokens, at.time - begin, part, of(at));
   }
   return json_of(s);
 }
 
+// All but those that nobody could look through: the last ones, and of checkpoints one of every few.
 Json events_of(const RunHistory& run, double begin) {
   Json events = Json::array();
-  for (const RunEvent& e : run.events) {
-    if (events.size() == most_events) break;
-    events.push_back({{"kind", name_of(e.kind)}, {"time", e.time - begin}, {"step", e.step}, {"text", e.text}});
-  }
+  Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
+  const Index every = 1 + checkpoints / (most_checkpoints + 1);
+  for (const RunEvent& e : run.events)
+    if (e.kind == RunEvent::Kind::checkpoint ? --checkpoints % every == 0 : --others < most_events)
+      events.push_back({{"kind", name_of(e.kind)}, {"time", e.time - begin}, {"step", e.step}, {"text", e.text}});
   return events;
 }
 
 Json json_of(const RunHistory& run) {
-  const double begin =
-      run.events.empty() ? run.steps.front().time - run.steps.front().seconds : std::min(run.events.front().time, run.steps.front().time);
+  const double begin = run.begin();
+  const Index checkpoints = run.count(RunEvent::Kind::checkpoint);
   Json curves = Json::object();
   const auto add = [&](const char* name, const std::function<double(const TakenStep&)>& of) { curves[name] = series(run.steps, begin, false, of); };
   add("loss", [](const TakenStep& s) { return s.loss; });
@@ -83,7 +92,8 @@ Json json_of(const RunHistory& run) {
           {"facts", facts},
           {"curves", curves},
           {"events", events_of(run, begin)},
-          {"end", run.steps.back().time - begin},
+          {"happened", {{"checkpoints", checkpoints}, {"others", Index(run.events.size()) - checkpoints}}},
+          {"end", run.end() - begin},
           {"memory", memory},
           {"sections", sections},
           {"deck", deck}};

@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_points = 200;                                              // of a line
+constexpr std::size_t most_points = 200, most_circles = 40;                           // of a line, and upon it
 constexpr double width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
 constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
 constexpr std::size_t longest_name = 40;
@@ -23,17 +23,17 @@ struct Curve {
 };
 
 template <class Steps>
-Thinned points_of(const Steps& steps, std::size_t& numbers) {
+Thinned points_of(const Steps& steps, std::size_t most, std::size_t& numbers) {
   std::vector<double> at, loss;
   for (const auto& s : steps)
     if (!s.overtaken && std::isfinite(s.loss)) at.push_back(double(s.step)), loss.push_back(s.loss);
   numbers = loss.size();
-  return gyr::thinned(at, loss, most_points);
+  return gyr::thinned(at, loss, most);
 }
 
 Curve curve_of(const RunHistory& run) {
   std::size_t numbers = 0, validations = 0;
-  Curve c{printable(run.name), points_of(run.steps, numbers), points_of(run.validations, validations), false};
+  Curve c{printable(run.name), points_of(run.steps, most_points, numbers), points_of(run.validations, most_circles, validations), false};
   c.thinned = numbers > most_points;
   return c;
 }
@@ -97,8 +97,9 @@ std::string drawing_of(const Curve& c, const Axis& x, const Axis& y, const char*
     svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}{}Z\"/>\n", colour, path(x, y, c.training.at, c.training.most, 'M'),
                        path(x, y, back, least, 'L'));
   }
+  const char* dot = c.training.at.size() == 1 ? "h0" : "";  // a line's round end
   if (!c.training.at.empty())
-    svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}\"/>\n", colour, path(x, y, c.training.at, c.training.mean, 'M'));
+    svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}{}\"/>\n", colour, path(x, y, c.training.at, c.training.mean, 'M'), dot);
   for (std::size_t i = 0; i < c.validation.at.size(); ++i)
     svg += fmt::format("<circle stroke=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n", colour, x(c.validation.at[i]), y(c.validation.mean[i]));
   return svg;
@@ -132,7 +133,11 @@ std::string frame_of(const Axis& x, const Axis& y) {
   for (const double t : y.ticks(5, 0))
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text class=\"y\" x=\"{:.1f}\" y=\"{:.1f}\">{:.4g}</text>\n", x.from, y(t),
                        x.to, x.from - 6, y(t) + 4, t);
-  for (const double t : x.ticks(8, 1)) svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{:.6g}</text>\n", x(t), y.from + 16, t);
+  for (const double t : x.ticks(8, 1)) {
+    const std::string step = fmt::format("{:.0f}", t);
+    const double half = 3.5 * double(step.size());
+    svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", std::min(x(t), width - half), y.from + 16, step);
+  }
   return svg + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">step</text>\n", (x.from + x.to) / 2, y.from + 30);
 }
 
@@ -162,7 +167,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
   .x {{ text-anchor: middle; }}
   .y, .what {{ text-anchor: end; }}
   .grid {{ stroke: #808790; stroke-opacity: .25; }}
-  .line {{ fill: none; stroke-width: 1.6; stroke-linejoin: round; }}
+  .line {{ fill: none; stroke-width: 1.6; stroke-linejoin: round; stroke-linecap: round; }}
   .band {{ fill-opacity: .22; }}
   circle {{ fill: none; stroke-width: 1.6; }}
 </style>

@@ -14,8 +14,8 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t width = 60;        // of a sparkline
-constexpr std::size_t most_events = 40;  // lines; checkpoints are counted
+constexpr std::size_t width = 60;  // of a sparkline
+constexpr Index most_events = 40;  // lines, the last ones; checkpoints are counted
 
 std::string or_dash(double value, const char* format) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; }
 
@@ -50,15 +50,17 @@ const std::vector<Curve>& curves() {
   return all;
 }
 
-// A row of a number over the run: where it begins, its bars, where it ends, its least and most.
+// A row of a number over the run: where it begins, its bars, where it ends, its least and most. What is not finite is left out.
 void add_curve(Table& table, const char* title, const char* format, const std::vector<double>& values) {
   std::vector<double> at(values.size());
   for (std::size_t i = 0; i < at.size(); ++i) at[i] = double(i);
   const Thinned thin = thinned(at, values, width);
   if (thin.mean.empty()) return;
   const auto text = [&](double v) { return or_dash(v, format); };
-  table.row({title, text(thin.mean.front()), sparkline(thin.mean), text(thin.mean.back()),
-             text(*std::min_element(thin.least.begin(), thin.least.end())), text(*std::max_element(thin.most.begin(), thin.most.end()))});
+  const auto finite = [](double v) { return std::isfinite(v); };
+  table.row({title, text(*std::find_if(values.begin(), values.end(), finite)), sparkline(thin.mean),
+             text(*std::find_if(values.rbegin(), values.rend(), finite)), text(*std::min_element(thin.least.begin(), thin.least.end())),
+             text(*std::max_element(thin.most.begin(), thin.most.end()))});
 }
 
 std::string curves_of(const RunHistory& run) {
@@ -74,14 +76,15 @@ std::string curves_of(const RunHistory& run) {
 
 std::string events_of(const RunHistory& run) {
   Table table({{"when"}, {"step", true}, {"what"}, {"", false, 90}});
-  std::size_t shown = 0, left_out = 0, checkpoints = 0;
-  for (const RunEvent& e : run.events) {
-    if (e.kind == RunEvent::Kind::checkpoint) ++checkpoints;
-    else if (++shown > most_events) ++left_out;
-    else table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
-  }
-  std::string text = shown > 0 ? table.str() : "";
-  if (left_out > 0) text += fmt::format("... and {} more\n", left_out);
+  const Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
+  const Index left_out = std::max<Index>(0, others - most_events);
+  Index at = 0;
+  for (const RunEvent& e : run.events)
+    if (e.kind != RunEvent::Kind::checkpoint && ++at > left_out)
+      table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
+  std::string text =
+      left_out > 0 ? fmt::format("{} earlier event{} left out; the page (--html) has them\n", left_out, left_out == 1 ? " is" : "s are") : "";
+  if (others > 0) text += table.str();
   if (checkpoints > 0) text += fmt::format("{} checkpoint{} written\n", checkpoints, checkpoints == 1 ? "" : "s");
   return text;
 }
@@ -125,8 +128,8 @@ std::string text_of(const RunHistory& run) {
   Table facts({{""}, {"", false, 90}});
   for (const auto& [name, value] : facts_of(run)) facts.row({name, value});
   if (!run.grid.empty()) facts.row({"grid", printable(run.grid) + (run.precision.empty() ? "" : ", " + printable(run.precision))});
-  std::string text = facts.str(false) + "\n" + curves_of(run);
-  for (const std::string& part : {events_of(run), sections_of(run)}) {
+  std::string text = facts.str(false);
+  for (const std::string& part : {run.steps.empty() ? "" : curves_of(run), events_of(run), sections_of(run)}) {
     if (part.empty()) continue;
     text += '\n';
     text += part;
@@ -152,30 +155,29 @@ std::string sparkline(const std::vector<double>& values) {
 
 std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run) {
   const auto steps = run.counted();
-  const TakenStep& last = *steps.back();
+  const auto of_last = [&](const auto& of) { return steps.empty() ? NAN : of(*steps.back()); };
   double best = INFINITY, seconds = 0, counted_seconds = 0;
   for (const ValidatedStep& v : run.validations)
     if (!v.overtaken && std::isfinite(v.loss)) best = std::min(best, v.loss);
   for (const TakenStep& s : run.steps)
     if (std::isfinite(s.seconds)) seconds += s.seconds, counted_seconds += s.overtaken ? 0 : s.seconds;
   const std::size_t recent = std::min<std::size_t>(10, steps.size());
-  double loss = 0;
-  for (std::size_t i = steps.size() - recent; i < steps.size(); ++i) loss += steps[i]->loss / double(recent);
-  const auto count = [&](RunEvent::Kind kind) {
-    return std::count_if(run.events.begin(), run.events.end(), [&](const RunEvent& e) { return e.kind == kind; });
-  };
+  const Index starts = run.count(RunEvent::Kind::start);
+  double loss = 0, losses = 0;
+  for (std::size_t i = steps.size() - recent; i < steps.size(); ++i)
+    if (std::isfinite(steps[i]->loss)) loss += steps[i]->loss, ++losses;
   return {{"run", printable(run.name)},
           {"state", printable(run.state)},
-          {"step", fmt::format("{} of {}", last.step, run.steps_wanted)},
-          {"tokens", or_dash(last.tokens, "{:.4g}")},
-          {"loss", or_dash(loss, "{:.4f}")},
+          {"step", fmt::format("{} of {}", run.reached(), run.steps_wanted)},
+          {"tokens", or_dash(of_last([](const TakenStep& s) { return s.tokens; }), "{:.4g}")},
+          {"loss", or_dash(loss / losses, "{:.4f}")},
           {"best validation", or_dash(best, "{:.4f}")},
           {"tokens/s", or_dash(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })), "{:.0f}")},
           {"MFU %", or_dash(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })), "{:.1f}")},
-          {"MiB a rank", or_dash(last.memory_bytes / (1 << 20), "{:.1f}")},
+          {"MiB a rank", or_dash(of_last([](const TakenStep& s) { return s.memory_bytes; }) / (1 << 20), "{:.1f}")},
           {"ranks", run.ranks > 0 ? fmt::format("{}", run.ranks) : "-"},
-          {"starts", run.starts() > 0 ? fmt::format("{}", run.starts()) : "-"},
-          {"kills", fmt::format("{}", count(RunEvent::Kind::killed))},
+          {"starts", starts > 0 ? fmt::format("{}", starts) : "-"},
+          {"kills", fmt::format("{}", run.count(RunEvent::Kind::killed))},
           {"time in steps", duration(seconds)},
           {"of it counts", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
 }

@@ -2,16 +2,19 @@
 #include "src/history/run_history.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "kernels/error.hpp"
 #include "kernels/printable.hpp"
 #include "src/base/json.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/watch/exit_record.hpp"
+#include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
 
 namespace gyr {
@@ -45,7 +48,7 @@ class Reader {
   }
   // Where the last attempt has said nothing of its end: it goes on, or was killed.
   void finish(bool alive) {
-    if (running_ && !alive) add(RunEvent::Kind::killed, last_time_, "ended without a word");
+    if (running_ && (!alive || how_it_died())) killed();
     mark(history_.steps), mark(history_.validations);
   }
 
@@ -59,8 +62,8 @@ class Reader {
     running_ = false, step_ = 0;
   }
   void start(const Json& line) {
-    if (running_) add(RunEvent::Kind::killed, last_time_, how_it_died());
-    running_ = true, step_ = integer(line, "step"), attempt_ = int(integer(line, "attempt"));
+    if (running_) killed();
+    running_ = true, step_ = integer(line, "step"), attempt_ = int(integer(line, "attempt")), started_ = number(line, "time");
     history_.run = word(line, "run"), history_.grid = word(line, "grid"), history_.precision = word(line, "precision");
     history_.version = word(line, "version"), history_.ranks = integer(line, "ranks"), history_.parameters = integer(line, "parameters");
     history_.memory.clear();
@@ -105,9 +108,11 @@ class Reader {
         history_.sections.push_back({word(s, "name"), number(s, "mean_seconds"), number(s, "max_seconds"), integer(s, "slowest_rank", -1)});
   }
 
-  std::string how_it_died() const {
+  void killed() { add(RunEvent::Kind::killed, last_time_, how_it_died().value_or("ended without a word")); }
+  // As the keeper of the process that ended this attempt has written it down.
+  std::optional<std::string> how_it_died() const {
     const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
-    if (!record) return "ended without a word";
+    if (!record || record->time < started_) return {};
     return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
   }
 
@@ -125,7 +130,7 @@ class Reader {
   bool running_ = false;
   Index step_ = 0;
   int attempt_ = 0;
-  double last_time_ = 0;
+  double last_time_ = 0, started_ = 0;
 
   using Read = void (Reader::*)(const Json&);
   static const std::map<std::string, Read> readers_;
@@ -168,8 +173,20 @@ std::vector<const TakenStep*> RunHistory::counted() const {
     if (!s.overtaken) left.push_back(&s);
   return left;
 }
-Index RunHistory::starts() const {
-  return Index(std::count_if(events.begin(), events.end(), [](const RunEvent& e) { return e.kind == RunEvent::Kind::start; }));
+Index RunHistory::count(RunEvent::Kind kind) const {
+  return Index(std::count_if(events.begin(), events.end(), [&](const RunEvent& e) { return e.kind == kind; }));
+}
+Index RunHistory::reached() const { return !steps.empty() ? steps.back().step : !events.empty() ? events.back().step : 0; }
+// fmin and fmax pass over what is no number.
+double RunHistory::begin() const {
+  double begin = events.empty() && !steps.empty() ? steps.front().time - steps.front().seconds : nothing;
+  for (const RunEvent& e : events) begin = std::fmin(begin, e.time);
+  return steps.empty() ? begin : std::fmin(begin, steps.front().time);
+}
+double RunHistory::end() const {
+  double end = steps.empty() ? nothing : steps.back().time;
+  for (const RunEvent& e : events) end = std::fmax(end, e.time);
+  return end;
 }
 
 RunHistory read_history(const std::filesystem::path& output) {
@@ -180,7 +197,9 @@ RunHistory read_history(const std::filesystem::path& output) {
   const std::filesystem::path plain = (folder.empty() ? std::filesystem::path(".") : folder).lexically_normal();
   history.folder = plain.string();
   history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
+  std::error_code ignored;
   std::ifstream in(metrics, std::ios::binary);
+  require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; is it yours to read?", metrics.string());
   require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; give the folder that a deck's output.folder names, where `train` has run",
           history.folder);
   Reader reader(history);
@@ -190,11 +209,16 @@ RunHistory read_history(const std::filesystem::path& output) {
     if (json.is_object()) reader.read(json);
     else ++history.broken_lines;
   }
-  require(!history.steps.empty(), Exit::data, "{}: tells of no step", metrics.string());
+  require(!history.steps.empty() || history.count(RunEvent::Kind::start) > 0, Exit::data, "{}: tells of no start and no step of a run",
+          metrics.string());
   const auto outcome = read_outcome(history.folder);
-  reader.finish(outcome && outcome->state == "running");
-  history.state = outcome ? outcome->state : history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
+  const auto beats = read_heartbeats(heartbeat_path(history.folder));
+  reader.finish(outcome && outcome->state == "running" && (beats.empty() || some_live(beats, wall_nanoseconds())));
+  const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
+  history.state = outcome && !(outcome->state == "running" && last == "killed") ? outcome->state : last;
   read_deck(folder / "deck.yaml", history.deck);
+  if (const auto steps = history.deck.find("train.steps"); history.steps.empty() && steps != history.deck.end())
+    std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), history.steps_wanted);
   return history;
 }
 

@@ -55,11 +55,14 @@ struct RunHistory {
   std::map<std::string, std::string> deck;            // every key and its value
   Index broken_lines = 0;                             // of metrics.jsonl, which a killed run may leave
   std::vector<const TakenStep*> counted() const;      // steps that were not taken again
-  Index starts() const;
+  Index count(RunEvent::Kind) const;
+  Index reached() const;  // the step at which the run stands
+  double begin() const;   // seconds since 1970; NaN where nothing tells a time
+  double end() const;
 };
 
-// Of an output folder, or of the metrics.jsonl in it; the name is the folder's. Exit::missing where there are no metrics, Exit::data where not one
-// line of them is a step.
+// Of an output folder, or of the metrics.jsonl in it; the name is the folder's. A run that has said nothing of its end and gives no sign of life was
+// killed. Exit::missing where there are no metrics, Exit::data where not one line of them is a start or a step.
 RunHistory read_history(const std::filesystem::path& output);
 
 // Keys that not all of the decks say alike, with the value of each; a key that a deck lacks is "".

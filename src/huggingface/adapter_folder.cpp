@@ -38,6 +38,33 @@ std::string adapter_tensor(const StoredNames& base, const std::string& name) {
   return "base_model.model." + place.name.substr(0, place.name.size() - weight_ending.size()) + "." + part;
 }
 
+std::vector<std::string> shortest_names(const std::set<std::string>& layers, const std::set<std::string>& all) {
+  const auto last = [](const std::string& layer) { return layer.substr(layer.rfind('.') + 1); };
+  std::set<std::string> apart, names;  // last parts of names that some layers have and are not among them
+  for (const std::string& layer : all)
+    if (!layers.contains(layer)) apart.insert(last(layer));
+  for (const std::string& layer : layers) names.insert(apart.contains(last(layer)) ? layer : last(layer));
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> our_targets(const std::vector<std::string>& target_modules, const StoredNames& base, const std::vector<Weight>& weights) {
+  std::vector<std::string> targets;
+  std::set<std::string> named, all;
+  for (const std::string& target : target_modules) {
+    bool found = false;
+    for (const Weight& w : weights) {
+      if (!w.adapts) continue;
+      const std::string layer = layer_of(w.name), theirs = layer_of(base.place(w.name).name);
+      all.insert(layer);
+      if (target.find('.') == target.npos || (theirs != target && !theirs.ends_with("." + target))) continue;
+      named.insert(layer), found = true;
+    }
+    if (!found) targets.push_back(target);
+  }
+  for (const std::string& name : shortest_names(named, all)) targets.push_back(name);
+  return targets;
+}
+
 LoraConfig read_adapter_config(const std::filesystem::path& folder) {
   const std::string file = (folder / adapter_config_name).string();
   const nlohmann::json j = parse_json(read_text(file, std::size_t(1) << 20), file);

@@ -3,6 +3,10 @@
 // .lora_B.weight (N,r) of each layer, by its name in the class of transformers.
 #pragma once
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "modules/adapter.hpp"
 #include "src/huggingface/stored_names.hpp"
 
@@ -18,6 +22,13 @@ std::string adapter_config_json(const LoraConfig&, const std::vector<std::string
 // The tensor of the folder that is a part of an adapter; `name` as ours, MODEL-LAYER.lora_A.weight. Exit::config where the layer is no tensor of its
 // own in the family, so that no adapter of PEFT's stands beside it.
 std::string adapter_tensor(const StoredNames& base, const std::string& name);
+
+// Layers by the last parts of their names, as q_proj, where all layers of that name are among them, and by their whole names where not.
+std::vector<std::string> shortest_names(const std::set<std::string>& layers, const std::set<std::string>& all);
+
+// Our names of the layers that PEFT means by its own: one that has a dot is a layer's whole name or its end. Others stay, and those that no layer
+// has.
+std::vector<std::string> our_targets(const std::vector<std::string>& target_modules, const StoredNames& base, const std::vector<Weight>& weights);
 
 // Our name of the weight that an adapter's part stands beside.
 std::string adapted_weight(const std::string& name);

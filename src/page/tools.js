@@ -27,6 +27,7 @@ function span(seconds) {
   return h >= 24 ? `${Math.floor(h / 24)}d ${two(h % 24)}:${two(Math.floor(s / 60) % 60)}` : `${h}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
 }
 const bytes = n => n >= 2 ** 30 ? (n / 2 ** 30).toFixed(2) + " GiB" : (n / 2 ** 20).toFixed(1) + " MiB";
+const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
 function ticks(low, high, count, of_time = false) {
   const rough = (high - low) / count, unit = 10 ** Math.floor(Math.log10(rough));
   const clock = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];

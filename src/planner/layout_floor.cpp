@@ -63,13 +63,23 @@ double passes_of(const Cluster& cluster) {
 
 Schedule schedule_of(const LayoutChoice& c) { return c.virtual_stages > 1 ? interleaved : schedules[std::size_t(c.schedule)].schedule; }
 
+// Not sure where weights stay as they are; beside adapters where the first layer trains something, and with it one stream.
+bool all_go_back(const RunConfig& run) {
+  if (!run.optimizer.lora) return run.optimizer.frozen.empty();
+  const std::vector<Weight> weights = declared_weights(run.model);
+  const Trained trained = run.optimizer.trained();
+  return layers_of_encoder(run.model) == 0 && run.optimizer.frozen.empty() &&
+         std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return trained(w) && w.name.starts_with("model.layers.0."); });
+}
+
 }  // namespace
 
 LayoutFloor::LayoutFloor(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile)
     : run_(run), ranks_(ranks), cluster_(cluster), largest_(largest_of(cluster)), passes_(passes_of(cluster)), measured_(profile != nullptr),
-      backwards_(run.optimizer.frozen.empty()), types_(run.model), runs_(run, cluster, profile), elements_(std::size_t(types_.count()) + 2) {
+      backwards_(all_go_back(run)), types_(run.model), runs_(run, cluster, profile), elements_(std::size_t(types_.count()) + 2) {
   ModelConfig model = run.model;
   model.pattern = types_.pattern();
+  backwards_ = backwards_ && runs_.train_alike();
   const bool all_trained = backwards_ && !run.optimizer.lora;  // patterns are of the whole model's layers
   const std::string layers = "model.layers.";
   std::size_t part = 0;
@@ -446,7 +456,8 @@ const LayoutFloor::Held& LayoutFloor::held_by(const RunConfig& run, const Layout
       const double bytes = s.trained ? travels * double(s.gradient_size) : 0;
       if (layout.cut() == Shard::none && !reduced.empty()) reduced.front() += bytes;  // in one
       else reduced.push_back(bytes);
-      gathered.push_back(double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()));
+      if (s.trained || layout.cut() == Shard::weights)
+        gathered.push_back(double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()));
     }
   }
   const Capacity capacity = engine.measured();

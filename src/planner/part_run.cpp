@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
+#include "modules/flops.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/engine/dry_step.hpp"
 #include "src/train/engine_config.hpp"
@@ -20,8 +22,35 @@ LayerTypes::LayerTypes(const ModelConfig& model) {
   }
 }
 
+namespace {
+
+// What layers train, and the adapters that they have, by names within them. Patterns of the deck may name layers by their number.
+std::map<Index, std::set<std::string>> trained_by_layer(const ModelConfig& model, const Trained& trained) {
+  std::map<Index, std::set<std::string>> names;
+  const std::string layers = "model.layers.";
+  for (const Weight& w : declared_weights(model))
+    if (w.name.starts_with(layers) && (w.of_adapter || trained(w))) {
+      std::size_t digits = 0;
+      const Index layer = std::stoll(w.name.substr(layers.size()), &digits);
+      names[layer].insert(w.name.substr(layers.size() + digits) + (trained(w) ? "" : " stays"));
+    }
+  return names;
+}
+
+bool trained_alike(const RunConfig& run, const LayerTypes& types) {
+  if (run.optimizer.frozen.empty() && !run.optimizer.lora) return true;
+  ModelConfig each_once = run.model;
+  each_once.pattern = types.pattern();
+  auto all = trained_by_layer(run.model, run.optimizer.trained()), once = trained_by_layer(each_once, run.optimizer.trained());
+  for (Index layer = 0; layer < run.model.layers(); ++layer)
+    if (all[layer] != once[types.of_layer(layer)]) return false;
+  return true;
+}
+
+}  // namespace
+
 PartRuns::PartRuns(const RunConfig& run, const Cluster& cluster, const Profile* profile)
-    : run_(run), cluster_(cluster), profile_(profile), types_(run.model) {}
+    : run_(run), cluster_(cluster), profile_(profile), types_(run.model), train_alike_(trained_alike(run, types_)) {}
 
 namespace {
 
@@ -54,6 +83,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   c.data = std::max(2, c.expert / std::gcd(c.expert, c.context));
   RunConfig run = with(run_, c);
   run.model.pattern = types_.pattern();
+  if (!train_alike_) run.model.lora = run.optimizer.lora = {}, run.optimizer.frozen = {"*"};
   if (share) run.model.pattern.append(staying_layers, types_.pattern().back());
   run.swap = {share.has_value(), share.value_or(1)};
   run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();

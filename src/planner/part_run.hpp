@@ -70,6 +70,8 @@ class PartRuns {
   // Of the same run if it swapped nothing.
   const PartRun& of_kept(const LayoutChoice& c) { return counted(c, false, {}); }
   std::size_t count() const { return runs_.size(); }
+  // Whether every layer trains what that of its type does in the model of each type. Where not, parts train nothing, and have no adapters.
+  bool train_alike() const { return train_alike_; }
 
  private:
   // A run with this share; none: that swaps nothing.
@@ -82,6 +84,7 @@ class PartRuns {
   const Cluster& cluster_;
   const Profile* profile_;
   LayerTypes types_;
+  bool train_alike_;
   std::map<std::string, PartRun> runs_, joined_;
   KnownProducts known_;
 };

@@ -359,13 +359,16 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
           "does not hold; export it without --adapters",
           file.name());
   std::vector<Job> jobs;
-  std::set<std::string> targets;
+  std::set<std::string> targets, all_layers;
   for (const Weight& w : declared_weights(model)) {
-    if (!w.of_adapter) continue;
+    if (!w.of_adapter) {
+      all_layers.insert(layer_of(names.place(w.name).name));
+      continue;
+    }
     TensorReader from = file.open(w.name, DType::f32);
     const Type type = options.type.value_or(type_of(from.dtype, from.name));
     const std::string tensor = adapter_tensor(names, w.name), layer = tensor.substr(0, tensor.rfind(".lora_"));
-    targets.insert(layer.substr(layer.rfind('.') + 1));
+    targets.insert(layer.substr(layer.find('.', layer.find('.') + 1) + 1));  // behind base_model.model
     jobs.push_back({std::move(from), {tensor, type, w.shape}, false});
   }
   using Existing = OutputFolder::Existing;
@@ -373,7 +376,7 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
   Converted result{Index(jobs.size()), 0, 1};
   std::vector<const Job*> all;
   for (const Job& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
-  write_text(folder / adapter_config_name, adapter_config_json(model.lora, {targets.begin(), targets.end()}, like.string()));
+  write_text(folder / adapter_config_name, adapter_config_json(model.lora, shortest_names(targets, all_layers), like.string()));
   Transfer transfer(stderr, "export", result.bytes);
   write_shard(folder / adapter_file_name, all, transfer);
   folder.commit();

@@ -34,12 +34,12 @@ CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefault
   return header;
 }
 
-// What check_weights says, told of the folder alone.
-std::string without_deck(std::string text) {
+// What check_weights says, told of the folder alone, which `config` describes.
+std::string without_deck(std::string text, const char* config) {
   const std::pair<std::string_view, std::string> words[] = {
-      {": it is of another model than the deck's", fmt::format(", and {} asks for it", config_file_name)},
-      {" in the model of the deck: it is of another model", fmt::format(" by {}", config_file_name)},
-      {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config_file_name)}};
+      {": it is of another model than the deck's", fmt::format(", and {} asks for it", config)},
+      {" in the model of the deck: it is of another model", fmt::format(" by {}", config)},
+      {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config)}};
   for (const auto& [deck, folder] : words)
     if (const auto at = text.find(deck); at != text.npos) text.replace(at, deck.size(), folder);
   return text;
@@ -126,8 +126,11 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   const FolderWeights own(folder, defaults.model);
   std::optional<AdapterWeights> beside;
   if (!adapters.empty()) {
-    defaults.model.lora = read_adapter_config(adapters);
-    check_targets(defaults.model.lora, declared_weights(defaults.model));
+    const std::vector<Weight> plain = declared_weights(defaults.model);
+    LoraConfig lora = read_adapter_config(adapters);
+    lora.targets = our_targets(lora.targets, names_in(own.folder().name(), defaults.model), plain);
+    check_targets(lora, plain);
+    defaults.model.lora = lora;
     beside.emplace(own, adapters, defaults.model);
   }
   const WeightSource& source = beside ? static_cast<const WeightSource&>(*beside) : own;
@@ -137,7 +140,9 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
     check_weights(source, weights);
   } catch (const Error& error) {  // there is no deck here to be at fault
     if (error.code != Exit::config) throw;
-    fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what()), config_file_name);
+    const bool of_adapter = std::string_view(error.what()).find(".lora_") != std::string_view::npos;
+    const char* config = of_adapter ? adapter_config_name : config_file_name;
+    fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what(), config), config);
   }
   std::vector<StoredTensor> tensors;
   for (const Weight& w : weights) tensors.push_back(stored(source, own, w));

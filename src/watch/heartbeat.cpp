@@ -2,9 +2,11 @@
 #include "src/watch/heartbeat.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "kernels/error.hpp"
@@ -87,6 +89,14 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
   for (const Heartbeat& one : all) attempt = std::max(attempt, one.attempt);
   std::erase_if(all, [&](const Heartbeat& one) { return one.attempt != attempt; });
   return all;
+}
+
+bool some_live(const std::vector<Heartbeat>& all, std::int64_t now) {
+  const std::string here = host_name();
+  return std::any_of(all.begin(), all.end(), [&](const Heartbeat& h) {
+    const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;  // or out of sight, in a container
+    return !ended(h) && double(now - h.written) * nano < (gone ? 3 : 60);
+  });
 }
 
 std::string whereabouts(const Heartbeat& h) {

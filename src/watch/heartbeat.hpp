@@ -64,6 +64,10 @@ std::filesystem::path heartbeat_path(const std::filesystem::path& output);
 // The records that are there, by rank: of one attempt, the newest; what cannot be read is left out.
 std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file);
 
+// Whether a rank of these still gives signs of life, for one who only looks on: one of this machine whose process is gone does for three beats more,
+// any other for a minute. `now` in ns since 1970. A rank whose record is its last has ended.
+bool some_live(const std::vector<Heartbeat>&, std::int64_t now);
+
 // "step 12, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"
 std::string whereabouts(const Heartbeat&);
 // One row per rank, for people; `now` in ns since 1970.
