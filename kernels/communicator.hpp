@@ -146,7 +146,7 @@ class Communicator {
       return {};
     }
     traffic_.add(op, dev.purpose(), {dev.times(), dev.times() * bytes});
-    if (dev.dry_run()) return {};
+    if (dev.dry_run()) return Event(dev.hidden_transfers, dev.hidden_transfers.begin(this, op, bytes, dev.times()));
     transport_->follow(dev.queue);
     const Recorder::Handle recorded = recording(op, bytes, true);
     return under_way(op, bytes, start(), recorded);

@@ -22,6 +22,7 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   work.bytes += double(times_) * bytes;
   LaunchCount* count = nullptr;
   if (dry_run_ || times_launches) count = &launch_counts[{kernel, flops, bytes}], count->calls += times_;
+  hidden_transfers.launched({kernel, flops, bytes}, times_);
   return Launch(*this, std::size_t(&work - work_.data()), count);
 }
 
@@ -31,6 +32,7 @@ void Device::join(const Device& lane, Index times, double part_of_seconds) {
     LaunchCount& count = launch_counts[shape];
     count.calls += times_ * times * more.calls;
     count.seconds += part_of_seconds * more.seconds;
+    hidden_transfers.launched(shape, times_ * times * more.calls);
   }
   for (const Work& more : lane.work()) {
     Work& work = work_of(more.kernel);

@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernels/arena.hpp"
 #include "kernels/beacon.hpp"
+#include "kernels/hidden_transfers.hpp"
 #include "kernels/queue.hpp"
 #include "kernels/recorder.hpp"
 
@@ -36,18 +36,6 @@ struct ProductShape {
   auto operator<=>(const ProductShape&) const = default;
 };
 using ProductCounts = std::map<ProductShape, Index>;  // how often
-
-// A kernel as it is announced: flops and bytes of one launch.
-struct LaunchShape {
-  std::string_view kernel;  // a literal
-  double flops, bytes;
-  auto operator<=>(const LaunchShape&) const = default;
-};
-struct LaunchCount {
-  Index calls = 0;
-  double seconds = 0;
-};
-using LaunchCounts = std::map<LaunchShape, LaunchCount>;
 
 class ProductCache;
 
@@ -76,6 +64,7 @@ class Device {
   ProductCounts product_counts;  // on a dry-run device
   LaunchCounts launch_counts;    // of all kernels: on a dry-run device, and where times_launches
   bool times_launches = false;
+  HiddenTransfers hidden_transfers;  // on a dry-run device
   std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
   // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
   bool is_lane = false;

@@ -11,6 +11,10 @@ bool Event::done() {
   return transport_ == nullptr;
 }
 
+void Event::counted_as_awaited() {
+  if (HiddenTransfers* const hidden = std::exchange(hidden_, nullptr)) hidden->awaited(number_);
+}
+
 void Event::device_wait(Device& dev) {
   if (!transport_ || !transport_->order(dev.queue, ticket_)) return host_wait();
   transport_ = nullptr;
@@ -19,6 +23,7 @@ void Event::device_wait(Device& dev) {
 }
 
 void Event::host_wait() {
+  counted_as_awaited();
   if (!transport_) return;
   const Recorder::Waiting recorded(recorded_);
   if (done()) return;

@@ -19,6 +19,8 @@ class [[nodiscard]] Event {
   // A `beacon` is told of the wait for it as of the call, and so is who records it.
   Event(Transport* transport, Transport::Ticket ticket, Beacon* beacon = nullptr, NamedCall call = {}, Recorder::Handle recorded = {})
       : transport_(transport), ticket_(ticket), beacon_(beacon), call_(call), recorded_(recorded) {}
+  // Of a dry run, which counts what is computed until the wait.
+  Event(HiddenTransfers& hidden, int number) : hidden_(&hidden), number_(number) {}
   Event(Event&& other) noexcept { *this = std::move(other); }
   Event& operator=(Event&& other) noexcept {
     std::swap(transport_, other.transport_);
@@ -26,6 +28,8 @@ class [[nodiscard]] Event {
     std::swap(beacon_, other.beacon_);
     std::swap(call_, other.call_);
     std::swap(recorded_, other.recorded_);
+    std::swap(hidden_, other.hidden_);
+    std::swap(number_, other.number_);
     return *this;
   }
 
@@ -34,11 +38,15 @@ class [[nodiscard]] Event {
   void host_wait();           // polls until done; never blocks inside MPI
 
  private:
+  void counted_as_awaited();
+
   Transport* transport_ = nullptr;
   Transport::Ticket ticket_ = 0;
   Beacon* beacon_ = nullptr;
   NamedCall call_;
   Recorder::Handle recorded_;
+  HiddenTransfers* hidden_ = nullptr;
+  int number_ = 0;
 };
 
 }  // namespace gyr

@@ -59,29 +59,33 @@ Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Te
   return dsum;
 }
 
+// Ranks that share layers gather what branches have read beside the products of gradients of the input, and add these up beside those of weights.
+// Where there is nothing to hide, each branch's weights come at once: what they need is gone before the next branch goes back.
 template <class T>
 void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients when) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "branches, backward: rows x hidden");
-  const bool now = when == MatrixGradients::now;
-  const Phase done = now ? Phase::weight_gradients : Phase::input_gradients;
+  const bool now = when == MatrixGradients::now, hides = a.tensor.size() > 1;
   const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
   const Tensor2<T> dsum = gradient_of_sum(a, frame, dx, dh);
-  Tensor2<const T> h;
-  if (now) h = AllRows<T>(a, "normed, all rows", read_by_branches(frame)).gather();
   const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dsum).gather();
+  std::optional<AllRows<T>> h;
+  Event coming = now ? h.emplace(a, "normed, all rows", read_by_branches(frame)).start_gather() : Event();
+  const auto weights = [&](std::size_t i) { branches_[i]->backward_weights(a, frame.nested(int(i)), h->rows(), dy); };
   AllRows<T> total(a, "parts of the sum", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
-    Frame& inner = frame.nested(int(i));
-    branches_[i]->backward(a, inner, dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
-    if (now) branches_[i]->backward_weights(a, inner, h, dy);
-    inner.release(done);
+    branches_[i]->backward(a, frame.nested(int(i)), dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
+    frame.nested(int(i)).release(Phase::input_gradients);
+    if (now && !hides) weights(i), frame.nested(int(i)).release(Phase::weight_gradients);
   }
   if (!now) convert<T, T>(a.dev, dy, frame.put(Keys::gradient, a.stream.rows, dx.extent(1)));
-  total.reduce();
+  Event sum = total.start_reduce();
+  coming.device_wait(a.dev);
+  for (std::size_t i = branches_.size(); now && hides && i-- > 0;) weights(i);
+  sum.device_wait(a.dev);
   if (reads_stream()) gyr::add<T>(a.dev, flat(dh), flat(dx));
   else norm_->backward(a, frame, dh, Add::yes, dx);
-  frame.release(done);
+  frame.release(now ? Phase::weight_gradients : Phase::input_gradients);
 }
 
 template <class T>

@@ -4,6 +4,8 @@
 // where all rows are needed one gather and one reduce-scatter take the place of an all-reduce.
 #pragma once
 
+#include <utility>
+
 #include "kernels/elementwise.hpp"
 #include "modules/pass.hpp"
 
@@ -18,18 +20,22 @@ class AllRows {
 
   Tensor2<T> rows() const { return gyr::rows(padded_, 0, pass_.stream.rows); }
   // Fills them with what every rank keeps, once.
+  Event start_gather() {
+    if (!pass_.stream.split() || std::exchange(gathered_, true)) return {};
+    return pass_.tensor.whole().start_all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
+  }
   Tensor2<T> gather() {
-    if (pass_.stream.split() && !gathered_) pass_.tensor.whole().all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
-    gathered_ = true;
+    start_gather().device_wait(pass_.dev);
     return rows();
   }
   // mine = this rank's rows of the sum over all ranks of what each has here.
-  void reduce() const {
-    if (!pass_.stream.split()) return pass_.tensor.whole().all_reduce(pass_.dev, flat(mine_));
+  Event start_reduce() const {
+    if (!pass_.stream.split()) return pass_.tensor.whole().start_all_reduce(pass_.dev, flat(mine_));
     const Index rows = pass_.stream.rows;
     if (const Index padding = pass_.stream.padded() - rows; padding > 0) fill<T>(pass_.dev, flat(gyr::rows(padded_, rows, padding)), 0);
-    pass_.tensor.whole().reduce_scatter<T>(pass_.dev, flat(padded_), flat(mine_));
+    return pass_.tensor.whole().start_reduce_scatter<T>(pass_.dev, flat(padded_), flat(mine_));
   }
+  void reduce() const { start_reduce().device_wait(pass_.dev); }
 
  private:
   Pass& pass_;

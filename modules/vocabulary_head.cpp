@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/vocabulary_head.hpp"
 
+#include "kernels/product_rows.hpp"
 #include "kernels/sum.hpp"
 #include "modules/classes.hpp"
 #include "modules/embedding.hpp"
@@ -12,11 +13,10 @@ namespace gyr {
 namespace {
 
 constexpr const char* sums_purpose = "head: largest logit and sums of each row";
-constexpr Index block_rows = 256;  // enough for a full-rate product, few enough for the logits to stay small
 
-// body(first, n) for the blocks of so many rows.
+// body(first, n) for blocks of so many rows.
 template <class Body>
-void for_blocks(Device& dev, Index rows, const Body& body) {
+void for_blocks(Device& dev, Index rows, Index block_rows, const Body& body) {
   const Index whole = rows / block_rows, rest = rows % block_rows;
   for_equal(dev, whole, [&](Index i) { body(i * block_rows, block_rows); });
   if (rest > 0) body(whole * block_rows, rest);
@@ -116,7 +116,8 @@ void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, const Rows& given, doub
   const Workspace workspace(a.dev.scratch, "loss");
   const auto here = a.dev.scratch.template tensor<double>(1);
   fill<double>(a.dev, here, 0);
-  for_blocks(a.dev, h.extent(0), [&](Index first, Index n) { block_loss(a, rows(h, first, n), given.part(first, n), scale, here, each); });
+  for_blocks(a.dev, h.extent(0), backend::product_rows(columns_here()),
+             [&](Index first, Index n) { block_loss(a, rows(h, first, n), given.part(first, n), scale, here, each); });
   add_in_order(a.dev, here, sum);
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/gemm.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/instances.hpp"
+#include "kernels/product_rows.hpp"
 
 namespace gyr {
 
@@ -183,7 +184,15 @@ void set_blas_threads(int) {}
 int blas_threads() { return 1; }
 
 namespace backend {
-GYR_ALL_GEMM(GYR_BACKEND_GEMM)
+
+// A gradient is read and written in 8 bytes for each of its numbers, as long as a product of some 800 rows takes on an H200. Results have up to
+// 2^28 numbers, 1 GiB in float.
+Index product_rows(Index columns) {
+  constexpr Index least = 256, most = 4096, numbers = Index(1) << 28;
+  return std::clamp(numbers / std::max<Index>(1, columns) / least * least, least, most);
 }
+
+GYR_ALL_GEMM(GYR_BACKEND_GEMM)
+}  // namespace backend
 
 }  // namespace gyr

@@ -10,6 +10,7 @@
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/threads.hpp"
+#include "kernels/product_rows.hpp"
 
 namespace gyr {
 
@@ -163,6 +164,7 @@ int blas_threads() {
 }
 
 namespace backend {
+Index product_rows(Index) { return 256; }
 GYR_ALL_GEMM(GYR_BACKEND_GEMM)
 GYR_FEW_ROWS(float, float)
 GYR_FEW_ROWS(bf16, bf16)

@@ -3,7 +3,6 @@
 
 #ifdef GYR_ONEDNN
 
-#include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -24,7 +23,15 @@ struct StridedProduct {
   Index m, n, k, stride_a, stride_b, stride_c;
   DType in, out;
   double alpha, beta;
-  auto operator<=>(const StridedProduct&) const = default;
+  bool operator==(const StridedProduct&) const = default;
+
+  struct Hash {
+    std::size_t operator()(const StridedProduct& s) const {
+      std::size_t hash = 0;
+      for (const Index extent : {s.m, s.n, s.k, s.stride_a, s.stride_b, s.stride_c}) hash = hash * 1000003 + std::size_t(extent);
+      return hash;
+    }
+  };
 };
 
 // What a product works with grows with its rows but for some hundred bytes. Who plans for many rows has room for fewer where sizes are rounded.
@@ -106,7 +113,7 @@ class ProductCache {
  private:
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<StridedProduct, Product> products_;
+  std::unordered_map<StridedProduct, Product, StridedProduct::Hash> products_;
 };
 
 bool has_onednn() { return true; }

@@ -318,6 +318,27 @@ TEST(trace, keys_go_round_behind_attention) {
   });
 }
 
+// ---- Ranks that share layers
+
+// They add up gradients of a layer's input while they compute those of its weights; where each has a share of the rows, they gather what the branches
+// have read while they compute those of the input.
+TEST(trace, sums_over_shared_layers_hide_beside_gradients_of_weights) {
+  std::vector<Layout> layouts;
+  for (const Layout& whole : {layout_of(1, 1, 2), layout_of(2, 1, 4), layout_of(1, 2, 2)})
+    for (const Layout& layout : {whole, with_sequence(whole)}) layouts.push_back(layout);
+  on_each(layouts, [](const Layout& layout, Grid&) {
+    constexpr int micros = 2;
+    const Recorded r = recorded_on(layout, config_of(widened(named("T2")), micros), 1, true);
+    const auto hidden = [&](Operation operation) {
+      const std::vector<Transfer> all = r.transfers("tensor", operation);
+      return std::count_if(all.begin(), all.end(), [&](const Transfer& t) { return kernels_between(r, "gemm", t.begin, t.wait_begin).size() > 1; });
+    };
+    const Index residuals = 2 * layers_of(layout) * micros;
+    EXPECT_EQ(hidden(layout.sequence ? Operation::reduce_scatter : Operation::all_reduce), residuals);
+    EXPECT_EQ(hidden(Operation::all_gather), layout.sequence ? residuals : 0);
+  });
+}
+
 // ---- Files
 
 // Steps as a run traces them: read again, every rank's times add up.

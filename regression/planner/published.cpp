@@ -162,7 +162,7 @@ using Matrix5 = std::array<Vector, constants>;
 
 constexpr double Cluster::Fit::*const constant[constants] = {&Cluster::Fit::products, &Cluster::Fit::fused, &Cluster::Fit::memory,
                                                              &Cluster::Fit::links, &Cluster::Fit::step};
-constexpr double most[constants] = {0.95, 1, 1, 2, 10};  // links: more than there is where they are hidden
+constexpr double most[constants] = {0.95, 1, 1, 1, 10};
 
 Cluster moved(Cluster c, const Vector& logarithms) {
   for (int i = 0; i < constants; ++i) c.fit.*constant[i] = std::clamp(c.fit.*constant[i] * std::exp(logarithms[i]), 1e-3, most[i]);

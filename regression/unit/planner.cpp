@@ -220,7 +220,7 @@ TEST(planner, published_steps_are_met) {
   struct Bound {
     double mean, worst;
   };
-  const std::map<std::string, Bound> bounds{{"a100-selene", {0.022, 0.05}}, {"ampere-megascale", {0.018, 0.035}}, {"h100", {0.025, 0.09}}};
+  const std::map<std::string, Bound> bounds{{"a100-selene", {0.025, 0.055}}, {"ampere-megascale", {0.018, 0.035}}, {"h100", {0.025, 0.09}}};
   std::map<std::string, std::vector<double>> errors;
   for (const PublishedStep& step : published_steps()) {
     if (!is_fitted(step)) continue;

@@ -28,12 +28,38 @@ void DryCount::take(const Task& task, const std::function<Alive()>& run) {
 int DryCount::counted(const std::function<Alive()>& run) {
   const TaskCount before = so_far();
   LaunchCounts all = std::exchange(device_.launch_counts, {});
+  device_.hidden_transfers.take();
   const Alive alive = run();
   counts_.counts.push_back(difference(so_far(), before));
   counts_.counts.back().alive = alive;
+  counts_.counts.back().hidden = hidden();
   for (const auto& [shape, count] : device_.launch_counts) all[shape].calls += count.calls;
   counts_.counts.back().launches = std::exchange(device_.launch_counts, std::move(all));
   return int(counts_.counts.size()) - 1;
+}
+
+int DryCount::place_of(const void* communicator) {
+  int place = -1, next = 0;
+  grid_.visit([&](Communicator& c) {
+    if (&c == communicator) place = next;
+    ++next;
+  });
+  ensure(place >= 0, "a transfer is none of a communicator of the grid");
+  return place;
+}
+
+// What begins in one task and is waited for in another is a task itself.
+std::vector<std::pair<int, HiddenTransfer>> DryCount::hidden() {
+  std::vector<std::pair<int, HiddenTransfer>> all;
+  const auto alike = [](const HiddenTransfer& a, const HiddenTransfer& b) {
+    return a.communicator == b.communicator && a.operation == b.operation && a.bytes == b.bytes && a.beside == b.beside;
+  };
+  for (HiddenTransfer& transfer : device_.hidden_transfers.take()) {
+    const auto same = std::find_if(all.begin(), all.end(), [&](const auto& known) { return alike(known.second, transfer); });
+    if (same != all.end()) same->second.times += transfer.times;
+    else all.emplace_back(place_of(transfer.communicator), std::move(transfer));
+  }
+  return all;
 }
 
 TaskCount DryCount::so_far() {
@@ -42,7 +68,7 @@ TaskCount DryCount::so_far() {
   return count;
 }
 
-// What has come since `before`, launches left out.
+// What work and traffic have come since `before`.
 TaskCount DryCount::difference(TaskCount now, const TaskCount& before) {
   for (std::size_t i = 0; i < before.work.size(); ++i) {
     now.work[i].calls -= before.work[i].calls;

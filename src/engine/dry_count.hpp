@@ -24,6 +24,7 @@ struct TaskCount {
   std::vector<TrafficCount> traffic = {};  // of every communicator, in the order in which the grid visits them
   LaunchCounts launches = {};
   Alive alive = {};
+  std::vector<std::pair<int, HiddenTransfer>> hidden = {};  // by place of the communicator
 };
 
 // Of all tasks of a program up to its step: those that take the same share a count.
@@ -43,9 +44,11 @@ class DryCount {
   TaskCounts& counts() { return counts_; }
 
  private:
-  TaskCount so_far();  // alive and launches left out
+  TaskCount so_far();  // work and traffic alone
   static TaskCount difference(TaskCount now, const TaskCount& before);
-  int counted(const std::function<Alive()>& run);  // place of the count of what is run
+  int counted(const std::function<Alive()>& run);        // place of the count of what is run
+  std::vector<std::pair<int, HiddenTransfer>> hidden();  // in it
+  int place_of(const void* communicator);
   void again(const TaskCount&);
   void add(const Task&, const Alive&);
 

@@ -104,12 +104,6 @@ Piece Engine::tensor(const Parameter& p, Content content) const {
   return {};
 }
 
-std::vector<MicroBatch> Engine::collect(const MicroBatches& source, int micros) const {
-  std::vector<MicroBatch> batches;
-  for (int i = 0; i < micros; ++i) batches.push_back(source(i));
-  return batches;
-}
-
 std::vector<Index> Engine::labelled(const std::vector<MicroBatch>& batches, Index further) {
   const Recorder::Span span(grid_.recorder(), "count labels");
   grid_.tell("count labels");
@@ -143,7 +137,7 @@ void Engine::finish_gradients() {
 }
 
 StepResult Engine::gradients(const MicroBatches& source, int micros, const StepOrder& order) {
-  const auto batches = collect(source, micros);
+  const auto batches = first_of(source, micros);
   const Index further = further_losses();
   const std::vector<Index> labels = labelled(batches, further);
   StepResult result;
@@ -199,7 +193,7 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
 }
 
 std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros, Scores* scores) {
-  const auto batches = collect(source, micros);
+  const auto batches = first_of(source, micros);
   const Index tokens = labelled(batches)[0];
   run_forward(batches, scores);
   return {agree_from_last_stage(grid_, {{to_host(device_, sums_)[0]}}).sums[0], tokens};
@@ -207,7 +201,7 @@ std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros
 
 Scores Engine::scores(const MicroBatches& source, int micros) {
   Scores scores;
-  run_forward(collect(source, micros), &scores);
+  run_forward(first_of(source, micros), &scores);
   return scores;
 }
 

@@ -59,6 +59,11 @@ struct StepOrder {
 
 // Micro-batch number i of this rank's data coordinate in the present step.
 using MicroBatches = std::function<MicroBatch(int)>;
+inline std::vector<MicroBatch> first_of(const MicroBatches& source, int micros) {
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < micros; ++i) batches.push_back(source(i));
+  return batches;
+}
 // The sample, counted within the step, that it begins with: replicas take turns, so that a step's samples do not depend on the grid.
 Index first_sample(Index micro_batch_size, Index i, const Grid&);
 
@@ -113,7 +118,6 @@ class Engine final : public ModelState {
   Program program(Schedule, int micros) const;
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
-  std::vector<MicroBatch> collect(const MicroBatches&, int micros) const;
   // Labelled tokens of the global batch, and of each of so many further losses behind them.
   std::vector<Index> labelled(const std::vector<MicroBatch>&, Index further = 0);
   Index further_losses() const { return config_.training ? config_.model.objective->further_losses() : 0; }

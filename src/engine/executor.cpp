@@ -34,8 +34,7 @@ void for_each(Device& device, const Task& task, const Bundle& bundle, const Tran
   });
 }
 
-// As a trace names it.
-Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }
+Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }  // of a trace
 
 }  // namespace
 

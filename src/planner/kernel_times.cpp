@@ -16,7 +16,7 @@ bool is_attention(std::string_view kernel) { return kernel.starts_with("attentio
 
 bool by_flops(std::string_view kernel, const Cluster& c) { return is_product(kernel) || (c.device.fused && is_attention(kernel)); }
 
-double seconds_of(const LaunchShape& s, DType precision, const Cluster& c) {
+double modelled(const LaunchShape& s, DType precision, const Cluster& c) {
   const double peak = c.device.product_rate(precision), passes = s.bytes / (c.fit.memory * c.device.memory_bandwidth);
   if (s.kernel == "gemm") return std::max(s.flops / (c.fit.products * peak), passes);
   if (by_flops(s.kernel, c)) return s.flops / (c.fit.fused * peak);
@@ -27,12 +27,14 @@ double seconds_of(const LaunchShape& s, DType precision, const Cluster& c) {
 
 double seconds_of(const LaunchCounts& launches, DType precision, const Cluster& cluster, const Profile* profile) {
   double sum = 0;
-  for (const auto& [shape, count] : launches) {
-    if (is_copy(shape.kernel)) continue;
-    const double measured = profile ? profile->seconds_of(shape, precision) : 0;
-    sum += double(count.calls) * (measured > 0 ? measured : seconds_of(shape, precision, cluster));
-  }
+  for (const auto& [shape, count] : launches) sum += double(count.calls) * seconds_of(shape, precision, cluster, profile);
   return sum;
+}
+
+double seconds_of(const LaunchShape& shape, DType precision, const Cluster& cluster, const Profile* profile) {
+  if (is_copy(shape.kernel)) return 0;
+  const double measured = profile ? profile->seconds_of(shape, precision) : 0;
+  return measured > 0 ? measured : modelled(shape, precision, cluster);
 }
 
 CopyCounts copies_of(const LaunchCounts& launches) {

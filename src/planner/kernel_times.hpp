@@ -14,6 +14,8 @@ namespace gyr {
 class Profile;
 
 double seconds_of(const LaunchCounts&, DType precision, const Cluster&, const Profile* = nullptr);
+// Of one; copies take none.
+double seconds_of(const LaunchShape&, DType precision, const Cluster&, const Profile*);
 
 // Copies to and from the host among them, which count in neither of these.
 struct CopyCounts {

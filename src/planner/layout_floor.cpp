@@ -215,6 +215,11 @@ LayoutFloor::Seconds LayoutFloor::seconds_of(const PartCount& count, const Place
     const double bytes = scale.exact ? double(line.traffic.bytes) : 0.999 * scale.rows * double(line.traffic.bytes);
     sum.transfers += gyr::seconds_of(line.operation, {line.traffic.calls, Index(bytes)}, place.groups[std::size_t(c)], cluster_);
   }
+  for (const HiddenCount& h : count.hidden[std::size_t(place.island)]) {
+    const double bytes = scale.exact ? double(h.bytes) : 0.999 * scale.rows * double(h.bytes);
+    const double one = gyr::seconds_of(h.operation, {1, Index(bytes)}, place.groups[std::size_t(h.communicator)], cluster_);
+    sum.transfers -= seconds_hidden(h, one, scale.exact ? h.beside : measured_ ? one : scale.most * h.beside, cluster_);
+  }
   return sum;
 }
 
@@ -671,9 +676,9 @@ LayoutFloor::Scale LayoutFloor::scale_of(const LayoutChoice& c, Index context) c
   const double counted = double(run_.lengths().text) / double(context);
   // Where tensor ranks have shares of the rows, the last may be padded, and of more rows less of it.
   const double padded = c.sequence ? counted / (c.tensor * std::ceil(counted / c.tensor)) : 1;
-  const double rows = padded * double(c.micro_batch_size) * double(context) / double(c.context);
+  const double whole = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * whole;
   const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - others / counted);
-  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context};
+  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, whole)};
 }
 
 LayoutFloor::Floor LayoutFloor::of_best(const LayoutChoice& shape, const Places& places, const std::vector<StageTimes>& times) {

@@ -104,6 +104,7 @@ class LayoutFloor {
   struct Scale {
     double rows = 1, passes = 1;          // times: products, and passes over memory
     bool exact = true, attention = true;  // whether products inside attention and scan count
+    double most = 1;                      // times at most: whatever is computed
   };
   // Weights of a stage as they lie on a rank.
   struct Held {

@@ -137,6 +137,7 @@ PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layou
       const Cluster& there = cluster_.island(island);
       into.compute.push_back(seconds_of(count.launches, config.precision, there, profile_));
       into.floor.push_back(profile_ ? KernelFloor() : floor_of(count.launches, config.precision, there));
+      into.hidden.push_back(hidden_of(count, config.precision, there, profile_));
     }
     for (std::size_t c = 0; c < count.traffic.size(); ++c)
       for (const TrafficCount::Line& line : count.traffic[c].lines())

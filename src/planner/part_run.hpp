@@ -16,6 +16,7 @@ struct PartCount {
   std::vector<double> compute = {};                                // seconds, on each island of the cluster
   std::vector<KernelFloor> floor = {};                             // the same by kind of kernel; nothing where kernels were measured
   std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
+  std::vector<std::vector<HiddenCount>> hidden = {};               // of them, on each island
 };
 
 struct Part {

@@ -53,6 +53,20 @@ TaskKey::TaskKey(const Task& t, int micros) {
   else key_ = {t.op, t.chunk, t.parts.first, t.parts.last, t.payload, place};
 }
 
+std::vector<HiddenCount> hidden_of(const TaskCount& count, DType precision, const Cluster& cluster, const Profile* profile) {
+  std::vector<HiddenCount> hidden;
+  for (const auto& [communicator, t] : count.hidden) {
+    double beside = 0;
+    for (const auto& [shape, calls] : t.beside) beside += double(calls) * seconds_of(shape, precision, cluster, profile);
+    hidden.push_back({communicator, t.operation, t.bytes, t.times, beside});
+  }
+  return hidden;
+}
+
+double seconds_hidden(const HiddenCount& hidden, double one, double beside, const Cluster& cluster) {
+  return cluster.links_beside ? double(hidden.times) * std::min(one, beside) : 0;
+}
+
 CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Profile* profile)
     : step({.op = Op::step}, run.program.shape.micros), buckets(run.plan.buckets) {
   const RankPlan& plan = run.plan;
@@ -70,6 +84,7 @@ CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Pr
     add_copies(known->second, copies_of(count.launches), task->parts.size(), cluster);
     if (task->op == Op::send) known->second.message = sent(count.traffic);
     else known->second.transfers = transfers_of(count.traffic);
+    known->second.hidden = hidden_of(count, run.precision, cluster, profile);
   }
   const TaskCount others = rest_of(plan);
   rest = {compute_of(others.launches), 0, 0, {}, transfers_of(others.traffic)};
@@ -88,6 +103,8 @@ RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int positi
   const auto cost = [&](const CountedTasks::Count& count) {
     TaskCost cost{count.compute, 0, count.copies(), count.message};
     for (const auto& [c, line] : count.transfers) cost.transfer += gyr::seconds_of(line.operation, line.traffic, placement(c), cluster);
+    for (const HiddenCount& h : count.hidden)
+      cost.transfer -= seconds_hidden(h, gyr::seconds_of(h.operation, {1, h.bytes}, placement(h.communicator), cluster), h.beside, cluster);
     return cost;
   };
   for (const auto& [key, count] : tasks.counts) costs_.emplace(key, cost(count));

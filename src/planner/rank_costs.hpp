@@ -30,6 +30,18 @@ class TaskKey {
   std::tuple<Op, int, Index, Index, Payload, Place> key_;
 };
 
+// A transfer that is under way while something is computed.
+struct HiddenCount {
+  int communicator;  // its place
+  Operation operation;
+  Index bytes;  // of one
+  Index times;
+  double beside;  // seconds of what is computed meanwhile
+};
+std::vector<HiddenCount> hidden_of(const TaskCount&, DType precision, const Cluster&, const Profile*);
+// Seconds of it that nobody waits for: of one that takes so long, beside so many.
+double seconds_hidden(const HiddenCount&, double one, double beside, const Cluster&);
+
 // What a dry run's tasks compute on a device, in seconds, and hand over, in bytes: wherever the ranks stand.
 struct CountedTasks {
   CountedTasks(const StageRun&, const Cluster&, const Profile* = nullptr);
@@ -40,6 +52,7 @@ struct CountedTasks {
     double copies() const { return std::max(0.0, copying - hides); }  // that are waited for
     Traffic message = {};
     std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
+    std::vector<HiddenCount> hidden = {};                            // of them
   };
   std::map<TaskKey, Count> counts;
   std::vector<TaskKey> gathers;  // behind the step
