@@ -64,7 +64,7 @@ class Device {
   ProductCounts product_counts;  // on a dry-run device
   LaunchCounts launch_counts;    // of all kernels: on a dry-run device, and where times_launches
   bool times_launches = false;
-  HiddenTransfers hidden_transfers;  // on a dry-run device
+  HiddenTransfers hidden_transfers;        // on a dry-run device
   std::shared_ptr<ProductCache> products;  // what the library of matrix products has compiled for the shapes it met here
   // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
   bool is_lane = false;
