@@ -20,7 +20,7 @@ namespace gyr {
 namespace {
 
 constexpr double rounding = 1 - 1e-9;   // sums here are in another order than those of a prediction
-constexpr double continued = 1 - 1e-3;  // what is not walked to its end is continued from other walks than the prediction's
+constexpr double continued = 1 - 1e-2;  // what is not walked to its end is continued from other walks than the prediction's
 
 // Shares of whose least and most the dry run of a floor is made, which need not be those of the run.
 Shares ends_of(const SwapConfig& swap) { return swap.find_alpha || swap.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
@@ -544,8 +544,8 @@ TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, c
   return times;
 }
 
-double LayoutFloor::seconds_of(const EngineConfig& config, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times,
-                               const std::vector<const Held*>& held, int micros) {
+Simulation LayoutFloor::walk(const EngineConfig& config, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times,
+                             const std::vector<const Held*>& held, int micros) {
   std::vector<Program> programs;
   std::vector<TaskTimes> of_tasks;
   for (int rank = 0; rank < c.pipeline; ++rank) {
@@ -553,7 +553,7 @@ double LayoutFloor::seconds_of(const EngineConfig& config, const LayoutChoice& c
     programs.push_back(compile(config.schedule, {c.pipeline, c.virtual_stages, micros}, rank, of_rank.plan));
     of_tasks.push_back(times_of(programs.back(), c, places, times, of_rank, rank));
   }
-  return timeline(programs, of_tasks).makespan + cluster_.fit.step;
+  return timeline(programs, of_tasks);
 }
 
 LayoutFloor::Floor LayoutFloor::of_programs(const LayoutChoice& c, const Shares& shares) {
@@ -571,8 +571,9 @@ LayoutFloor::Floor LayoutFloor::of_programs(const LayoutChoice& c, const Shares&
     add(floor.taken, c, rank, held.back()->state + bytes_of_kept(c, parts, parts.ranks.front(), rank, within(shares, c)),
         bytes_on_host(c, parts.ranks.front(), rank, within(shares, c)));
   }
-  floor.seconds = walked_seconds(config.micros, c.pipeline, [&](int micros) { return seconds_of(config, c, places, times, held, micros); }) *
-                  (is_walked(config.micros, c.pipeline) ? rounding : continued);
+  floor.seconds =
+      walked_seconds(config.micros, c.pipeline, [&](int micros) { return walk(config, c, places, times, held, micros); }) + cluster_.fit.step;
+  floor.seconds *= is_walked(config.micros, c.pipeline) ? rounding : continued;
   return floor;
 }
 

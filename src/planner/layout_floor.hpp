@@ -114,8 +114,8 @@ class LayoutFloor {
     double state = 0;                                    // bytes
   };
   const Held& held_by(const RunConfig&, const Layout&, int stage);
-  double seconds_of(const EngineConfig&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&,
-                    int micros);
+  Simulation walk(const EngineConfig&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&,
+                  int micros);
   TaskTimes times_of(const Program&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const Held&, int rank);
   double seconds_of(const Task&, const Span& stage, const TimesThere&) const;
   TimesThere times_there(const PartsOfRank&, const Place&, const Scale&, const Shares&) const;

@@ -9,7 +9,7 @@ namespace gyr {
 namespace {
 
 constexpr int micros_planned = 3;  // the first, the last, and one that stands for all between
-constexpr int groups_walked = 4;   // of as many micro-batches as the pipeline has ranks; from one to the next a full pipeline does the same
+constexpr int groups_walked = 4;   // of as many micro-batches as the pipeline has ranks, at least
 
 EngineConfig with_micros(EngineConfig config, int micros) {
   config.micros = micros;
@@ -144,34 +144,53 @@ struct Walk {
   int micros, groups_left;
 };
 
-Walk walk_of(int micros, int group) {
-  const int walked = micros % group + groups_walked * std::max(group, micros_planned);
+Walk walk_of(int micros, int group, int groups) {
+  const int walked = micros % group + groups * std::max(group, micros_planned);
   if (micros <= walked + group) return {micros, 0};
   const int shorter = walked + (micros - walked) % group;
   return {shorter, (micros - shorter) / group};
 }
 
-bool is_walked(int micros, int ranks) { return walk_of(micros, ranks).groups_left == 0; }
+// From one group to the next a full pipeline does the same: what its busiest rank takes for it, or more. Where a step is less longer, its end still
+// waits for something else, as for sums of gradients, that more micro-batches will hide.
+bool grows_evenly(const Simulation& walked, const Simulation& more) {
+  constexpr double rounding = 1e-9;
+  double busiest = 0;
+  for (std::size_t rank = 0; rank < walked.busy.size(); ++rank) busiest = std::max(busiest, more.busy[rank] - walked.busy[rank]);
+  return more.makespan - walked.makespan >= busiest - rounding * walked.makespan;
+}
 
-double walked_seconds(int micros, int ranks, const std::function<double(int)>& walk) {
-  const Walk w = walk_of(micros, ranks);
-  const double seconds = walk(w.micros);
-  return w.groups_left == 0 ? seconds : seconds + w.groups_left * (walk(w.micros + ranks) - seconds);
+bool is_walked(int micros, int ranks) { return walk_of(micros, ranks, groups_walked).groups_left == 0; }
+
+double walked_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk) {
+  for (int groups = groups_walked;; groups *= 2) {
+    const Walk w = walk_of(micros, ranks, groups);
+    const Simulation walked = walk(w.micros);
+    if (w.groups_left == 0) return walked.makespan;
+    const Simulation more = walk(w.micros + ranks);
+    if (grows_evenly(walked, more)) return walked.makespan + w.groups_left * (more.makespan - walked.makespan);
+  }
 }
 
 StepTimeline timeline_of(const StagePlans& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, const Profile* profile,
                          StagePlans::Counted* counted) {
   const std::vector<RankCosts> costs = plans.costs(cluster, profile, counted);
   const int group = layout.size(Axis::pipeline);
-  const Walk walk = walk_of(config.micros, group);
-  Timed timed = time_of(costs, config, layout, walk.micros);
+  Walk walk;
+  Timed timed, more;
+  for (int groups = groups_walked;; groups *= 2) {
+    walk = walk_of(config.micros, group, groups);
+    timed = time_of(costs, config, layout, walk.micros);
+    if (walk.groups_left == 0) break;
+    more = time_of(costs, config, layout, walk.micros + group);
+    if (grows_evenly(timed.simulation, more.simulation)) break;
+  }
   StepTimeline step;
   step.micros = walk.micros, step.micros_left = config.micros - walk.micros, step.besides = cluster.fit.step;
   const std::vector<double>& busy = timed.simulation.busy;
   step.longest = int(std::max_element(busy.begin(), busy.end()) - busy.begin());
   for (std::size_t rank = 0; rank < costs.size(); ++rank) step.of_rank.push_back(prediction_of(timed, step.besides, rank));
   if (walk.groups_left > 0) {
-    const Timed more = time_of(costs, config, layout, walk.micros + group);
     for (std::size_t rank = 0; rank < costs.size(); ++rank) extend(step.of_rank[rank], prediction_of(more, step.besides, rank), walk.groups_left);
     step.left = walk.groups_left * (more.simulation.makespan - timed.simulation.makespan);
   }
