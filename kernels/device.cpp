@@ -9,10 +9,11 @@ Device::Device(bool dry_run, Index scratch_bytes)
     : queue(dry_run), scratch(Arena::make(Memory::scratch, scratch_bytes, dry_run)), dry_run_(dry_run) {}
 
 Work& Device::work_of(const char* kernel) {
-  std::size_t entry = 0;
-  while (entry < work_.size() && work_[entry].kernel != kernel && std::strcmp(work_[entry].kernel, kernel) != 0) ++entry;
-  if (entry == work_.size()) work_.push_back({kernel});
-  return work_[entry];
+  for (Work& known : work_)
+    if (known.kernel == kernel) return known;
+  for (Work& known : work_)  // the same name may be another literal
+    if (std::strcmp(known.kernel, kernel) == 0) return known;
+  return work_.emplace_back(Work{kernel});
 }
 
 Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
