@@ -411,6 +411,8 @@ TEST(families, keys_that_would_be_passed_over_are_refused) {
   refused(R"({"model_type": "gpt_oss", "rope_theta": 7, "rope_scaling": null})", "rope_parameters is missing");
   refused(R"({"model_type": "deepseek_v3", "qk_rope_head_dim": 4, "head_dim": 6})", "head_dim is 6, and qk_rope_head_dim 4");
   refused(R"({"model_type": "falcon", "num_ln_in_parallel_attn": 2})", "num_ln_in_parallel_attn is 2");
+  refused(R"({"model_type": "modernbert", "sliding_window": 2})", "sliding_window is 2");
+  refused(R"({"model_type": "modernbert", "rope_theta": 7})", "rope_theta is 7");
 }
 
 TEST(families, gemma2_is_what_its_file_says) {
