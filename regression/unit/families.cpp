@@ -372,6 +372,49 @@ TEST(families, windows_are_those_of_the_file) {
   EXPECT_NE(std::string(error_of([&] { read("mistral", R"(, "sliding_window": 0)"); }).what()).find("sliding_window is 0"), std::string::npos);
 }
 
+// As transformers reads them: rope_scaling before rope_parameters, and what is not said is what the file says of texts' lengths.
+TEST(families, positions_are_those_of_the_file) {
+  const auto read = [&](const std::string& more) {
+    return parse_config_json(R"({"model_type": "llama", "max_position_embeddings": 96, "rope_theta": 5e3)" + more + "}", "file").model.attention;
+  };
+  const auto scaling = [&](const std::string& more) { return read(more).rope_scaling; };
+  const std::string yarn = R"("rope_type": "yarn", "factor": 4)", llama3 = R"("rope_type": "llama3", "factor": 4)";
+  for (const std::string& type : {yarn, llama3}) {
+    EXPECT_EQ(scaling(R"(, "rope_scaling": {)" + type + "}").original_positions, 96);
+    EXPECT_EQ(scaling(R"(, "rope_parameters": {)" + type + R"(, "original_max_position_embeddings": 24})").original_positions, 24);
+    EXPECT_EQ(scaling(R"(, "original_max_position_embeddings": 12, "rope_parameters": {)" + type + R"(, "original_max_position_embeddings": 24})")
+                  .original_positions,
+              12);
+  }
+  EXPECT_EQ(scaling("").original_positions, RopeScaling{}.original_positions);
+  const AttentionConfig both = read(R"(, "rope_scaling": {"type": "linear", "factor": 3}, "rope_parameters": {)" + yarn + R"(, "rope_theta": 7})");
+  EXPECT_EQ(both.rope_scaling.type, RopeScaling::linear);
+  EXPECT_EQ(both.rope_scaling.factor, 3);
+  EXPECT_EQ(both.rope_theta, 5e3);
+  EXPECT_EQ(scaling(R"(, "rope_scaling": {}, "rope_parameters": {)" + yarn + "}").type, RopeScaling::yarn);
+  EXPECT_GT(scaling(R"(, "rope_scaling": {)" + yarn + R"(, "mscale": 0.7, "mscale_all_dim": 0.4})").attention_factor, 1);
+  for (const char* left_out : {R"(, "mscale": 0, "mscale_all_dim": 0.4})", R"(, "mscale": 0.7, "mscale_all_dim": 0})", R"(, "mscale": 0.7})",
+                               R"(, "mscale": null, "mscale_all_dim": 0.4})"})
+    EXPECT_EQ(scaling(R"(, "rope_scaling": {)" + yarn + left_out).attention_factor, 0) << left_out;
+  const auto refused = [&](const std::string& more, const char* text) {
+    EXPECT_NE(std::string(error_of([&] { read(more); }).what()).find(text), std::string::npos) << more;
+  };
+  refused(R"(, "rope_scaling": {"rope_type": "linear"})", "rope_scaling.factor is missing");
+  refused(R"(, "rope_scaling": {)" + yarn + R"(, "attention_factor": 0})", "rope_scaling.attention_factor is 0");
+}
+
+// What transformers would compute otherwise than is computed here, where a key is missing or says what others do not.
+TEST(families, keys_that_would_be_passed_over_are_refused) {
+  const auto refused = [&](const char* file, const char* text) {
+    EXPECT_NE(std::string(error_of([&] { parse_config_json(file, "file"); }).what()).find(text), std::string::npos) << file;
+  };
+  refused(R"({"model_type": "gpt_oss", "rope_theta": 7, "rope_scaling": null})", "rope_parameters is missing");
+  refused(R"({"model_type": "deepseek_v3", "qk_rope_head_dim": 4, "head_dim": 6})", "head_dim is 6, and qk_rope_head_dim 4");
+  refused(R"({"model_type": "falcon", "num_ln_in_parallel_attn": 2})", "num_ln_in_parallel_attn is 2");
+  refused(R"({"model_type": "modernbert", "sliding_window": 2})", "sliding_window is 2");
+  refused(R"({"model_type": "modernbert", "rope_theta": 7})", "rope_theta is 7");
+}
+
 TEST(families, gemma2_is_what_its_file_says) {
   const auto read = [&](const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "gemma2", "num_hidden_layers": 3{}}})", more), "file").model;
@@ -542,6 +585,19 @@ void copy_weights(const fs::path& from, const fs::path& to, const Change& change
     writer.write(numbers.data(), Index(numbers.size() * sizeof(float)));
   }
   writer.commit();
+}
+
+TEST(families, positions_of_latent_attention_are_those_of_the_file) {
+  const auto read = [&](const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3", "max_position_embeddings": 96{}}})", more), "file").model.latent;
+  };
+  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "dynamic", "factor": 2})").rope_scaling.original_positions, 96);
+  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 2})").rope_scaling.original_positions, 96);
+  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 2, "mscale_all_dim": 0.5})").score_growth, 0.5);
+  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "linear", "factor": 2},
+                    "rope_parameters": {"rope_type": "yarn", "factor": 2, "mscale_all_dim": 0.5})")
+                .score_growth,
+            0);
 }
 
 TEST(families, modules_of_deepseek_are_there_where_their_weights_are) {

@@ -325,7 +325,9 @@ TEST(mxfp4, damage_is_named) {
 
 TEST(mxfp4, the_file_says_so) {
   const auto read = [](const char* type, const char* how) {
-    return parse_config_json(fmt::format(R"({{"model_type": "{}", "rope_theta": 1e4, "quantization_config": {}}})", type, how), "file").blocks;
+    return parse_config_json(fmt::format(R"({{"model_type": "{}", "rope_parameters": {{"rope_theta": 1e4}}, "quantization_config": {}}})", type, how),
+                             "file")
+        .blocks;
   };
   EXPECT_TRUE(read("gpt_oss", R"({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})"));
   EXPECT_FALSE(read("gpt_oss", "null"));

@@ -246,6 +246,8 @@ double ratio_of_scales(double factor, double scale, double all) {
   return grown(scale) / grown(all);
 }
 
+bool has_kinds(const json& rope) { return rope.is_object() && (rope.contains(full_kind) || rope.contains(window_kind)); }
+
 }  // namespace
 
 // Whether the name is one of those that say how frequencies are lowered.
@@ -262,8 +264,9 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
   } else if (turns && name == "original_max_position_embeddings") {
     s.original_positions = integer(x, path, 1, longest);
   } else if (yarn && name == "attention_factor") {
-    if (!x.is_null()) s.attention_factor = finite(x, path);
-    demand(s.attention_factor >= 0, path, "is {}; it must be above 0", s.attention_factor);
+    if (x.is_null()) return true;
+    s.attention_factor = finite(x, path);
+    demand(s.attention_factor > 0, path, "is {}; it must be above 0", s.attention_factor);
   } else if (yarn && name == "truncate") {
     demand(x.is_boolean(), path, "is {}, and neither true nor false", text_of(x));
     s.truncate = x.get<bool>();
@@ -273,6 +276,15 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
   return true;
 }
 
+// Of two scales one that is 0, null or not there leaves both out.
+void ConfigReader::read_scales(const std::string& key, const json& rope) {
+  RopeScaling& s = config.model.attention.rope_scaling;
+  std::vector<double> scales;
+  for (const char* name : {"mscale", "mscale_all_dim"})
+    if (const auto x = rope.find(name); x != rope.end() && !x->is_null()) scales.push_back(finite(*x, fmt::format("{}.{}", key, name)));
+  if (scales.size() == 2 && scales[0] != 0 && scales[1] != 0) s.attention_factor = ratio_of_scales(s.factor, scales[0], scales[1]);
+}
+
 void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {
   demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
   RopeScaling& scaling = config.model.attention.rope_scaling;
@@ -280,6 +292,8 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
   for (const auto& [name, type] : rope_types)
     if (rotary_.stretched && kind != rope.end() && *kind == name) scaling.type = type;
   if (scaling.type == RopeScaling::yarn) scaling.high_freq_factor = 32;
+  demand(scaling.type == RopeScaling::none || rope.contains("factor"), fmt::format("{}.factor", key), "is missing, and rope_type \"{}\" needs it",
+         name_of_type(scaling.type));
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
@@ -296,8 +310,7 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
       demand(x.is_null(), path, "is {}, and is not supported with rope_type \"{}\"", text_of(x), name_of_type(scaling.type));
     }
   }
-  if (scaling.type == RopeScaling::yarn && scaling.attention_factor == 0 && rope.contains("mscale") && rope.contains("mscale_all_dim"))
-    scaling.attention_factor = ratio_of_scales(scaling.factor, finite(rope["mscale"], key), finite(rope["mscale_all_dim"], key));
+  if (scaling.type == RopeScaling::yarn && scaling.attention_factor == 0) read_scales(key, rope);
 }
 
 void ConfigReader::read_rotary_of_windows(const std::string& key, const json& rope) {
@@ -321,22 +334,29 @@ void ConfigReader::read_partial(const std::string& key, const json& x) {
   config.model.attention.rotary_fraction = fraction;
 }
 
+void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>& base) {
+  const json& rope = value(key);
+  if (rope.is_null()) return;
+  if (!rotary_.by_kind || !has_kinds(rope)) return read_rotary_object(key, rope, base);
+  for (const auto& [kind, of_kind] : rope.items()) {
+    const std::string path = fmt::format("{}.{}", key, shown(kind));
+    demand(kind == full_kind || kind == window_kind, path, "is no kind of layers; these are {} and {}", full_kind, window_kind);
+    if (of_kind.is_null()) continue;
+    if (kind == full_kind) read_rotary_object(path, of_kind, base);
+    else read_rotary_of_windows(path, of_kind);
+  }
+}
+
 void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& supported) {
   rotary_ = supported;
+  config.model.attention.rope_scaling.original_positions = 0;  // until read_tokens, where nothing is said
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const json& rope = value(key); rope.is_object() && supported.by_kind && (rope.contains(full_kind) || rope.contains(window_kind))) {
-      for (const auto& [kind, of_kind] : rope.items()) {
-        const std::string path = fmt::format("{}.{}", key, shown(kind));
-        demand(kind == full_kind || kind == window_kind, path, "is no kind of layers; these are {} and {}", full_kind, window_kind);
-        if (of_kind.is_null()) continue;
-        if (kind == full_kind) read_rotary_object(path, of_kind, base);
-        else read_rotary_of_windows(path, of_kind);
-      }
-    } else if (!rope.is_null()) {
-      read_rotary_object(key, rope, base);
-    }
+  // rope_scaling holds where both are there; where kinds of layers are told apart, over those that see all tokens.
+  const bool scaled = !value("rope_scaling").empty();
+  const bool kinds = has_kinds(value("rope_parameters")) && supported.by_kind;
+  if (!scaled || kinds) read_rotary_key("rope_parameters", base);
+  if (scaled) read_rotary_key("rope_scaling", base);
   if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!base) base = theta;
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
@@ -376,8 +396,18 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
     config.end_tokens = {token(ends, "eos_token_id")};
   }
   config.positions = integer("max_position_embeddings", positions, 1, most_positions);
+  read_original_positions();
+}
+
+// Where texts end that the model was first trained on: beside rope_parameters (of kinds of layers apart in them alone) or else in it, or else where
+// texts end now.
+void ConfigReader::read_original_positions() {
   RopeScaling& rope = config.model.attention.rope_scaling;
-  if (rope.type == RopeScaling::dynamic) rope.original_positions = std::min(config.positions, longest);
+  const char* const key = "original_max_position_embeddings";
+  const bool turns = rope.type == RopeScaling::llama3 || rope.type == RopeScaling::yarn;
+  if (turns && !rotary_.by_kind && !value(key).is_null()) rope.original_positions = integer(value(key), key, 1, longest);
+  if (rope.type == RopeScaling::dynamic || (turns && rope.original_positions == 0)) rope.original_positions = std::min(config.positions, longest);
+  if (rope.original_positions == 0) rope.original_positions = RopeScaling{}.original_positions;
 }
 
 void ConfigReader::read_training() {

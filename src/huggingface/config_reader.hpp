@@ -67,7 +67,7 @@ class ConfigReader {
   // num_attention_heads, each with keys and values of its own, which share hidden_size evenly
   void read_even_heads(Index num_heads);
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
-  // Without a base to fall back on it must be there.
+  // Without a base to fall back on it must be there. read_tokens, which has to come behind it, reads the positions first trained on.
   struct Rotary {
     bool stretched = false;  // rope_type linear, llama3, yarn and dynamic: positions of texts longer than those first trained on
     bool partial = false;    // of a part of each head
@@ -83,10 +83,13 @@ class ConfigReader {
   HuggingFaceConfig checked();  // with all that was read, when it is a model
 
  private:
+  void read_rotary_key(const std::string& key, std::optional<double>& base);
   void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
   void read_rotary_of_windows(const std::string& key, const json&);
   void read_partial(const std::string& key, const json&);
   bool read_scaling(const std::string& name, const json&, const std::string& path);
+  void read_scales(const std::string& key, const json&);
+  void read_original_positions();
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }
   std::optional<Index> token_or(const std::string& key, std::optional<Index> otherwise);
 

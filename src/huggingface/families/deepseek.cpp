@@ -13,14 +13,12 @@ namespace {
 constexpr const char *growth_key = "mscale_all_dim", *depths_key = "num_nextn_predict_layers";
 
 // Positions are read and written as those of other attention.
-void read_positions(ConfigReader& r) {
+void take_positions(ConfigReader& r) {
   ModelConfig& m = r.config.model;
-  r.read_rotary(1e4, {.stretched = true});
   m.latent.rope_theta = m.attention.rope_theta, m.latent.rope_scaling = m.attention.rope_scaling;
   m.attention = {};
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const ConfigReader::json& rope = r.value(key); rope.is_object() && rope.contains(growth_key))
-      m.latent.score_growth = r.finite(rope[growth_key], growth_key);
+  const ConfigReader::json& rope = r.value(r.value("rope_scaling").empty() ? "rope_parameters" : "rope_scaling");
+  if (rope.is_object() && rope.contains(growth_key) && !rope[growth_key].is_null()) m.latent.score_growth = r.finite(rope[growth_key], growth_key);
 }
 
 void write_positions(const LatentConfig& c, nlohmann::ordered_json& j) {
@@ -43,7 +41,10 @@ void read_latent(ConfigReader& r) {
   c.neighbours = r.flag("rope_interleave", true);
   c.bias = r.flag("attention_bias", false);
   c.norm_eps = 1e-6;  // whatever rms_norm_eps is
-  for (const char* key : {"head_dim", "qk_head_dim"}) r.known(key);
+  r.demand(r.value("head_dim").is_null() || r.size("head_dim", 0) == c.rope_dim, "head_dim",
+           "is {}, and qk_rope_head_dim {}; transformers turns by the first what has the width of the second", r.text_of(r.value("head_dim")),
+           c.rope_dim);
+  r.known("qk_head_dim");
 }
 
 void read_experts(ConfigReader& r) {
@@ -76,7 +77,7 @@ void read_deepseek_v3(ConfigReader& r) {
   m.rms_norm_eps = r.not_negative("rms_norm_eps", 1e-6);
   m.mlp.intermediate_size = r.size("intermediate_size", 18432);
   r.silu("hidden_act");
-  read_positions(r);
+  r.read_rotary(1e4, {.stretched = true});
   read_latent(r);
   read_experts(r);
   for (const char* key : {"num_mtp_layers", depths_key})
@@ -84,6 +85,7 @@ void read_deepseek_v3(ConfigReader& r) {
       r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
+  take_positions(r);
 }
 
 void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {

@@ -23,7 +23,9 @@ void read_attention(ConfigReader& r) {
   r.demand(!r.flag("alibi", false), "alibi", "is true; supported are rotary positions");
   r.demand(!r.flag("new_decoder_architecture", false), "new_decoder_architecture", "is true, and is not supported");
   r.demand(r.flag("multi_query", true), "multi_query", "is false; supported is one head of keys and values");
-  r.known("num_kv_heads"), r.known("num_ln_in_parallel_attn");
+  const char* const norms = "num_ln_in_parallel_attn";
+  r.demand(r.value(norms).is_null() || r.value(norms) == 1, norms, "is {}; supported is one norm of a layer", r.text_of(r.value(norms)));
+  r.known("num_kv_heads");
   r.read_rotary(1e4, {.stretched = true});
 }
 

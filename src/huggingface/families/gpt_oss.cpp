@@ -26,6 +26,8 @@ void read(ConfigReader& r) {
   m.attention.bias = r.flag("attention_bias", true);
   m.window.size = r.integer("sliding_window", 128, 1, longest);
   read_layer_types(r, true, [](Index i) { return i % 2 == 0; });
+  r.demand(!r.value("rope_scaling").empty() || !r.value("rope_parameters").is_null(), "rope_parameters",
+           "is missing, and so is rope_scaling; transformers then stretches positions: write how");
   r.read_rotary(1.5e5, {.stretched = true});
   m.moe.experts = r.integer("num_local_experts", 128, 1, most_experts);
   m.moe.routing.top_k = r.integer(r.given("experts_per_token") ? "experts_per_token" : "num_experts_per_tok", 4, 1, m.moe.experts);

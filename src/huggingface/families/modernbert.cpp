@@ -29,6 +29,8 @@ void read_attention(ConfigReader& r) {
   read_layer_types(r, true, [&](Index i) { return i % every != 0; });
   m.window.size = r.integer("local_attention", 128, 1, longest) / 2 + 1;  // half of it on either side
   m.window.rope_theta = r.value("local_rope_theta").is_null() ? 1e4 : r.positive("local_rope_theta", 1e4);
+  for (const char* key : {"sliding_window", "rope_theta"})
+    r.demand(r.value(key).is_null(), key, "is {}; write local_attention, global_rope_theta and local_rope_theta", r.text_of(r.value(key)));
   r.read_rotary(r.positive("global_rope_theta", 160000), {.by_kind = true});
 }
 
