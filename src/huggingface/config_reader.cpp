@@ -70,6 +70,10 @@ using json = ConfigReader::json;
 std::string ConfigReader::text_of(const json& value) { return shown(value.dump(-1, ' ', true).substr(0, 60)); }
 
 void ConfigReader::note_unknown_keys() {
+  // Many classes of transformers let attention look as this says, whatever their own way.
+  const bool causal = config.model.attention.causal;
+  if (const json& said = value("is_causal"); !said.is_null())
+    demand(said == causal, "is_causal", "is {}; models of this class see {}", text_of(said), causal ? "the text before a token" : "a text both ways");
   constexpr std::size_t most = 8;
   std::vector<std::string> keys;
   for (const auto& [key, value] : file_.items())
