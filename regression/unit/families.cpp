@@ -414,6 +414,7 @@ TEST(families, keys_that_would_be_passed_over_are_refused) {
   refused(R"({"model_type": "modernbert", "sliding_window": 2})", "sliding_window is 2");
   refused(R"({"model_type": "modernbert", "rope_theta": 7})", "rope_theta is 7");
   refused(R"({"model_type": "gpt2", "is_causal": false})", "is_causal is false");
+  refused(R"({"model_type": "gpt2", "n_head": 4, "num_attention_heads": 6})", "num_attention_heads is 6, and another name of n_head");
 }
 
 TEST(families, gemma2_is_what_its_file_says) {
