@@ -3,12 +3,10 @@
 #include "kernels/hidden_transfers.hpp"
 
 #include "modules/flops.hpp"
-#include "regression/planner/random_cluster.hpp"
+#include "regression/planner/random_run.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
-#include "src/config/run_config.hpp"
 #include "src/engine/dry_step.hpp"
-#include "src/train/engine_config.hpp"
 
 namespace gyr::testing {
 namespace {
@@ -53,13 +51,8 @@ TEST(hidden_transfers, a_transfer_has_beside_it_what_is_launched_between_its_sta
   }
 }
 
-struct Shared {
-  RunConfig run;
-  Layout layout;
-  EngineConfig config;
-};
-
-Shared drawn(Dice& dice) {
+// On ranks that share layers, evenly.
+Drawn shared(Dice& dice) {
   const int tensor = dice.one_of<int>({1, 2, 4}), width = dice.between(1, 3);
   std::string pattern;
   for (int layers = dice.between(1, 5); layers > 0; --layers) pattern += dice.one_of<char>({'P', '*', 'M', '-'});
@@ -69,7 +62,7 @@ Shared drawn(Dice& dice) {
       "train: {{global_batch_size: 6, micro_batch_size: {}, seq_length: {}}}\nparallel: {{tensor: {}, sequence: {}}}\n",
       pattern, 16 * width, 16 * dice.between(1, 3), dice.coin(), dice.one_of<int>({1, 2}), 8 * dice.between(1, 3), tensor, tensor > 1 && dice.coin());
   Deck deck = Deck::parse(text, "drawn");
-  Shared s{read_run_config(deck), {}, {}};
+  Drawn s{read_run_config(deck), {}, {}};
   s.layout = layout_of(s.run, tensor);
   s.config = engine_config(s.run, s.layout);
   return s;
@@ -85,9 +78,9 @@ double products_beside(const HiddenTransfer& transfer) {
 // Gradients of a layer's weights, and those of its input, are as many flops as its projections' forward.
 TEST(hidden_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gathers_beside_those_of_inputs) {
   Dice dice(seed_of_run());
-  int shared = 0;
+  int seen = 0;
   for (int i = 0; i < 40; ++i) {
-    const Shared s = drawn(dice);
+    const Drawn s = shared(dice);
     const int ranks = s.layout.ranks();
     DryStep step(s.config, s.layout, dice.between(0, ranks - 1));
     double products = 0;
@@ -109,9 +102,9 @@ TEST(hidden_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gat
       EXPECT_NEAR(gathers[micro], beside_gathers, 1e-9 * products) << s.config.model.pattern << " on " << ranks;
     }
     EXPECT_TRUE(ranks > 1 || (sums.empty() && gathers.empty()));
-    shared += ranks > 1;
+    seen += ranks > 1;
   }
-  EXPECT_GT(shared, 20);
+  EXPECT_GT(seen, 20);
 }
 
 }  // namespace
