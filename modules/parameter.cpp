@@ -370,6 +370,8 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
     Index total = 0;
     for (const auto& p : all_) {
       if (!p->trained || !held_by(who, p->weight) || !(p->weight.sharding(axis) || p->weight.of_heads || (split_rows && p->weight.of_rows))) continue;
+      const auto& boxes = p->held.boxes;
+      if (std::none_of(boxes.begin(), boxes.end(), [&](const Held& held) { return held.copies[axis].ranks == copies; })) continue;
       const Piece kept = p->kept_gradient();
       stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;

@@ -18,16 +18,16 @@ namespace {
 struct Source {
   const char *name, *cluster;
   Index seq_length, vocabulary;
-  const char* changes;    // sections of the deck
-  bool is_fitted = true;  // the constants of its cluster, to its steps too
+  const char* changes;            // sections of the deck
+  const char* earlier = nullptr;  // the same machine with the software of others before them
 };
 
 // What the papers say of each.
 const std::vector<Source>& sources() {
   static const std::vector<Source> list{
       {"sc21", "a100-selene", 2048, 51200, "activation: {recompute: full}\n"},
-      {"korthikanti-full", "a100-selene", 2048, 51200, "activation: {recompute: full}\n", false},
-      {"korthikanti-selective", "a100-selene", 2048, 51200, "activation: {recompute: selective}\n", false},
+      {"korthikanti-full", "a100-selene-2022", 2048, 51200, "activation: {recompute: full}\n", "a100-selene"},
+      {"korthikanti-selective", "a100-selene-2022", 2048, 51200, "activation: {recompute: selective}\n", "a100-selene"},
       {"mcore", "h100", 4096, 131072, "activation: {recompute: selective}\n"},
       {"mcore-strong", "h100", 4096, 131072, "activation: {recompute: selective}\n"},
       {"megascale-base", "ampere-megascale", 2048, 64000, "activation: {recompute: selective}\n"},
@@ -69,9 +69,18 @@ std::vector<PublishedStep> published_steps() {
   return steps;
 }
 
-bool is_fitted(const PublishedStep& step) { return source_of(step.source).is_fitted; }
+namespace {
 
-std::string cluster_file(const std::string& source) { return fmt::format("{}/input/clusters/{}.yaml", GYR_SOURCE_DIR, source_of(source).cluster); }
+std::string file_of(const char* cluster) { return fmt::format("{}/input/clusters/{}.yaml", GYR_SOURCE_DIR, cluster); }
+
+}  // namespace
+
+std::string cluster_file(const std::string& source) { return file_of(source_of(source).cluster); }
+
+std::string earlier_cluster_file(const std::string& source) {
+  const char* earlier = source_of(source).earlier;
+  return earlier == nullptr ? "" : file_of(earlier);
+}
 
 std::vector<Way> ways_of(const PublishedStep& s) {
   if (s.micro_batch > 0) return {{s.micro_batch, s.virtual_stages}};

@@ -22,10 +22,10 @@ struct PublishedStep {
 };
 
 std::vector<PublishedStep> published_steps();  // in the order of the file
-// Whether constants are fitted to it; by others they are judged.
-bool is_fitted(const PublishedStep&);
-// The file under input/clusters/ that describes the machine of a source.
+// The file under input/clusters/ that describes the machine of a source, and has constants that are fitted to its steps.
 std::string cluster_file(const std::string& source);
+// That of the same machine with the software of an earlier paper; empty: there is none.
+std::string earlier_cluster_file(const std::string& source);
 
 // A way in which such a step may have been run.
 struct Way {

@@ -13,13 +13,11 @@
 namespace gyr::testing {
 namespace {
 
-// The steps of the machine that a file describes, to which its constants are fitted, or not.
-std::map<std::string, std::vector<PlannedStep>> steps_by_cluster(bool are_fitted) {
+// The steps of the machine that a file describes, to which its constants are fitted; or those of later software there.
+std::map<std::string, std::vector<PlannedStep>> steps_by_cluster(std::string (*file_of)(const std::string& source)) {
   std::map<std::string, std::vector<PlannedStep>> all;
-  for (const PublishedStep& step : published_steps()) {
-    const std::string file = cluster_file(step.source);
-    if (is_fitted(step) == are_fitted) all[file].emplace_back(step, read_cluster(file));
-  }
+  for (const PublishedStep& step : published_steps())
+    if (const std::string file = file_of(step.source); !file.empty()) all[file].emplace_back(step, read_cluster(file));
   return all;
 }
 
@@ -130,13 +128,13 @@ int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos;
     const std::string_view word = argc > 1 ? argv[1] : "", which = argc > 2 ? argv[2] : "";
     const auto begin = std::chrono::steady_clock::now();
-    for (auto& [file, steps] : steps_by_cluster(true)) {
+    for (auto& [file, steps] : steps_by_cluster(cluster_file)) {
       if (file.find(which) == std::string::npos) continue;
       if (word.starts_with("--fit")) fit_and_show(file, steps, word != "--fit-only");
       else show(file, steps, "constants fitted to these steps");
     }
     if (!word.starts_with("--fit"))
-      for (const auto& [file, steps] : steps_by_cluster(false)) show(file, steps, "the same constants on steps that they were not fitted to");
+      for (const auto& [file, steps] : steps_by_cluster(earlier_cluster_file)) show(file, steps, "the same constants on steps of later software");
     if (!word.starts_with("--fit")) show_searches();
     std::printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }

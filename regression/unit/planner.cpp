@@ -220,10 +220,10 @@ TEST(planner, published_steps_are_met) {
   struct Bound {
     double mean, worst;
   };
-  const std::map<std::string, Bound> bounds{{"a100-selene", {0.025, 0.055}}, {"ampere-megascale", {0.018, 0.035}}, {"h100", {0.025, 0.09}}};
+  const std::map<std::string, Bound> bounds{
+      {"a100-selene", {0.025, 0.055}}, {"a100-selene-2022", {0.035, 0.085}}, {"ampere-megascale", {0.018, 0.035}}, {"h100", {0.025, 0.09}}};
   std::map<std::string, std::vector<double>> errors;
   for (const PublishedStep& step : published_steps()) {
-    if (!is_fitted(step)) continue;
     const std::string file = cluster_file(step.source), name = fs::path(file).stem();
     if (!bounds.contains(name)) continue;
     const Cluster cluster = read_cluster(file);

@@ -326,6 +326,17 @@ TEST(search, ends_where_more_wait_than_there_is_memory_for) {
   EXPECT_NE(std::string(error.what()).find("parallel.keep"), std::string::npos) << error.what();
 }
 
+// A bound that leaves something out loses no layout, but all that might be faster are predicted then.
+TEST(search, predicts_few_layouts_of_large_models) {
+  for (const char* name : {"llama-3.2-1b", "mixtral-8x7b", "gpt-oss-20b"}) {
+    Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name));
+    const RunConfig run = read_run_config(deck);
+    const SearchResult found = search(run, 64, read_cluster(GYR_SOURCE_DIR "/input/clusters/h100.yaml"));
+    EXPECT_EQ(found.best.size(), 10u) << name;
+    EXPECT_LE(found.predicted, 40u) << name << ": of " << found.layouts << " layouts";
+  }
+}
+
 TEST(search, asks_how_fast_copies_are) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice, false, true);

@@ -62,6 +62,7 @@ void check_experts(const RunConfig& run, int data) {
   const double room = run.parallel.expert_room;
   require(room == 0 || room >= 1, Exit::config, "parallel.expert_room = {} is less than an even share; set it to 1 or more, or to 0 for any routing",
           room);
+  if (run.optimizer.frozen.empty() && !run.optimizer.lora) return;
   const Trained trained = run.optimizer.trained();
   std::map<std::string, const Weight*> first;  // by layer and part of an expert
   const std::vector<Weight> weights = declared_weights(run.model);

@@ -165,28 +165,36 @@ LayoutFloor::PartElements LayoutFloor::elements_of(const StageContent& stage) co
 }
 
 // Of mixers that are apart each rank has one: what is whole on it counts as an even part.
-double LayoutFloor::elements_on(const PartElements& e, const LayoutChoice& c) const {
+LayoutFloor::Elements LayoutFloor::elements_on(const PartElements& e, const LayoutChoice& c) const {
   const double whole = c.attention_ranks > 0 ? e.whole / c.tensor : e.whole;
-  return e.sharded / c.tensor + whole + e.experts / c.tensor / c.expert;
+  return {e.sharded / c.tensor + whole, e.experts / c.tensor / c.expert};
 }
 
-double LayoutFloor::trained_on(const PartElements& e, const LayoutChoice& c, bool with_experts) const {
+LayoutFloor::Elements LayoutFloor::trained_on(const PartElements& e, const LayoutChoice& c) const {
   const double whole = c.attention_ranks > 0 ? e.trained_whole / c.tensor : e.trained_whole;
-  return e.trained_sharded / c.tensor + whole + (with_experts ? e.trained_experts / c.tensor / c.expert : 0);
+  return {e.trained_sharded / c.tensor + whole, e.trained_experts / c.tensor / c.expert};
 }
 
-// Experts are cut among fewer ranks: taken as if among all.
+LayoutFloor::Elements LayoutFloor::sharded_on(const PartElements& e, const LayoutChoice& c) const {
+  return {e.sharded / c.tensor, e.experts / c.tensor / c.expert};
+}
+
+double LayoutFloor::part_of(const Elements& e, const LayoutChoice& c, Shard level) {
+  if (c.shard < level) return e.sum();
+  return e.others / c.token_ranks() + e.experts / (double(c.token_ranks()) / c.expert);
+}
+
 double LayoutFloor::bytes_of_state(const LayoutChoice& c, int rank) {
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
   const std::vector<PartElements>& elements = elements_of(c);
-  double all = 0, trained = 0;
+  Elements all, trained;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
     const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
-    all += elements_on(e, c), trained += trained_on(e, c, true);
+    all += elements_on(e, c), trained += trained_on(e, c);
   }
-  const auto part = [&](double bytes, Shard level) { return bytes / (c.shard >= level ? c.token_ranks() : 1); };
-  return rounding * (part(all * double(size_of(narrow)), Shard::weights) + part(trained * double(size_of(wide)), Shard::gradients) +
-                     part(trained * double(size_of(wide)) * (narrow != wide ? 3 : 2), Shard::optimizer));
+  const double of_wide = double(size_of(wide));
+  return rounding * (part_of(all, c, Shard::weights) * double(size_of(narrow)) + part_of(trained, c, Shard::gradients) * of_wide +
+                     part_of(trained, c, Shard::optimizer) * of_wide * (narrow != wide ? 3 : 2));
 }
 
 MemoryTaken LayoutFloor::states_of(const LayoutChoice& c) {
@@ -248,6 +256,7 @@ const LayoutFloor::Places& LayoutFloor::places_of(const LayoutChoice& c, const P
     const int here = on_islands(layout, position_of(rank, 0, 0), cluster_).begin()->second;
     const std::vector<int> pipeline = ranks_of(layout, here, name_of(Axis::pipeline).data());
     places.replicas.push_back(placement_of(ranks_of(layout, here, token_axes.text()), cluster_));
+    places.expert_replicas.push_back(c.expert > 1 ? placement_of(ranks_of(layout, here, "expert-replicas"), cluster_) : places.replicas.back());
     places.neighbours.push_back(placement_of({layout.rank_at(here), pipeline[std::size_t((rank + 1) % c.pipeline)]}, cluster_));
   }
   places.sharing = placement_of(ranks_of(layout, 0, name_of(Axis::context).data()), cluster_);
@@ -335,6 +344,15 @@ std::vector<LayoutFloor::StageTimes> LayoutFloor::times_of(const LayoutChoice& c
   return times;
 }
 
+// In one transfer each.
+double LayoutFloor::seconds_of(Operation op, const Elements& e, double bytes_of_one, const Places& places, int rank) const {
+  double sum = 0;
+  for (const bool of_experts : {false, true})
+    if (const double bytes = (of_experts ? e.experts : e.others) * bytes_of_one; bytes > 0)
+      sum += gyr::seconds_of(op, {1, Index(bytes)}, places.replicas_of(of_experts, rank), cluster_);
+  return sum;
+}
+
 double LayoutFloor::seconds_of(const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times) {
   const std::vector<PartElements>& elements = elements_of(c);
   const double m = micros_of(run_, c), n = c.token_ranks();
@@ -342,31 +360,29 @@ double LayoutFloor::seconds_of(const LayoutChoice& c, const Places& places, cons
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
   double fill = 0, drain = 0, most = 0, step = 0;
   for (int rank = 0; rank < c.pipeline; ++rank) {
-    double forward = 0, backward = 0, least = 0, dense = 0, all = 0;
+    double forward = 0, backward = 0, least = 0;
+    Elements trained, all;
     for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
       const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
       const double of_chunk = m * times[stage].forward + (m - 1) * times[stage].backward();
       forward += times[stage].forward, backward += times[stage].backward();
       least = chunk == 0 ? of_chunk : std::min(least, of_chunk);
       const PartElements& e = elements[stage];
-      dense += trained_on(e, c, false), all += e.sharded / c.tensor;
+      trained += trained_on(e, c), all += sharded_on(e, c);
     }
     double reduce = 0, gather = 0, clear = 0;
     if (n > 1) {
-      const GroupPlacement& replicas = places.replicas[std::size_t(rank)];
+      const Operation summing = c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter;
       const double travel = double(size_of(run_.parallel.reduce_dtype.value_or(wide)));
-      const auto reducing = [&](double elements) {
-        return gyr::seconds_of(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, {1, Index(elements * travel)}, replicas,
-                               cluster_);
+      const auto gathering = [&](const Elements& e) {
+        return seconds_of(Operation::all_gather, {e.others / n, e.experts / (n / c.expert)}, double(size_of(narrow)), places, rank);
       };
-      const auto gathering = [&](double elements) {
-        return gyr::seconds_of(Operation::all_gather, {1, Index(elements * double(size_of(narrow)) / n)}, replicas, cluster_);
-      };
-      reduce = reducing(dense);
-      if (c.shard != Shard::none && dense > 0) gather = gathering(all);
-      if (const Turning turning = turning_of(c, rank); turning.trained > 0) {
-        clear = measured_ ? 0 : turning.trained * double(size_of(wide)) / passes_;
-        most = std::max(most, m * (reducing(turning.trained) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0)));
+      reduce = seconds_of(summing, trained, travel, places, rank);
+      if (c.shard != Shard::none && trained.sum() > 0) gather = gathering(all);
+      if (const Turning turning = turning_of(c, rank); turning.trained.sum() > 0) {
+        clear = measured_ ? 0 : turning.trained.sum() * double(size_of(wide)) / passes_;
+        most = std::max(most, m * (seconds_of(summing, turning.trained, travel, places, rank) +
+                                   (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0)));
       }
     }
     step = std::max(step, step_of(c, rank));
@@ -394,20 +410,18 @@ LayoutFloor::Turning LayoutFloor::turning_of(const LayoutChoice& c, int rank) {
   const double wide = double(size_of(accumulator_of(precision_of(run_.train.precision))));
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
     const std::vector<int>& layers = contents_of(c)[std::size_t(chunk * c.pipeline + rank)].layers;
-    Turning of_chunk;
-    Turning largest;
+    Turning of_chunk, largest;
     int count = 0;
     for (std::size_t type = 0; type < layers.size(); ++type) {
       if (layers[type] == 0) continue;
-      const PartElements& e = elements_[type + 1];
-      const double trained = trained_on(e, c, false), gathered = e.sharded / c.tensor;
-      if (trained * wide < double(run_.parallel.bucket_bytes)) return {};
-      of_chunk.trained += layers[type] * trained, of_chunk.gathered += layers[type] * gathered;
-      largest.trained = std::max(largest.trained, trained), largest.gathered = std::max(largest.gathered, gathered), count += layers[type];
+      const Elements trained = trained_on(elements_[type + 1], c), gathered = sharded_on(elements_[type + 1], c);
+      if (trained.sum() * wide < double(run_.parallel.bucket_bytes)) return {};
+      of_chunk.trained += layers[type] * trained, of_chunk.gathered += layers[type] * gathered, count += layers[type];
+      largest = {most_of(largest.trained, trained), most_of(largest.gathered, gathered)};
     }
     if (count < 2) continue;
-    turning.trained += of_chunk.trained - (c.virtual_stages > 1 ? largest.trained : 0);
-    turning.gathered += std::max(0.0, of_chunk.gathered - 4 * largest.gathered);
+    turning.trained += of_chunk.trained.less((c.virtual_stages > 1 ? 1 : 0) * largest.trained);
+    turning.gathered += of_chunk.gathered.less(4 * largest.gathered);
   }
   return turning;
 }
@@ -419,14 +433,15 @@ double LayoutFloor::step_of(const LayoutChoice& c, int rank) {
   constexpr double gap = 64;
   const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
   const std::vector<PartElements>& elements = elements_of(c);
-  double trained = 0, masters = 0, gaps = 0;
+  Elements trained, masters;
+  double gaps = 0;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
     const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
-    const double here = trained_on(e, c, true);
-    trained += here, masters += std::max(0.0, here - e.wide), gaps += gap * e.weights;
+    const Elements here = trained_on(e, c);
+    trained += here, masters += here.less({e.wide}), gaps += gap * e.weights;
   }
-  const auto part = [&](double elements, Shard level) {
-    return c.shard >= level && c.token_ranks() > 1 ? std::max(0.0, elements / c.token_ranks() - gaps) : elements;
+  const auto part = [&](const Elements& e, Shard level) {
+    return c.shard >= level && c.token_ranks() > 1 ? std::max(0.0, part_of(e, c, level) - gaps) : e.sum();
   };
   const double bytes = 8 * part(trained, Shard::optimizer) * double(size_of(wide)) +
                        (narrow != wide ? part(masters, Shard::optimizer) * double(size_of(narrow)) : 0) +
@@ -453,16 +468,15 @@ const LayoutFloor::Held& LayoutFloor::held_by(const RunConfig& run, const Layout
   const Parameters& parameters = engine.stage().parameters();
   const double travels = double(size_of(config.reduce_dtype.value_or(accumulator_of(config.precision))));
   for (const Bucket& bucket : parameters.buckets()) {
-    std::vector<double>&reduced = held.reduced.emplace_back(), &gathered = held.gathered.emplace_back();
+    std::vector<Travelling>&reduced = held.reduced.emplace_back(), &gathered = held.gathered.emplace_back();
     double& cleared = held.cleared.emplace_back();
     for (const WeightSection& s : bucket.sections) {
       if (s.trained) cleared += double(size_of(accumulator_of(config.precision))) * double(s.gradient_size);
-      if (s.of_experts && layout.expert > 1) continue;  // they go to other ranks
       const double bytes = s.trained ? travels * double(s.gradient_size) : 0;
-      if (layout.cut() == Shard::none && !reduced.empty()) reduced.front() += bytes;  // in one
-      else reduced.push_back(bytes);
+      if (layout.cut() == Shard::none && !reduced.empty() && reduced.back().of_experts == s.of_experts) reduced.back().bytes += bytes;  // in one
+      else reduced.push_back({bytes, s.of_experts});
       if (s.trained || layout.cut() == Shard::weights)
-        gathered.push_back(double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()));
+        gathered.push_back({double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()), s.of_experts});
     }
   }
   const Capacity capacity = engine.measured();
@@ -503,7 +517,6 @@ TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, c
   const std::vector<Span>& spans = stages_of(c);
   TaskTimes times{{}, held.plan, cluster_.links_beside};
   times.seconds.reserve(program.tasks.size());
-  const GroupPlacement& replicas = places.replicas[std::size_t(rank)];
   std::map<std::tuple<Op, int, Index, Index>, double> known;
   const auto computes = [&](const Task& t) {
     const auto [entry, fresh] = known.try_emplace({t.op, t.chunk, t.parts.first, t.parts.last});
@@ -512,10 +525,10 @@ TaskTimes LayoutFloor::times_of(const Program& program, const LayoutChoice& c, c
     for (const auto& kind : stages[stage].parts) entry->second = std::max(entry->second, seconds_of(t, spans[stage], *kind));
     return entry->second;
   };
-  const auto transfers = [&](Operation op, const std::vector<double>& all) {
+  const auto transfers = [&](Operation op, const std::vector<Travelling>& all) {
     double sum = 0;
-    for (const double bytes : all)
-      if (bytes > 0) sum += gyr::seconds_of(op, {1, Index(bytes)}, replicas, cluster_);
+    for (const Travelling& t : all)
+      if (t.bytes > 0) sum += gyr::seconds_of(op, {1, Index(t.bytes)}, places.replicas_of(t.of_experts, rank), cluster_);
     return sum;
   };
   const auto seconds = [&](const Task& t) -> double {

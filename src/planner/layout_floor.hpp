@@ -97,8 +97,10 @@ class LayoutFloor {
     std::vector<std::vector<Place>> kinds;                // of each rank that stands for others: those that stages have
     std::vector<std::vector<std::vector<int>>> kinds_of;  // ... of each rank of the pipeline, on each island that it is on
     std::vector<GroupPlacement> replicas;                 // of each rank of the pipeline
+    std::vector<GroupPlacement> expert_replicas;          // ... of its experts
     std::vector<GroupPlacement> neighbours;               // ... and the next one
-    GroupPlacement sharing = {};                          // of ranks that share sequences
+    const GroupPlacement& replicas_of(bool of_experts, int rank) const { return (of_experts ? expert_replicas : replicas)[std::size_t(rank)]; }
+    GroupPlacement sharing = {};  // of ranks that share sequences
   };
   // A dry run stands for a layout as it is, or as a floor of so many times its rows.
   struct Scale {
@@ -107,11 +109,15 @@ class LayoutFloor {
     double most = 1;                      // times at most: whatever is computed
   };
   // Weights of a stage as they lie on a rank.
+  struct Travelling {
+    double bytes = 0;
+    bool of_experts = false;
+  };
   struct Held {
     BucketPlan plan;
-    std::vector<std::vector<double>> reduced, gathered;  // bytes of each transfer of a bucket
-    std::vector<double> cleared = {};                    // bytes of a bucket's gradients
-    double state = 0;                                    // bytes
+    std::vector<std::vector<Travelling>> reduced, gathered;  // each transfer of a bucket
+    std::vector<double> cleared = {};                        // bytes of a bucket's gradients
+    double state = 0;                                        // bytes
   };
   const Held& held_by(const RunConfig&, const Layout&, int stage);
   Simulation walk(const EngineConfig&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&,
@@ -121,10 +127,20 @@ class LayoutFloor {
   TimesThere times_there(const PartsOfRank&, const Place&, const Scale&, const Shares&) const;
   void add_stage(StageTimes&, const StageContent&, const TimesThere&) const;
   double step_of(const LayoutChoice&, int rank);
-  // Elements that a rank of the pipeline clears and reduces, and gathers twice, for each micro-batch.
-  struct Turning {
-    double trained = 0, gathered = 0;
+  // Elements of a rank: of experts, which fewer ranks have, and of all else.
+  struct Elements {
+    double others = 0, experts = 0;
+    Elements& operator+=(const Elements& e) { return others += e.others, experts += e.experts, *this; }
+    friend Elements operator*(double times, const Elements& e) { return {times * e.others, times * e.experts}; }
+    friend Elements most_of(const Elements& a, const Elements& b) { return {std::max(a.others, b.others), std::max(a.experts, b.experts)}; }
+    Elements less(const Elements& e) const { return {std::max(0.0, others - e.others), std::max(0.0, experts - e.experts)}; }
+    double sum() const { return others + experts; }
   };
+  // Those that a rank of the pipeline clears and reduces, and gathers twice, for each micro-batch.
+  struct Turning {
+    Elements trained, gathered;
+  };
+  double seconds_of(Operation, const Elements&, double bytes_of_one, const Places&, int rank) const;
   Turning turning_of(const LayoutChoice&, int rank);
   // Of as many sequences in a micro-batch, and on so many ranks, as the layout has.
   Scale scale_of(const LayoutChoice&, Index context) const;
@@ -136,8 +152,11 @@ class LayoutFloor {
   const std::vector<std::vector<int>>& islands_of(const LayoutChoice&);
   PartElements elements_of(const StageContent&) const;
   const std::vector<PartElements>& elements_of(const LayoutChoice&);  // of each stage
-  double trained_on(const PartElements&, const LayoutChoice&, bool with_experts) const;
-  double elements_on(const PartElements&, const LayoutChoice&) const;
+  Elements trained_on(const PartElements&, const LayoutChoice&) const;
+  Elements sharded_on(const PartElements&, const LayoutChoice&) const;
+  Elements elements_on(const PartElements&, const LayoutChoice&) const;
+  // Of those that are cut where the layout cuts so much.
+  static double part_of(const Elements&, const LayoutChoice&, Shard level);
   Seconds seconds_of(const PartCount&, const Place&, const Scale&) const;
   static double with_copies(const Seconds&, double copying, const Cluster& island);
   bool swaps(const Span& stage, Index layer) const;
