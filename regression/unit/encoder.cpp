@@ -139,12 +139,14 @@ TEST(encoder, the_first_norm_stands_in_one_place) {
 }
 
 TEST(encoder, helping_ranks_need_a_causal_mask) {
-  Deck deck = Deck::parse(
-      "model: {pattern: '*-', attention: {causal: false}}\ntrain: {seq_length: 64}\nparallel: {context: 2, context_mode: balanced}\n", "run.yaml");
-  const RunConfig run = read_run_config(deck);
-  const Error error = error_of([&] { layout_of(run, 2); });
-  EXPECT_EQ(error.code, Exit::config);
-  EXPECT_NE(std::string(error.what()).find("parallel.context_mode = balanced"), std::string::npos) << error.what();
+  for (const char* model : {"model: {pattern: '*-', attention: {causal: false}}\ntrain: {seq_length: 64}\n",
+                            "model: {pattern: '*->*X-'}\ntrain: {seq_length: 64, objective: span_corruption}\n"}) {
+    Deck deck = Deck::parse(std::string(model) + "parallel: {context: 2, context_mode: balanced}\n", "run.yaml");
+    const RunConfig run = read_run_config(deck);
+    const Error error = error_of([&] { layout_of(run, 2); });
+    EXPECT_EQ(error.code, Exit::config) << model;
+    EXPECT_NE(std::string(error.what()).find("parallel.context_mode = balanced"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

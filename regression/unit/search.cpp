@@ -26,9 +26,9 @@ struct Drawn {
   Cluster cluster;
 };
 
-// A small model of any layers, some of which fill buckets of their own, on up to 12 ranks of a machine that has room for it, or for some of its
-// layouts. `fewer`: with most of what a search
-// decides kept, so that all layouts can be predicted. `swaps`: what layers keep lies on the host.
+// A small model of any layers, with an encoder in front or not, some of which fill buckets of their own, on up to 12 ranks of a machine that has room
+// for it, or for some of its layouts. `fewer`: with most of what a search decides kept, so that all layouts can be predicted. `swaps`: what layers
+// keep lies on the host.
 Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
   Drawn d;
   d.ranks = dice.one_of<int>({1, 2, 3, 4, 6, 8, 12});
@@ -37,32 +37,37 @@ Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
     if (const std::string name = key;
         fewer && name != "data" && name != "pipeline" && name != "context" && name != "tensor" && dice.between(0, 9) < 6)
       keep += (keep.empty() ? "" : ", ") + name;
-  const std::string pattern = dice.one_of<std::string>({"PPPP", "PPPPPPPP", "M-*-M-*-M-", "\"*- x 3\"", "W-*-W-*-", "\"*E*-*E*-\"", "MPMP"});
+  const std::string pattern =
+      dice.one_of<std::string>({"PPPP", "PPPPPPPP", "M-*-M-*-M-", "\"*- x 3\"", "W-*-W-*-", "\"*E*-*E*-\"", "MPMP", "\"*-*->*X-*X-\"", "L-LEL-"});
+  const std::string objective = pattern.find('>') != pattern.npos ? "span_corruption" : dice.between(0, 5) == 0 ? "mtp" : "next_token";
+  const bool causal = objective != "next_token" || pattern.find_first_of("MPL") != pattern.npos || dice.between(0, 3) > 0;
   d.text = fmt::format(
-      "model:\n  pattern: {}\n  vocab_size: {}\n  hidden_size: {}\n  attention: {{num_heads: {}, num_kv_heads: 2, head_dim: 4}}\n{}"
+      "model:\n  pattern: {}\n  vocab_size: {}\n  hidden_size: {}\n  attention: {{num_heads: {}, num_kv_heads: 2, head_dim: 4, causal: {}}}\n{}"
       "  mamba: {{num_heads: 4, head_dim: 4, num_groups: {}, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: {}}}\n"
+      "  latent: {{num_heads: 4, head_dim: 4, rope_dim: 2, v_head_dim: 4, q_rank: 6, kv_rank: 4}}\n"
       "  moe: {{experts: 4, top_k: 2, intermediate_size: 8}}\n  tie_word_embeddings: {}\n"
-      "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: {}, precision: {}}}\n"
+      "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: {}, precision: {}, objective: {}}}\n"
       "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: "
       "{}{}}}\n",
-      pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}),
+      pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}), causal,
       pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
       8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
       fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
-      swaps ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), keep,
+      swaps ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), objective, keep,
       dice.one_of<std::string>({"full", "bf16"}), dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
       dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}), dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}),
       dice.one_of<std::string>({"none", "selective", "full"}),
       !swaps ? ""
              : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
                                          ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
-  if (dice.between(0, 5) == 0)
+  const bool few = fewer || !swaps;  // layouts: where layers differ, and swap, bounds say little, and most are predicted
+  if (dice.between(0, 5) == 0 && pattern.front() != 'L')
     d.text += fmt::format("finetune: {{lora: {{rank: {}, targets: [{}], also: [{}]}}}}\n", dice.between(1, 4),
-                          dice.one_of<std::string>({"\"*_proj\"", "\"model.layers.0.*\""}), dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
+                          few && dice.coin() ? "\"model.layers.0.*\"" : "\"*_proj\"", dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
   else if (dice.between(0, 7) == 0)
-    d.text += fmt::format(
-        "optimizer: {{frozen: [{}]}}\n",
-        dice.one_of<std::string>({"\"*embed*\"", "\"*norm*\"", "\"*proj*\"", "\"model.layers.0.*\"", "\"model.layers.1.*\", \"model.layers.2.*\""}));
+    d.text += fmt::format("optimizer: {{frozen: [{}]}}\n",
+                          few && dice.coin() ? dice.one_of<std::string>({"\"model.layers.0.*\"", "\"model.layers.1.*\", \"model.layers.2.*\""})
+                                             : dice.one_of<std::string>({"\"*embed*\"", "\"*norm*\"", "\"*proj*\""}));
   Deck deck = Deck::parse(d.text, "drawn");
   d.run = read_run_config(deck);
   deck.finish();

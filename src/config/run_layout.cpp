@@ -29,10 +29,10 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
 void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
   const std::string layers = all_layers(run.model);
-  require(
-      !s.shared() || s.mode != ContextMode::balanced || run.model.attention.causal, Exit::config,
-      "parallel.context_mode = balanced evens out what tokens of a causal model see, and with model.attention.causal = false all see the same; take "
-      "ring or heads");
+  const bool all_causal = run.model.attention.causal && !has_encoder(run.model);
+  require(!s.shared() || s.mode != ContextMode::balanced || all_causal, Exit::config,
+          "parallel.context_mode = balanced evens out what tokens of a causal model see, and {} all see the same; take ring or heads",
+          run.model.attention.causal ? "in front of the '>' of model.pattern" : "with model.attention.causal = false");
   if (s.shared() && s.mode == ContextMode::heads)
     for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
                                          std::pair{"*WB", layout.size(Axis::tensor)}})

@@ -221,7 +221,8 @@ LayoutFloor::Seconds LayoutFloor::seconds_of(const PartCount& count, const Place
   }
   for (const auto& [c, line] : count.transfers) {
     const double bytes = scale.exact ? double(line.traffic.bytes) : 0.999 * scale.rows * double(line.traffic.bytes);
-    sum.transfers += gyr::seconds_of(line.operation, {line.traffic.calls, Index(bytes)}, place.groups[std::size_t(c)], cluster_);
+    const Index calls = scale.calls ? line.traffic.calls : 1;
+    sum.transfers += gyr::seconds_of(line.operation, {calls, Index(bytes)}, place.groups[std::size_t(c)], cluster_);
   }
   for (const HiddenCount& h : count.hidden[std::size_t(place.island)]) {
     const double bytes = scale.exact ? double(h.bytes) : 0.999 * scale.rows * double(h.bytes);
@@ -291,9 +292,11 @@ LayoutFloor::TimesThere LayoutFloor::times_there(const PartsOfRank& rank, const 
   for (const std::vector<Part>* parts : {&rank.parts, &rank.staying})
     for (std::size_t i = 0; i < parts->size(); ++i) {
       const Part& part = (*parts)[i];
-      PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, scale)});
+      Scale here = scale;
+      here.calls = scale.calls || parts != &rank.parts || i + 1 < parts->size();
+      PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, here)});
       if (!backwards_) continue;  // some may end early, and what is behind them does not swap
-      t.backward_input = seconds_of(part.backward_input, place, scale), t.backward_weights = seconds_of(part.backward_weights, place, scale);
+      t.backward_input = seconds_of(part.backward_input, place, here), t.backward_weights = seconds_of(part.backward_weights, place, here);
       if (parts != &rank.parts) continue;
       if (!rank.least.empty())
         t.backward_input.compute = std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
@@ -692,7 +695,7 @@ LayoutFloor::Scale LayoutFloor::scale_of(const LayoutChoice& c, Index context) c
   const double padded = c.sequence ? counted / (c.tensor * std::ceil(counted / c.tensor)) : 1;
   const double whole = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * whole;
   const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - others / counted);
-  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, whole)};
+  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, whole), whole >= 1};
 }
 
 LayoutFloor::Floor LayoutFloor::of_best(const LayoutChoice& shape, const Places& places, const std::vector<StageTimes>& times) {
@@ -771,10 +774,11 @@ LayoutFloor::Floor LayoutFloor::of_one_sequence(const LayoutChoice& shape, const
   std::vector<StageTimes> times = times_of(shape, run, places, scale_of(shape, 1), shares);
   if (shape.context == 1) return of_best(shape, places, times);
   const double waits = meeting(shape, places);
+  const std::string_view waiting = shape.attention_ranks > 0 ? "*B" : "P*B";  // where mixers are apart a rank that scans may be the slowest
   const std::vector<StageContent>& contents = contents_of(shape);
   for (std::size_t stage = 0; stage < contents.size(); ++stage)
     for (std::size_t type = 0; type < contents[stage].layers.size(); ++type)
-      if (std::string_view("P*B").find(types_.pattern()[type]) != std::string_view::npos) {
+      if (waiting.find(types_.pattern()[type]) != waiting.npos) {
         times[stage].forward += waits * contents[stage].layers[type];
         if (backwards_) times[stage].backward_input += waits * contents[stage].layers[type];
       }

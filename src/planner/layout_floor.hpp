@@ -107,6 +107,7 @@ class LayoutFloor {
     double rows = 1, passes = 1;          // times: products, and passes over memory
     bool exact = true, attention = true;  // whether products inside attention and scan count
     double most = 1;                      // times at most: whatever is computed
+    bool calls = true;                    // whether the head, which goes over its rows in blocks, has as many calls at least
   };
   // Weights of a stage as they lie on a rank.
   struct Travelling {
