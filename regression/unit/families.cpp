@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
@@ -640,6 +641,36 @@ TEST(families, what_modules_have_again_must_be_the_same_and_modules_may_be_left)
     weights.check(0, 1);
     check_weights(weights, declared_weights(alone));
   }
+}
+
+// What is read of a folder's config.json after a change.
+template <class Change>
+ModelConfig model_after(const fs::path& folder, const Change& change) {
+  nlohmann::json config = nlohmann::json::parse(contents(folder / config_file_name));
+  change(config);
+  put_contents(folder / config_file_name, config.dump());
+  return read_model_folder(folder).model;
+}
+
+// Only whole modules are left out: a layer behind the last one that config.json asks for is a module or of another model.
+TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
+  const Folder folder;
+  for (const auto& [name, layers] : {std::pair{"deepseek_v3", 2}, {"deepseek_v3", 1}, {"deepseek_v3_mtp", 2}, {"deepseek_v3_mtp_deep", 1}}) {
+    const fs::path copy = folder / fmt::format("{}_{}", name, layers);
+    copy_weights(golden(name).folder, copy, [](const std::string&, std::vector<float>&) {});
+    ModelConfig fewer = model_after(copy, [layers = layers](nlohmann::json& j) { j["num_hidden_layers"] = layers; });
+    EXPECT_EQ(fewer.objective->depths(), 0) << name;
+    const Error error = error_of([&] { check_weights(FolderWeights(copy, fewer), declared_weights(fewer)); });
+    EXPECT_NE(std::string(error.what()).find(fmt::format("holds model.layers.{}.", layers)), std::string::npos) << name << ": " << error.what();
+  }
+  EXPECT_FALSE(StoredNames(*family_called("deepseek_v3"), golden("deepseek_v3").model).passes_over("model.layers.61.enorm.weight"));
+  const auto ahead = [](const char* more) {
+    const HuggingFaceConfig read = parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3"{}}})", more), "file");
+    return read.ahead ? read.ahead->depths() : 0;
+  };
+  EXPECT_EQ(ahead(""), 1) << "of the published model with 61 layers";
+  EXPECT_EQ(ahead(R"(, "num_nextn_predict_layers": 0)"), 0);
+  EXPECT_EQ(ahead(R"(, "num_hidden_layers": 60)"), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "modules/flops.hpp"
 #include "modules/objective.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
@@ -269,6 +270,17 @@ StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& mod
   return names_in(folder, *family_called(stored.model_type, stored.architecture), model);
 }
 
+namespace {
+
+// Whether all weights of the modules are there; a layer too many at their place is none.
+bool has_modules(const ModelFolder& folder, const StoredNames& names, const ModelConfig& model) {
+  const std::vector<Weight> weights = declared_weights(model);
+  return std::all_of(weights.begin(), weights.end(),
+                     [&](const Weight& w) { return !w.name.starts_with("mtp.") || folder.has(names.place(w.name).name); });
+}
+
+}  // namespace
+
 FolderWeights::FolderWeights(const std::filesystem::path& folder, const ModelConfig& model)
     : folder_(folder), names_(names_in(folder, model)), tied_(model.tie_word_embeddings) {
   std::error_code error;
@@ -278,6 +290,7 @@ FolderWeights::FolderWeights(const std::filesystem::path& folder, const ModelCon
   ModelConfig all = model;
   all.objective = stored.ahead;
   const StoredNames with_modules = names_in(folder, all);
+  if (!has_modules(folder_, with_modules, all)) return;
   for (const std::string& name : folder_.names())
     if (names_.weights(name).empty() && (!with_modules.weights(name).empty() || !with_modules.copied(name).empty())) left_out_.insert(name);
 }
