@@ -44,9 +44,16 @@ void read_mlp(ConfigReader& r) {
   m.gated = projection.starts_with(gated);
   const std::string name = projection == "gated-gelu" ? "gelu_new" : m.gated ? projection.substr(gated.size()) : projection;
   m.activation = r.activation_called(name, "feed_forward_proj");
+  // Later versions of transformers write what they made of it, which then holds.
+  m.gated = r.flag("is_gated_act", m.gated);
+  if (r.given("dense_act_fn")) m.activation = r.activation_called(r.text("dense_act_fn", ""), "dense_act_fn");
 }
 
 void read(ConfigReader& r) {
+  using Names = std::pair<const char*, const char*>;
+  for (const auto& [second, name] : {Names{"hidden_size", "d_model"}, Names{"num_attention_heads", "num_heads"},
+                                     Names{"num_hidden_layers", "num_layers"}, Names{"head_dim", "d_kv"}})
+    r.second_name(second, name);
   ModelConfig& m = r.config.model;
   m.vocab_size = r.integer("vocab_size", 32128, 2, most_tokens);
   m.hidden_size = r.size("d_model", 512);
@@ -66,8 +73,8 @@ void read(ConfigReader& r) {
   if (dropped > 0 && r.given("dropout_rate"))
     r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
   r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false, and an encoder alone is not supported");
-  for (const char* key : {"classifier_dropout", "initializer_factor", "is_decoder", "is_gated_act", "dense_act_fn", "n_positions", "output_past"})
-    r.known(key);
+  for (const char* key : {"classifier_dropout", "initializer_factor", "n_positions", "output_past", "pad_token_id"}) r.carry(key);
+  r.known("is_decoder");
 }
 
 void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
