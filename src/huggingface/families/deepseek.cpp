@@ -88,8 +88,7 @@ void read_deepseek_v3(ConfigReader& r) {
   r.read_rotary(1e4, {.stretched = true});
   read_latent(r);
   read_experts(r);
-  if (const Index depths = read_depths(r, layers); depths > 0)
-    r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
+  if (const Index depths = read_depths(r, layers); depths > 0) r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
   take_positions(r);
