@@ -30,5 +30,6 @@ struct SpanCounts {
 Labelled corrupt_spans(const SpanCorruption&, const SampleView&, Token start);
 
 std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // the objective
+const SpanCorruption* span_corruption_of(const Objective&);                    // null where it is another one
 
 }  // namespace gyr

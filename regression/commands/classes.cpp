@@ -222,6 +222,34 @@ TEST(classes, masked_tokens_resume_with_the_same_bits_and_are_evaluated) {
   EXPECT_EQ(run({"eval", trained, "--text", Material::get().text()}).code, int(Exit::usage));
 }
 
+// The token that hides others is that of the folder's tokenizer, or the one that is named.
+TEST(classes, a_folder_of_masked_tokens_is_evaluated_as_its_checkpoint) {
+  const Folder folder;
+  const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "model.tie_word_embeddings=true", "train.steps=2",
+                                   "model.mlp.gated=false", "model.mlp.bias=true", "model.attention.num_kv_heads=4"});
+  ASSERT_EQ(run(Material::get().train(folder / "out", mlm)).code, 0);
+  const fs::path trained = Material::checkpoint(folder / "out", 2), model = folder / "model";
+  const Result exported = run({"export-hf", trained, model});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  const Words data{"--data", Material::get().prefix(), "--limit", "9", "--length", "32"};
+  const Json wanted = evaluated(trained, data);
+  const Result unknown = run(with({"eval", model}, data));
+  EXPECT_EQ(unknown.code, int(Exit::config)) << unknown.out;
+  EXPECT_NE(unknown.err.find("--mask-token"), std::string::npos) << unknown.err;
+  EXPECT_EQ(evaluated(model, with(data, {"--mask-token", "1"})), wanted);
+  EXPECT_NE(evaluated(model, with(data, {"--mask-token", "2"})), wanted);
+  put_contents(model / "tokenizer_config.json", R"({"mask_token": "<|bos|>"})");
+  EXPECT_EQ(evaluated(model, data), wanted);
+  ASSERT_EQ(run({"import-hf", model, folder / "imported"}).code, 0);
+  EXPECT_EQ(evaluated(folder / "imported", data), wanted);
+  for (const auto& [words, part] : {std::pair<Words, const char*>{{"eval", model, "--mask-token", "300"}, "--mask-token 300: the model has 300"},
+                                    {{"eval", Material::get().trained(), "--mask-token", "1"}, "train.objective = next_token, which hides no"}}) {
+    const Result r = run(with(words, data));
+    EXPECT_EQ(r.code, int(Exit::usage)) << r.out;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  }
+}
+
 TEST(classes, what_is_wrong_is_refused) {
   const Folder folder;
   const auto train = [&](const Words& words) { return run(Material::get().train(folder / "out", words)); };

@@ -128,8 +128,9 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["attention_bias"] = m.attention.bias, j["mlp_bias"] = m.mlp.bias;
   j["norm_bias"] = m.norm == NormType::layer, j["norm_eps"] = m.rms_norm_eps;
   j["decoder_bias"] = true;
-  const bool classes = !m.objective->classes().empty(), masked = m.objective->name() == std::string_view("mlm");
-  j["classifier_bias"] = classes ? front_of(*m.objective) == ClassFront::transform : masked && has_head_bias(*m.objective);
+  const bool classes = !m.objective->classes().empty();
+  const Masking* const masking = masking_of(*m.objective);
+  j["classifier_bias"] = classes ? front_of(*m.objective) == ClassFront::transform : masking && masking->head_bias;
   j["classifier_pooling"] = pool_of(*m.objective) == Pool::mean ? "mean" : "cls";
   if (classes) write_classes(m, j);
   j["attention_dropout"] = m.dropout.attention, j["embedding_dropout"] = m.dropout.embedding, j["mlp_dropout"] = 0.0;

@@ -67,7 +67,7 @@ void read(ConfigReader& r) {
   r.read_tokens(0, {}, 1, 512);
   m.decoder_start_token_id = std::int32_t(r.integer("decoder_start_token_id", std::max(0, m.pad_token_id), 0, m.vocab_size - 1));
   m.pad_token_id = -1;  // its embedding learns as all do
-  m.objective = span_corruption();
+  m.objective = r.config.end_tokens.empty() ? span_corruption() : span_corruption({.end_token = Token(r.config.end_tokens[0])});
   const double dropped = r.dropout("dropout_rate", 0.1);
   m.dropout.embedding = m.dropout.residual = m.dropout.attention = dropped;
   if (dropped > 0 && r.given("dropout_rate"))
