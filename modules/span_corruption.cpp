@@ -11,7 +11,7 @@
 namespace gyr {
 
 SpanCounts::SpanCounts(const SpanCorruption& s, Index tokens) {
-  ensure(tokens >= 2, "spans of {} tokens", tokens);
+  require(tokens >= 2, Exit::config, "a sample of {} token: no span can be left out of it; take 2 or more (train.seq_length, or --length)", tokens);
   corrupted = std::clamp<Index>(std::llround(double(tokens) * s.share), 1, tokens - 1);
   spans = std::clamp<Index>(std::llround(double(corrupted) / s.mean_length), 1, std::min(corrupted, tokens - corrupted));
 }

@@ -22,7 +22,7 @@ struct SpanCorruption {
 struct SpanCounts {
   Index corrupted, spans;
 
-  SpanCounts(const SpanCorruption&, Index tokens);
+  SpanCounts(const SpanCorruption&, Index tokens);  // Exit::config of fewer than two
   TextLengths lengths(Index tokens) const { return {corrupted + spans + 1, tokens - corrupted + spans + 1}; }
 };
 

@@ -179,6 +179,11 @@ TEST(classes, a_model_learns_to_tag_words) {
   const Json all = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words});
   EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
   EXPECT_GT(double(all.at("classes").at("macro_f1")), 0.97);
+  for (const char* length : {"25", "31", "39"}) {  // wherever texts are packed, all of each is read
+    const Json packed = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words, "--length", length});
+    EXPECT_EQ(packed.at("classes"), all.at("classes")) << length;
+    EXPECT_NEAR(double(packed.at("loss")), double(all.at("loss")), 1e-12) << length;
+  }
   expect_same_on_grids(Material::checkpoint(folder.path(), 40), examples().words, all);
 }
 

@@ -78,6 +78,7 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   const bool whole = !data.classes.empty() || data.pairs != Pairs::none;            // texts
   if (whole || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = whole || run.data.separate;
+  data.predicts = run.model.objective->writes_next_token();
   data.vocab_size = run.model.vocab_size;
   data.words = words_of(run);
   return data;

@@ -25,7 +25,7 @@ void check_data(const RunConfig& run) {
   require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
   if (!run.model.objective->has_source()) return;
-  require(run.train.seq_length >= 2, Exit::config, "train.seq_length = 1: of one token no span can be left out; take 2 or more");
+  run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
   require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
 }
 
