@@ -183,6 +183,18 @@ TEST(classes, a_model_learns_to_tag_words) {
     const Json packed = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words, "--length", length});
     EXPECT_EQ(packed.at("classes"), all.at("classes")) << length;
     EXPECT_NEAR(double(packed.at("loss")), double(all.at("loss")), 1e-12) << length;
+    const std::string epoch = fmt::format("train.global_batch_size={}", int(packed.at("sequences")));
+    const Words step{"--init-from",
+                     Material::checkpoint(folder.path(), 40),
+                     "train.seq_length=" + std::string(length),
+                     "train.steps=1",
+                     "data.split='1'",
+                     "train.eval_every=0",
+                     "train.precision=fp64",
+                     epoch};
+    const Result trained = run(Material::get().train(folder / length, with(learns(examples().words, of_words), step)));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NEAR(losses(folder / length).at(1), double(all.at("loss")), 1e-9) << length;
   }
   expect_same_on_grids(Material::checkpoint(folder.path(), 40), examples().words, all);
 }

@@ -460,6 +460,12 @@ TEST(families, what_transformers_alone_reads_comes_back) {
   EXPECT_EQ(back(mamba, "mamba2").at("residual_in_fp32"), false);
   EXPECT_FALSE(back(mamba, "mamba2").contains("rescale_prenorm_residual")) << "by which transformers would divide weights as it loads them";
   EXPECT_FALSE(back(mamba, "nemotron_h").contains("residual_in_fp32"));
+  const Folder folder;
+  const auto silent = [](const std::string&) {};
+  import_folder(golden("modernbert").folder, folder / "checkpoint", false, silent);
+  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, silent);
+  const auto said = [](const fs::path& of) { return nlohmann::json::parse(contents(of / config_file_name)).at("sep_token_id"); };
+  EXPECT_EQ(said(folder / "out"), said(golden("modernbert").folder));
 }
 
 TEST(families, residuals_of_mamba2_are_told_where_transformers_rounds_otherwise) {
