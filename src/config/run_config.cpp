@@ -27,6 +27,8 @@ void check_data(const RunConfig& run) {
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
   require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
+  require(run.data.order != "documents", Exit::config,
+          "data.order = documents: an encoder reads the whole of a sample, and would have spans of padding; take shuffled");
 }
 
 void check_source(const ModelConfig& m) {
