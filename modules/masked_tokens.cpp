@@ -29,7 +29,7 @@ template <class T>
 class MaskedTokensFront {
  public:
   MaskedTokensFront(const ModelConfig& c, Parameters& parameters)
-      : last_(c, parameters), transform_(c, "lm_head", has_head_bias(*c.objective), parameters) {
+      : last_(c, parameters), transform_(c, "lm_head", masking_of(*c.objective)->head_bias, parameters) {
     if (c.objective->tells_order()) order_ = std::make_unique<OrderHead<T>>(c, LossTerms(), output_of_order, parameters);
   }
 
@@ -112,9 +112,10 @@ class MaskedTokens final : public Objective {
   const Masking& masking() const { return masking_; }
   bool reads_words() const override { return true; }
   void check_training(const ModelConfig& c) const override {
-    require(masking_.mask_token >= 0 && masking_.mask_token < c.vocab_size, Exit::config,
-            "train.mlm.mask_token = {}: masked tokens need the id of the token that hides them, one of the {} of model.vocab_size",
-            masking_.mask_token, c.vocab_size);
+    require(
+        masking_.mask_token >= 0 && masking_.mask_token < c.vocab_size, Exit::config,
+        "train.mlm.mask_token = {}: masked tokens need the id of the token that hides them, one of the {} of model.vocab_size (eval: --mask-token)",
+        masking_.mask_token, c.vocab_size);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
@@ -144,9 +145,10 @@ Labelled MaskedTokens::label(const SampleView& s) const {
 std::shared_ptr<const Objective> read_masked_tokens(Section& train, const ModelConfig&, const Objective& otherwise) {
   Section& s = train.section("mlm", "masked tokens");
   Masking m;
-  if (const auto* const before = dynamic_cast<const MaskedTokens*>(&otherwise))
-    m.head_bias = before->masking().head_bias, m.sentence_order = before->masking().sentence_order;
-  m.mask_token = s.get("mask_token", m.mask_token, "token that hides others; -1: none is given, and such a model is not trained")
+  if (const Masking* const before = masking_of(otherwise))
+    m.head_bias = before->head_bias, m.sentence_order = before->sentence_order, m.mask_token = before->mask_token;
+  m.mask_token = s.get("mask_token", m.mask_token,
+                       "token that hides others, of a folder that of its tokenizer; -1: none is known, and such a model is not trained")
                      .at_least(-1)
                      .at_most(most_tokens);
   m.share = s.get("share", m.share, "of the tokens of a sample that are to be found again").positive().at_most(1);
@@ -166,7 +168,10 @@ const RegisteredObjective here({"mlm", "masked tokens, in whole words where data
 
 }  // namespace
 
-bool has_head_bias(const Objective& objective) { return dynamic_cast<const MaskedTokens&>(objective).masking().head_bias; }
+const Masking* masking_of(const Objective& objective) {
+  const auto* const masked = dynamic_cast<const MaskedTokens*>(&objective);
+  return masked ? &masked->masking() : nullptr;
+}
 std::shared_ptr<const Objective> masked_tokens(const Masking& masking) { return std::make_shared<const MaskedTokens>(masking); }
 
 }  // namespace gyr

@@ -21,6 +21,6 @@ struct Masking {
 Labelled mask_tokens(const Masking&, const SampleView&);
 
 std::shared_ptr<const Objective> masked_tokens(const Masking& = {});  // the objective
-bool has_head_bias(const Objective&);                                 // of one that it is
+const Masking* masking_of(const Objective&);                          // null where it is another one
 
 }  // namespace gyr

@@ -66,7 +66,7 @@ class Objective {
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
-  // Whether a model that is trained for it writes texts, token by token.
+  // Whether a model that is trained for it writes texts, token by token: labels are the tokens behind those that are read.
   virtual bool writes_next_token() const { return false; }
   // How many tokens beyond the one that follows are told of each row, each with a loss of its own (read_ahead.hpp), which counts with ahead_weight()
   // times its mean; and the layers, by symbol, that the head has for all of them. Such a head reads the embedding's matrix.

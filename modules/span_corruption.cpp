@@ -11,7 +11,7 @@
 namespace gyr {
 
 SpanCounts::SpanCounts(const SpanCorruption& s, Index tokens) {
-  ensure(tokens >= 2, "spans of {} tokens", tokens);
+  require(tokens >= 2, Exit::config, "a sample of {} token: no span can be left out of it; take 2 or more (train.seq_length, or --length)", tokens);
   corrupted = std::clamp<Index>(std::llround(double(tokens) * s.share), 1, tokens - 1);
   spans = std::clamp<Index>(std::llround(double(corrupted) / s.mean_length), 1, std::min(corrupted, tokens - corrupted));
 }
@@ -54,21 +54,24 @@ class SpanCorruptionObjective final : public Objective {
     return make_typed<Head, SpansHead>(parameters.dtype(), c, LossTerms(), output_of_tokens(c, table), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
+  const SpanCorruption& spans() const { return s_; }
 
  private:
   SpanCorruption s_;
 };
 
-std::shared_ptr<const Objective> read_span_corruption(Section& train, const ModelConfig&, const Objective&) {
+std::shared_ptr<const Objective> read_span_corruption(Section& train, const ModelConfig&, const Objective& otherwise) {
   Section& s = train.section("span_corruption", "spans that an encoder does not see and a decoder writes (T5)");
   SpanCorruption c;
+  if (const SpanCorruption* const before = span_corruption_of(otherwise)) c.end_token = before->end_token, c.first_sentinel = before->first_sentinel;
   c.share = s.get("share", c.share, "of the tokens of a sample that are in spans").positive().at_most(1);
   c.mean_length = s.get("mean_length", c.mean_length, "of a span").unit("tokens").at_least(1).at_most(longest);
   c.end_token = s.get("end_token", c.end_token, "token that ends source and text").at_least(0).at_most(most_tokens);
-  c.first_sentinel =
-      s.get("first_sentinel", c.first_sentinel, "token that stands for the first span, the next being one less; -1: the last one of model.vocab_size")
-          .at_least(-1)
-          .at_most(most_tokens);
+  c.first_sentinel = s.get("first_sentinel", c.first_sentinel,
+                           "token that stands for the first span, the next being one less, of a folder its tokenizer's <extra_id_0>; -1: the last "
+                           "one of model.vocab_size")
+                         .at_least(-1)
+                         .at_most(most_tokens);
   c.seed = std::uint64_t(Index(s.get("seed", Index(c.seed), "seed of the spans").at_least(0)));
   return span_corruption(c);
 }
@@ -104,6 +107,10 @@ Labelled corrupt_spans(const SpanCorruption& c, const SampleView& s, Token start
   return l;
 }
 
+const SpanCorruption* span_corruption_of(const Objective& objective) {
+  const auto* const spans = dynamic_cast<const SpanCorruptionObjective*>(&objective);
+  return spans ? &spans->spans() : nullptr;
+}
 std::shared_ptr<const Objective> span_corruption(const SpanCorruption& s) { return std::make_shared<const SpanCorruptionObjective>(s); }
 
 }  // namespace gyr

@@ -22,7 +22,7 @@ struct SpanCorruption {
 struct SpanCounts {
   Index corrupted, spans;
 
-  SpanCounts(const SpanCorruption&, Index tokens);
+  SpanCounts(const SpanCorruption&, Index tokens);  // Exit::config of fewer than two
   TextLengths lengths(Index tokens) const { return {corrupted + spans + 1, tokens - corrupted + spans + 1}; }
 };
 
@@ -30,5 +30,6 @@ struct SpanCounts {
 Labelled corrupt_spans(const SpanCorruption&, const SampleView&, Token start);
 
 std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // the objective
+const SpanCorruption* span_corruption_of(const Objective&);                    // null where it is another one
 
 }  // namespace gyr

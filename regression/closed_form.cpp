@@ -117,7 +117,9 @@ struct Place {
   bool pools() const { return pool_of(*model().objective) == Pool::mean; }
   // A layer of hidden_size x hidden_size stands in front of the output matrix.
   bool dense() const { return masked() || has("classify") || transforms(); }
-  bool dense_bias() const { return masked() ? has_head_bias(*model().objective) : front_of(*model().objective) != ClassFront::transform_no_bias; }
+  bool dense_bias() const {
+    return masked() ? masking_of(*model().objective)->head_bias : front_of(*model().objective) != ClassFront::transform_no_bias;
+  }
   // And a norm behind it.
   bool transforms() const { return masked() || front_of(*model().objective) != ClassFront::usual; }
   // Beside it, where the order of halves is told: such a layer and two columns.

@@ -150,9 +150,11 @@ Golden read(const std::string& name) {
   g.name = name;
   g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
   g.model = read_model_folder(g.folder).model;
-  if (g.model.objective->name() == std::string_view("mlm"))  // any token may have a label
-    g.model.objective =
-        masked_tokens({.share = 1, .head_bias = has_head_bias(*g.model.objective), .sentence_order = g.model.objective->tells_order()});
+  if (const Masking* const masking = masking_of(*g.model.objective)) {
+    Masking any = *masking;
+    any.share = 1;  // any token may have a label
+    g.model.objective = masked_tokens(any);
+  }
   const Expected expected(g.folder / "expected.safetensors");
   has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
   const StoredNames names = names_in(g.folder, g.model);

@@ -179,6 +179,23 @@ TEST(classes, a_model_learns_to_tag_words) {
   const Json all = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words});
   EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
   EXPECT_GT(double(all.at("classes").at("macro_f1")), 0.97);
+  for (const char* length : {"25", "31", "39"}) {  // wherever texts are packed, all of each is read
+    const Json packed = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words, "--length", length});
+    EXPECT_EQ(packed.at("classes"), all.at("classes")) << length;
+    EXPECT_NEAR(double(packed.at("loss")), double(all.at("loss")), 1e-12) << length;
+    const std::string epoch = fmt::format("train.global_batch_size={}", int(packed.at("sequences")));
+    const Words step{"--init-from",
+                     Material::checkpoint(folder.path(), 40),
+                     "train.seq_length=" + std::string(length),
+                     "train.steps=1",
+                     "data.split='1'",
+                     "train.eval_every=0",
+                     "train.precision=fp64",
+                     epoch};
+    const Result trained = run(Material::get().train(folder / length, with(learns(examples().words, of_words), step)));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NEAR(losses(folder / length).at(1), double(all.at("loss")), 1e-9) << length;
+  }
   expect_same_on_grids(Material::checkpoint(folder.path(), 40), examples().words, all);
 }
 
@@ -220,6 +237,34 @@ TEST(classes, masked_tokens_resume_with_the_same_bits_and_are_evaluated) {
   EXPECT_NEAR(double(alone.at("loss")), double(two.at("loss")), 1e-12);
   EXPECT_TRUE(fs::exists(folder / "logits.h5"));
   EXPECT_EQ(run({"eval", trained, "--text", Material::get().text()}).code, int(Exit::usage));
+}
+
+// The token that hides others is that of the folder's tokenizer, or the one that is named.
+TEST(classes, a_folder_of_masked_tokens_is_evaluated_as_its_checkpoint) {
+  const Folder folder;
+  const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "model.tie_word_embeddings=true", "train.steps=2",
+                                   "model.mlp.gated=false", "model.mlp.bias=true", "model.attention.num_kv_heads=4"});
+  ASSERT_EQ(run(Material::get().train(folder / "out", mlm)).code, 0);
+  const fs::path trained = Material::checkpoint(folder / "out", 2), model = folder / "model";
+  const Result exported = run({"export-hf", trained, model});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  const Words data{"--data", Material::get().prefix(), "--limit", "9", "--length", "32"};
+  const Json wanted = evaluated(trained, data);
+  const Result unknown = run(with({"eval", model}, data));
+  EXPECT_EQ(unknown.code, int(Exit::config)) << unknown.out;
+  EXPECT_NE(unknown.err.find("--mask-token"), std::string::npos) << unknown.err;
+  EXPECT_EQ(evaluated(model, with(data, {"--mask-token", "1"})), wanted);
+  EXPECT_NE(evaluated(model, with(data, {"--mask-token", "2"})), wanted);
+  put_contents(model / "tokenizer_config.json", R"({"mask_token": "<|bos|>"})");
+  EXPECT_EQ(evaluated(model, data), wanted);
+  ASSERT_EQ(run({"import-hf", model, folder / "imported"}).code, 0);
+  EXPECT_EQ(evaluated(folder / "imported", data), wanted);
+  for (const auto& [words, part] : {std::pair<Words, const char*>{{"eval", model, "--mask-token", "300"}, "--mask-token 300: the model has 300"},
+                                    {{"eval", Material::get().trained(), "--mask-token", "1"}, "train.objective = next_token, which hides no"}}) {
+    const Result r = run(with(words, data));
+    EXPECT_EQ(r.code, int(Exit::usage)) << r.out;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  }
 }
 
 TEST(classes, what_is_wrong_is_refused) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
@@ -415,6 +416,66 @@ TEST(families, keys_that_would_be_passed_over_are_refused) {
   refused(R"({"model_type": "modernbert", "rope_theta": 7})", "rope_theta is 7");
   refused(R"({"model_type": "gpt2", "is_causal": false})", "is_causal is false");
   refused(R"({"model_type": "gpt2", "n_head": 4, "num_attention_heads": 6})", "num_attention_heads is 6, and another name of n_head");
+  refused(R"({"model_type": "t5", "num_layers": 4, "num_hidden_layers": 3})", "num_hidden_layers is 3, and another name of num_layers");
+  refused(R"({"model_type": "mixtral", "num_experts": 4})", "num_experts is 4, and another name of num_local_experts");
+  refused(R"({"model_type": "gpt_oss", "rope_parameters": {}, "num_experts": 4})", "num_experts is 4, and another name of num_local_experts");
+  refused(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba"], "layer_types": ["mlp"]})", "layer_types is [\"mlp\"], and another name");
+  refused(R"({"model_type": "bamba", "partial_rotary_factor": 1})", "partial_rotary_factor is 1, which transformers passes over for 0.5");
+  refused(R"({"model_type": "bert", "architectures": ["BertForTokenClassification"], "id2label": {"0": "a", "1": "b"}, "num_labels": 3})",
+          "num_labels is 3, and id2label names 2 classes");
+  for (const char* type : {"gemma3_text", "modernbert"}) {
+    const auto with = [&](const char* rope) { return fmt::format(R"({{"model_type": "{}", {}}})", type, rope); };
+    refused(with(R"("rope_scaling": {"type": "linear", "factor": 8})").c_str(), "rope_scaling has a type, which transformers passes over");
+    refused(with(R"("rope_scaling": {"full_attention": {"rope_theta": 7}})").c_str(), "rope_scaling is");
+    refused(with(R"("rope_parameters": {"rope_theta": 7})").c_str(),
+            "rope_parameters is {\"rope_theta\":7}; positions of kinds of layers are objects");
+  }
+  refused(R"({"model_type": "modernbert", "rope_scaling": {"rope_theta": 7}})", "write global_rope_theta and local_rope_theta");
+}
+
+// What later versions of transformers made of feed_forward_proj they write beside it, and it holds.
+TEST(families, activations_of_t5_are_those_of_the_file) {
+  const auto read = [](const char* more) { return parse_config_json(fmt::format(R"({{"model_type": "t5"{}}})", more), "file").model.mlp; };
+  EXPECT_EQ(read(R"(, "feed_forward_proj": "gated-gelu")").activation, Activation::gelu_tanh);
+  EXPECT_EQ(read(R"(, "feed_forward_proj": "gated-silu", "dense_act_fn": "gelu")").activation, Activation::gelu);
+  EXPECT_FALSE(read(R"(, "feed_forward_proj": "gated-silu", "is_gated_act": false)").gated);
+  EXPECT_TRUE(read(R"(, "feed_forward_proj": "relu", "is_gated_act": true)").gated);
+}
+
+// Keys that say something to transformers and nothing to a model here are those of the folder that a model came from, in its class alone.
+TEST(families, what_transformers_alone_reads_comes_back) {
+  const auto back = [](const char* file, const char* family) {
+    return nlohmann::json::parse(write_config_json(parse_config_json(file, "file"), *family_called(family)));
+  };
+  const nlohmann::json modern =
+      back(R"({"model_type": "modernbert", "cls_token_id": 7, "sep_token_id": null, "sparse_prediction": true})", "modernbert");
+  EXPECT_EQ(modern.at("cls_token_id"), 7);
+  EXPECT_EQ(modern.at("sep_token_id"), nullptr);
+  EXPECT_EQ(modern.at("sparse_prediction"), true);
+  const nlohmann::json t5 = back(R"({"model_type": "t5", "decoder_start_token_id": 3, "pad_token_id": 4})", "t5");
+  EXPECT_EQ(t5.at("decoder_start_token_id"), 3);
+  EXPECT_EQ(t5.at("pad_token_id"), 4);
+  EXPECT_EQ(back(R"({"model_type": "t5", "decoder_start_token_id": 3})", "t5").at("pad_token_id"), 3);
+  const char* const mamba = R"({"model_type": "mamba2", "n_groups": 1, "residual_in_fp32": false, "rescale_prenorm_residual": true})";
+  EXPECT_EQ(back(mamba, "mamba2").at("residual_in_fp32"), false);
+  EXPECT_FALSE(back(mamba, "mamba2").contains("rescale_prenorm_residual")) << "by which transformers would divide weights as it loads them";
+  EXPECT_FALSE(back(mamba, "nemotron_h").contains("residual_in_fp32"));
+  const Folder folder;
+  const auto silent = [](const std::string&) {};
+  import_folder(golden("modernbert").folder, folder / "checkpoint", false, silent);
+  export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, silent);
+  const auto said = [](const fs::path& of) { return nlohmann::json::parse(contents(of / config_file_name)).at("sep_token_id"); };
+  EXPECT_EQ(said(folder / "out"), said(golden("modernbert").folder));
+}
+
+TEST(families, residuals_of_mamba2_are_told_where_transformers_rounds_otherwise) {
+  const auto notes = [](const char* more) {
+    return parse_config_json(fmt::format(R"({{"model_type": "mamba2", "n_groups": 1{}}})", more), "file").notes.size();
+  };
+  EXPECT_EQ(notes(""), 0u);
+  EXPECT_EQ(notes(R"(, "dtype": "bfloat16")"), 1u);
+  EXPECT_EQ(notes(R"(, "torch_dtype": "bfloat16", "residual_in_fp32": false)"), 0u);
+  EXPECT_EQ(notes(R"(, "rescale_prenorm_residual": true)"), 1u);
 }
 
 TEST(families, gemma2_is_what_its_file_says) {
@@ -640,6 +701,36 @@ TEST(families, what_modules_have_again_must_be_the_same_and_modules_may_be_left)
     weights.check(0, 1);
     check_weights(weights, declared_weights(alone));
   }
+}
+
+// What is read of a folder's config.json after a change.
+template <class Change>
+ModelConfig model_after(const fs::path& folder, const Change& change) {
+  nlohmann::json config = nlohmann::json::parse(contents(folder / config_file_name));
+  change(config);
+  put_contents(folder / config_file_name, config.dump());
+  return read_model_folder(folder).model;
+}
+
+// Only whole modules are left out: a layer behind the last one that config.json asks for is a module or of another model.
+TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
+  const Folder folder;
+  for (const auto& [name, layers] : {std::pair{"deepseek_v3", 2}, {"deepseek_v3", 1}, {"deepseek_v3_mtp", 2}, {"deepseek_v3_mtp_deep", 1}}) {
+    const fs::path copy = folder / fmt::format("{}_{}", name, layers);
+    copy_weights(golden(name).folder, copy, [](const std::string&, std::vector<float>&) {});
+    ModelConfig fewer = model_after(copy, [layers = layers](nlohmann::json& j) { j["num_hidden_layers"] = layers; });
+    EXPECT_EQ(fewer.objective->depths(), 0) << name;
+    const Error error = error_of([&] { check_weights(FolderWeights(copy, fewer), declared_weights(fewer)); });
+    EXPECT_NE(std::string(error.what()).find(fmt::format("holds model.layers.{}.", layers)), std::string::npos) << name << ": " << error.what();
+  }
+  EXPECT_FALSE(StoredNames(*family_called("deepseek_v3"), golden("deepseek_v3").model).passes_over("model.layers.61.enorm.weight"));
+  const auto ahead = [](const char* more) {
+    const HuggingFaceConfig read = parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3"{}}})", more), "file");
+    return read.ahead ? read.ahead->depths() : 0;
+  };
+  EXPECT_EQ(ahead(""), 1) << "of the published model with 61 layers";
+  EXPECT_EQ(ahead(R"(, "num_nextn_predict_layers": 0)"), 0);
+  EXPECT_EQ(ahead(R"(, "num_hidden_layers": 60)"), 0);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <map>
 #include <random>
 
+#include "modules/masking.hpp"
+#include "modules/span_corruption.hpp"
 #include "regression/model_folders.hpp"
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -55,6 +57,52 @@ TEST(model_folder, one_file_and_shards_are_the_same_model) {
     EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * 2), 0) << name;
   }
   EXPECT_EQ(b.bytes_read(), b.bytes());
+}
+
+// Which files say the name and which the id of the token that hides others, and of T5's first sentinel.
+TEST(model_folder, objectives_learn_their_tokens_from_the_tokenizer) {
+  const Folder folder;
+  const std::string name = R"({"model": {"vocab": {"[MASK]": 3, "<m>": 4}}, )", added = R"("added_tokens": [{"id": 2, "content": "x"})";
+  const auto mask = [&](const std::string& tokenizer, const std::string& config = "", const std::string& map = "") {
+    for (const auto& [file, text] : {std::pair{"tokenizer.json", tokenizer}, {"tokenizer_config.json", config}, {"special_tokens_map.json", map}}) {
+      fs::remove(folder / file);
+      if (!text.empty()) folder.write(file, text);
+    }
+    folder.write(config_file_name, R"({"model_type": "bert"})");
+    return masking_of(*read_model_folder(folder.path()).model.objective)->mask_token;
+  };
+  EXPECT_EQ(mask(""), -1);
+  EXPECT_EQ(mask("no JSON"), -1);
+  EXPECT_EQ(mask(name + added + "]}"), 3);
+  EXPECT_EQ(mask(name + added + R"(, {"id": 7, "content": "[MASK]"}]})"), 7);
+  EXPECT_EQ(mask(name + added + "]}", R"({"mask_token": "<m>"})"), 4);
+  EXPECT_EQ(mask(name + added + "]}", R"({"mask_token": {"content": "x"}})"), 2);
+  EXPECT_EQ(mask(name + added + "]}", R"({"mask_token": null})", R"({"mask_token": "x"})"), 2);
+  EXPECT_EQ(mask(name + added + "]}", R"({"mask_token": "absent"})"), -1);
+  EXPECT_EQ(mask(R"({"added_tokens": [{"id": 4294967296, "content": "[MASK]"}]})"), -1);
+  folder.write("tokenizer.json", R"({"added_tokens": [{"id": 5, "content": "<extra_id_1>"}, {"id": 6, "content": "<extra_id_0>"}]})");
+  folder.write(config_file_name, R"({"model_type": "t5", "eos_token_id": 9})");
+  const SpanCorruption spans = *span_corruption_of(*read_model_folder(folder.path()).model.objective);
+  EXPECT_EQ(spans.first_sentinel, 6);
+  EXPECT_EQ(spans.end_token, 9);
+}
+
+TEST(model_folder, a_deck_that_names_no_tokens_takes_those_of_the_model) {
+  const auto taken = [](std::shared_ptr<const Objective> before) {
+    Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", before->name()), "deck");
+    ModelConfig model;
+    model.objective = before;
+    return read_objective(deck.section("train", ""), model, *before);
+  };
+  const auto masked = taken(masked_tokens({.share = 0.5, .mask_token = 7}));
+  EXPECT_EQ(masking_of(*masked)->mask_token, 7);
+  EXPECT_EQ(masking_of(*masked)->share, Masking{}.share);
+  const auto spans = taken(span_corruption({.share = 0.5, .end_token = 9, .first_sentinel = 6}));
+  EXPECT_EQ(span_corruption_of(*spans)->first_sentinel, 6);
+  EXPECT_EQ(span_corruption_of(*spans)->end_token, 9);
+  EXPECT_EQ(span_corruption_of(*spans)->share, SpanCorruption{}.share);
+  EXPECT_EQ(masking_of(*spans), nullptr);
+  EXPECT_EQ(span_corruption_of(*masked), nullptr);
 }
 
 TEST(model_folder, what_is_none_is_told_with_the_way_out) {

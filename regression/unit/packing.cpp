@@ -9,6 +9,7 @@
 #include <set>
 
 #include "regression/folder.hpp"
+#include "regression/seed.hpp"
 #include "regression/testing.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/token_writer.hpp"
@@ -116,6 +117,31 @@ TEST(packing, every_epoch_holds_every_document_once_and_whole) {
   }
 }
 
+// Where the tokens that are read are labelled themselves, no window holds one that is not read: the end of a text that fits exactly, or is packed to
+// the end of a window, is read as it is elsewhere.
+TEST(packing, labelled_documents_are_read_whole) {
+  std::mt19937 random(testing::seed_of_run());
+  for (int draw = 0; draw < 20; ++draw) {
+    const std::int64_t L = 1 + random() % 30;
+    const Corpus corpus(random_lengths(1 + random() % 100, int(L) + 3, unsigned(random())));
+    if (std::all_of(corpus.lengths.begin(), corpus.lengths.end(), [](std::int32_t length) { return length == 0; })) continue;
+    DatasetOptions options = options_of(corpus, L, SampleOrder::documents);
+    options.predicts = false;
+    const Dataset data(options);
+    Ids read, wanted;
+    for (std::int64_t n = 0; n < data.per_epoch(0); ++n) {
+      const Sample s = data.sample(n);
+      std::copy_if(s.tokens.begin(), s.tokens.begin() + L, std::back_inserter(read), [](std::int32_t id) { return id != 0; });
+      EXPECT_EQ(s.tokens[std::size_t(L)], 0);
+      EXPECT_EQ(s.learned[std::size_t(L)], 0);
+    }
+    for (std::size_t d = 0; d < corpus.lengths.size(); ++d)
+      for (std::int32_t t = 0; t < std::min<std::int64_t>(corpus.lengths[d], L); ++t) wanted.push_back(1000 * std::int32_t(d) + t + 1);
+    std::sort(read.begin(), read.end());
+    EXPECT_EQ(read, wanted) << "texts of up to " << L + 3 << " tokens in windows of " << L;
+  }
+}
+
 // Documents that share a window in one epoch do not have to in the next.
 TEST(packing, equal_lengths_change_their_company) {
   const Corpus corpus(Ids(64, 10));
@@ -147,6 +173,15 @@ TEST(packing, the_note_counts_what_is_cut) {
   EXPECT_EQ(refused({1, 0, 1}), Exit::data);
   EXPECT_EQ(refused({0}), Exit::data);
   EXPECT_EQ(refused({1, 2}), Exit::ok);
+  const auto labelled = [](const Ids& lengths) {
+    const Corpus corpus(lengths);
+    DatasetOptions options = options_of(corpus, 9, SampleOrder::documents);
+    options.predicts = false;
+    return Dataset(options).notes().at(0);
+  };
+  EXPECT_NE(labelled({1, 0, 1}).find("2 documents in 1 windows of 9 tokens, 22.2 % full"), std::string::npos) << labelled({1, 0, 1});
+  EXPECT_NE(labelled({10, 9}).find("; 1 longer than a window loses the end"), std::string::npos) << labelled({10, 9});
+  EXPECT_EQ(error_of([&] { labelled({0}); }).code, Exit::data);
 }
 
 // The laws of separate documents, told by tokens alone: positions count tokens of one document from where the window or

@@ -59,6 +59,23 @@ TEST(run_config, sequences_are_no_longer_than_learned_positions) {
                  {"train.seq_length", "model.positions", "17 tokens", "16 positions"});
 }
 
+// Spans are left out of the whole of a sample: it must be one text, of two tokens at least, and without padding.
+TEST(run_config, samples_with_spans_are_text_alone) {
+  const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: span_corruption, seq_length: 8}\n";
+  EXPECT_EQ(run_of(deck).data.order, "shuffled");
+  expect_refused([&] { run_of(deck, {"train.seq_length=1"}); }, {"no span can be left out", "train.seq_length"});
+  expect_refused([&] { run_of(deck, {"data.documents=separate"}); }, {"data.documents = separate"});
+  expect_refused([&] { run_of(deck, {"data.order=documents"}); }, {"data.order = documents", "padding", "shuffled"});
+}
+
+TEST(run_config, a_text_that_is_seen_both_ways_sees_no_padding) {
+  const std::string deck = "model: {pattern: '*-', attention: {causal: false}}\ntrain: {objective: mlm}\ndata: {order: documents}\n";
+  expect_refused([&] { run_of(deck); }, {"data.order = documents", "padding", "data.documents: separate"});
+  EXPECT_TRUE(run_of(deck, {"data.documents=separate"}).data.separate);
+  EXPECT_FALSE(run_of(deck, {"data.order=shuffled"}).data.separate);
+  EXPECT_FALSE(run_of(deck, {"model.attention.causal=true"}).data.separate);
+}
+
 TEST(run_config, refuses_ramps_that_are_none) {
   for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});

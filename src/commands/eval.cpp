@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 
-#include "modules/objective.hpp"
+#include "modules/masking.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -32,7 +32,7 @@ struct Arguments {
                                      choices, json, records, logits;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
-  Index limit = 0, seq_length = 0, stride = 0;
+  Index limit = 0, seq_length = 0, stride = 0, mask_token = -1;
   BatchLimits batch;
   int tensor = 0, pipeline = 1;
 
@@ -78,6 +78,7 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   const bool whole = !data.classes.empty() || data.pairs != Pairs::none;            // texts
   if (whole || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
   data.separate = whole || run.data.separate;
+  data.predicts = run.model.objective->writes_next_token();
   data.vocab_size = run.model.vocab_size;
   data.words = words_of(run);
   return data;
@@ -233,11 +234,23 @@ void choose(const std::string& name, ModelConfig& model) {
   model.objective = chosen;
 }
 
+// Another token hides those that are to be found.
+void hide_by(Index token, ModelConfig& model) {
+  const Masking* const before = masking_of(*model.objective);
+  require(before != nullptr, Exit::usage, "--mask-token: the model was trained with train.objective = {}, which hides no tokens",
+          model.objective->name());
+  require(token < model.vocab_size, Exit::usage, "--mask-token {}: the model has {} tokens", token, model.vocab_size);
+  Masking masking = *before;
+  masking.mask_token = Token(token);
+  model.objective = masked_tokens(masking);
+}
+
 int run(const Arguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
+        if (a.mask_token >= 0) hide_by(a.mask_token, run.model);
         evaluate(a, run, runtime);
       },
       true);
@@ -252,7 +265,7 @@ void check_options(const Command& c, const Arguments& a) {
   for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
   for (const char* option : {"--stride", "--documents", "--separator", "--key", "--skip-invalid"}) only(option, !a.texts.empty(), "--text");
   only("--delimiter", !a.choices.empty(), "--choices");
-  only("--objective", !a.reads_text(), "token files");
+  for (const char* option : {"--objective", "--mask-token"}) only(option, !a.reads_text(), "token files");
 }
 
 }  // namespace
@@ -267,6 +280,8 @@ void add_eval(Command& app, Action& action) {
   c->add_option("--objective", a->objective,
                 "What token files are scored by, where it is not what the model was trained for: preference, of pairs (data build --pairs)")
       ->one_of(objectives);
+  c->add_option("--mask-token", a->mask_token, "Id of the token that hides those to be found; without it the deck's, or that of a folder's tokenizer")
+      ->not_negative();
   Option* data = c->add_option("--data", a->prefixes,
                                "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task "
                                "the split of the training data");

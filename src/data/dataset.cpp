@@ -111,7 +111,7 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
   // Corpora of equal size must not walk in step: each has a seed of its own.
   const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);
   if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed);
-  return packed_samples(file, range, options_.seq_length, seed, options_.pairs == Pairs::none ? Together::texts : Together::pairs);
+  return packed_samples(file, range, options_.seq_length, seed, options_.predicts, options_.pairs == Pairs::none ? Together::texts : Together::pairs);
 }
 
 std::vector<double> Dataset::given_weights() const {

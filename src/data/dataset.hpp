@@ -36,7 +36,7 @@ struct Corpus {
 
 // A sample as a model meets it: token t + 1 is to be predicted from tokens 0 to t, if learned[t + 1].
 struct Sample {
-  std::vector<std::int32_t> tokens;        // L + 1; padding, after the documents of the documents order, is 0
+  std::vector<std::int32_t> tokens;  // L + 1; padding, after the documents of the documents order, is 0, and so is the last where none is predicted
   std::vector<std::int32_t> positions;     // of each token within its document, padding being one; empty where joined
   std::vector<std::uint8_t> learned;       // 0: padding, masked, or the first token of a separate document; where words are told, a special token
   std::vector<std::uint8_t> begins;        // 1 where a token begins a word; empty: nobody asked
@@ -56,6 +56,7 @@ struct DatasetOptions {
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
   bool separate = false;                           // documents do not see each other
+  bool predicts = true;                            // the token behind each; else those of the first L are labelled themselves
   std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
   std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
   std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does

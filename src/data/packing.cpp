@@ -38,8 +38,8 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, Together together)
-      : file_(file), room_(L + 1), seed_(seed), texts_(together == Together::pairs ? 2 : 1) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, Together together)
+      : file_(file), room_(L + predicts), seed_(seed), texts_(together == Together::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; s += texts_)
@@ -49,9 +49,9 @@ class PackedSamples : public Samples {
     require(texts_ == 1 || !documents_.empty(), Exit::data,
             "{}: no pair among sequences {} to {} fits a window of {} tokens; take a longer sequence length", file.prefix().string(), r.first, r.last,
             room_);
-    require(!documents_.empty() && kept(documents_.front()) > 1, Exit::data,
-            "{}: no document among sequences {} to {} has two tokens, and with fewer nothing can be predicted", file.prefix().string(), r.first,
-            r.last);
+    require(!documents_.empty() && kept(documents_.front()) > predicts, Exit::data,
+            "{}: no document among sequences {} to {} has {}, and with fewer nothing can be predicted", file.prefix().string(), r.first, r.last,
+            predicts ? "two tokens" : "a token");
     pack();
   }
 
@@ -122,8 +122,9 @@ class PackedSamples : public Samples {
 
 }  // namespace
 
-std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, Together together) {
-  return std::make_unique<PackedSamples>(file, r, L, seed, together);
+std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts,
+                                        Together together) {
+  return std::make_unique<PackedSamples>(file, r, L, seed, predicts, together);
 }
 
 }  // namespace gyr

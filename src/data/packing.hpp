@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Samples of whole documents, for fine-tuning: every window of L + 1 tokens holds as many documents as fit, and padding.
-// Every epoch holds every document once; those longer than a window are cut at its end.   L sequence length
+// Samples of whole documents, for fine-tuning: every window holds as many documents as fit, and padding. Every epoch holds every document once; those
+// longer than a window are cut at its end. A window has L + 1 tokens where the last is one that is to be predicted, and L where tokens that are read
+// are labelled themselves.   L sequence length
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ enum class Together { texts, pairs };
 // Documents are packed once, longest first, so that an epoch always has the same number of windows; each epoch then distributes
 // the documents of equal length anew over their places, and shuffles the windows and the documents inside each. Sample n
 // is a pure function of (seed, n). `file` must outlive the result. Takes 8 bytes per document and 4 per window (24 more per document while it packs).
-// Exit::data when the range holds no document of two tokens or more, with which nothing can be predicted; Exit::config
-// when there are more documents than 32 bits count.
-std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed,
+// Exit::data when the range holds no document with a token that is predicted or labelled; Exit::config when there are more documents than 32 bits
+// count.
+std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true,
                                         Together together = Together::texts);
 
 }  // namespace gyr

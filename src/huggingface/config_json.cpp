@@ -68,6 +68,8 @@ std::string write_config_json(const HuggingFaceConfig& c, const Family& family) 
   j["model_type"] = family.model_type;
   if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
   family.write(c, j);
+  if (c.model_type == family.model_type)
+    for (const auto& [key, text] : c.carried) j[key] = nlohmann::ordered_json::parse(text);
   if (c.blocks && family.blocks) j[quantization_key] = written_blocks();
   j["use_cache"] = true;
   write_tokens(c, j);

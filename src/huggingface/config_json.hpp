@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ struct HuggingFaceConfig {
   bool norm_before_gate = true;                        // mamba_norm_before_gate, which means nothing where there is no norm
   Index positions = 8192;                              // max_position_embeddings: bookkeeping, no limit of the model
   bool blocks = false;                                 // matrices of experts are in blocks of 4 bits: quantization_config says mxfp4
+  std::map<std::string, std::string> carried;          // keys and their JSON that say nothing of the model here, and something to transformers
   std::vector<std::string> notes;                      // what was not taken over, a sentence each
   std::shared_ptr<const Objective> ahead;              // of the model with modules that tell tokens further ahead, where the file speaks of
                                                        // some: whether they are there, the weights tell

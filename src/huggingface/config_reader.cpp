@@ -16,18 +16,29 @@ constexpr Index most_positions = Index(1) << 40;
 constexpr const char* word_for_infinity = "__float__";
 
 // Keys that say nothing about the function of the model, or repeat what other keys say.
-const std::set<std::string> harmless{"_attn_implementation", "_attn_implementation_autoset",
-                                     "_commit_hash",         "_name_or_path",
-                                     "architectures",        "attn_layer_indices",
-                                     "expansion_factor",     "id2label",
-                                     "is_encoder_decoder",   "label2id",
-                                     "mamba_use_mlp",        "mlp_expansion_factor",
-                                     "num_logits_to_keep",   "output_attentions",
-                                     "output_hidden_states", "problem_type",
-                                     "return_dict",          "sliding_window",
-                                     "time_step_floor",      "tokenizer_class",
-                                     "torchscript",          "transformers_version",
-                                     "use_bfloat16",         "use_cache"};
+const std::set<std::string> harmless{"_attn_implementation",
+                                     "_attn_implementation_autoset",
+                                     "_commit_hash",
+                                     "_name_or_path",
+                                     "architectures",
+                                     "attn_layer_indices",
+                                     "expansion_factor",
+                                     "id2label",
+                                     "is_encoder_decoder",
+                                     "label2id",
+                                     "mamba_use_mlp",
+                                     "mlp_expansion_factor",
+                                     "num_logits_to_keep",
+                                     "output_attentions",
+                                     "output_hidden_states",
+                                     "problem_type",
+                                     "return_dict",
+                                     "time_step_floor",
+                                     "tokenizer_class",
+                                     "torchscript",
+                                     "transformers_version",
+                                     "use_bfloat16",
+                                     "use_cache"};
 
 // Defaults for generation, which earlier versions wrote among the rest; they belong to generation_config.json and say nothing of the model.
 const std::set<std::string> generation{"bad_words_ids",
@@ -77,7 +88,7 @@ void ConfigReader::note_unknown_keys() {
   constexpr std::size_t most = 8;
   std::vector<std::string> keys;
   for (const auto& [key, value] : file_.items())
-    if (!known_.contains(key) && !harmless.contains(key) && !generation.contains(key)) keys.push_back(shown(key));
+    if (!value.is_null() && !known_.contains(key) && !harmless.contains(key) && !generation.contains(key)) keys.push_back(shown(key));
   if (keys.empty()) return;
   std::string list;
   for (std::size_t i = 0; i < std::min(most, keys.size()); ++i) list += fmt::format("{}`{}`", i ? ", " : "", keys[i]);
@@ -95,6 +106,15 @@ const json& ConfigReader::value(const std::string& key) {
 bool ConfigReader::given(const std::string& key) {
   known_.insert(key);
   return file_.contains(key);
+}
+
+void ConfigReader::carry(const std::string& key) {
+  if (given(key)) config.carried[key] = value(key).dump();
+}
+
+void ConfigReader::second_name(const std::string& key, const std::string& name) {
+  if (!given(key)) return;
+  demand(given(name) && value(key) == value(name), key, "is {}, and another name of {}; write that alone", text_of(value(key)), name);
 }
 
 Index ConfigReader::integer(const json& x, const std::string& key, Index least, Index most) const {
@@ -191,9 +211,10 @@ const char* ConfigReader::name_of(Activation a) {
 std::vector<std::string> ConfigReader::classes() {
   const char* const key = "id2label";
   if (!given(key)) return numbered_classes(integer("num_labels", 2, 1, most_classes));
-  const json& named = value(key);
+  const json &named = value(key), &count = value("num_labels");
   demand(named.is_object(), key, "is {}, and not a name for each number", text_of(named));
   demand(Index(named.size()) <= most_classes, key, "names {} classes, and {} are the most", named.size(), most_classes);
+  demand(count.is_null() || count == named.size(), "num_labels", "is {}, and {} names {} classes", text_of(count), key, named.size());
   std::vector<std::string> names;
   for (std::size_t i = 0; i < named.size(); ++i) {
     const auto name = named.find(fmt::format("{}", i));
@@ -338,9 +359,19 @@ void ConfigReader::read_partial(const std::string& key, const json& x) {
   config.model.attention.rotary_fraction = fraction;
 }
 
+// Where kinds of layers are told apart, transformers looks for them in rope_parameters alone and for rope_type alone in rope_scaling, and passes over
+// what else is there.
+void ConfigReader::check_kinds(const std::string& key, const json& rope) const {
+  const bool of_kinds = key == "rope_parameters";
+  demand(rope.empty() || has_kinds(rope) == of_kinds, key, "is {}; positions of kinds of layers are {}", text_of(rope),
+         of_kinds ? fmt::format("objects in it, {} and {}", full_kind, window_kind) : "objects in rope_parameters");
+  demand(of_kinds || rope.contains("rope_type") || !rope.contains("type"), key, "has a type, which transformers passes over here; write rope_type");
+}
+
 void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>& base) {
   const json& rope = value(key);
   if (rope.is_null()) return;
+  if (rotary_.by_kind) check_kinds(key, rope);
   if (!rotary_.by_kind || !has_kinds(rope)) return read_rotary_object(key, rope, base);
   for (const auto& [kind, of_kind] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(kind));
@@ -359,9 +390,9 @@ void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& suppor
   // rope_scaling holds where both are there; where kinds of layers are told apart, over those that see all tokens.
   const bool scaled = !value("rope_scaling").empty();
   const bool kinds = has_kinds(value("rope_parameters")) && supported.by_kind;
+  if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!scaled || kinds) read_rotary_key("rope_parameters", base);
   if (scaled) read_rotary_key("rope_scaling", base);
-  if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!base) base = theta;
   demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
   config.model.attention.rope_theta = *base;

@@ -36,6 +36,9 @@ class ConfigReader {
   const json& value(const std::string& key);
   bool given(const std::string& key);
   void known(const std::string& key) { known_.insert(key); }  // says nothing of the model's function in this family
+  void carry(const std::string& key);                         // neither, and an export of the same class says it again
+  // A key that transformers takes for `name`: Exit::data where it says something else.
+  void second_name(const std::string& key, const std::string& name);
 
   // Values within a range, or the other one where the key is not there.
   Index integer(const json&, const std::string& key, Index least, Index most) const;
@@ -71,7 +74,7 @@ class ConfigReader {
   struct Rotary {
     bool stretched = false;  // rope_type linear, llama3, yarn and dynamic: positions of texts longer than those first trained on
     bool partial = false;    // of a part of each head
-    bool by_kind = false;    // of each kind of layer_types apart; where tokens are seen through a window, unstretched
+    bool by_kind = false;  // of each kind of layer_types apart, which rope_parameters must name; where tokens are seen through a window, unstretched
   };
   void read_rotary(std::optional<double> theta, const Rotary& supported);
   // [least, greatest] time step of an SSM
@@ -83,6 +86,7 @@ class ConfigReader {
   HuggingFaceConfig checked();  // with all that was read, when it is a model
 
  private:
+  void check_kinds(const std::string& key, const json& rope) const;
   void read_rotary_key(const std::string& key, std::optional<double>& base);
   void read_rotary_object(const std::string& key, const json&, std::optional<double>& base);
   void read_rotary_of_windows(const std::string& key, const json&);

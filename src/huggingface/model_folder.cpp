@@ -5,7 +5,10 @@
 #include <map>
 #include <optional>
 
+#include "modules/flops.hpp"
+#include "modules/masking.hpp"
 #include "modules/objective.hpp"
+#include "modules/span_corruption.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/block_tensor.hpp"
@@ -13,6 +16,7 @@
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
 #include "src/huggingface/json.hpp"
+#include "src/huggingface/named_tokens.hpp"
 
 namespace gyr {
 
@@ -231,8 +235,27 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
   return !folder.has(names.embedding()) || !folder.has(names.head()) || same_rows(folder, names.embedding(), names.head(), 0, 1);
 }
 
+namespace {
+
+// Tells the objective what the tokenizer calls its tokens.
+void name_tokens(const std::filesystem::path& folder, ModelConfig& model) {
+  if (const Masking* const masking = masking_of(*model.objective)) {
+    Masking named = *masking;
+    named.mask_token = mask_token_in(folder).value_or(named.mask_token);
+    model.objective = masked_tokens(named);
+  }
+  if (const SpanCorruption* const spans = span_corruption_of(*model.objective)) {
+    SpanCorruption named = *spans;
+    named.first_sentinel = first_sentinel_in(folder).value_or(named.first_sentinel);
+    model.objective = span_corruption(named);
+  }
+}
+
+}  // namespace
+
 HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   HuggingFaceConfig config = read_config_json(path / config_file_name);
+  name_tokens(path, config.model);
   if (!has_weights(path)) return config;
   const ModelFolder folder(path);
   if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
@@ -269,6 +292,17 @@ StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& mod
   return names_in(folder, *family_called(stored.model_type, stored.architecture), model);
 }
 
+namespace {
+
+// Whether all weights of the modules are there; a layer too many at their place is none.
+bool has_modules(const ModelFolder& folder, const StoredNames& names, const ModelConfig& model) {
+  const std::vector<Weight> weights = declared_weights(model);
+  return std::all_of(weights.begin(), weights.end(),
+                     [&](const Weight& w) { return !w.name.starts_with("mtp.") || folder.has(names.place(w.name).name); });
+}
+
+}  // namespace
+
 FolderWeights::FolderWeights(const std::filesystem::path& folder, const ModelConfig& model)
     : folder_(folder), names_(names_in(folder, model)), tied_(model.tie_word_embeddings) {
   std::error_code error;
@@ -278,6 +312,7 @@ FolderWeights::FolderWeights(const std::filesystem::path& folder, const ModelCon
   ModelConfig all = model;
   all.objective = stored.ahead;
   const StoredNames with_modules = names_in(folder, all);
+  if (!has_modules(folder_, with_modules, all)) return;
   for (const std::string& name : folder_.names())
     if (names_.weights(name).empty() && (!with_modules.weights(name).empty() || !with_modules.copied(name).empty())) left_out_.insert(name);
 }

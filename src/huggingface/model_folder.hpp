@@ -66,8 +66,8 @@ class ModelFolder {
 // and differ, in one number or in shape.
 bool head_is_tied(const ModelFolder&, const StoredNames&);
 
-// config.json of a folder, and of what it leaves open what the weights say, where they are there: whether the head is tied, and whether there are
-// modules that tell tokens further ahead.
+// config.json of a folder, and of what it leaves open what the tokenizer says, tokens that an objective needs, and what the weights say, where they
+// are there: whether the head is tied, and whether there are modules that tell tokens further ahead.
 HuggingFaceConfig read_model_folder(const std::filesystem::path&);
 
 // The names that weights of a model have in a folder, spelt as its weights are: as the family of its config.json calls them or, where there is none,

@@ -290,6 +290,7 @@ void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceC
                      config.model.vocab_size));
   config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
   config.norm_before_gate = known.norm_before_gate;
+  config.model_type = known.model_type, config.carried = known.carried;
 }
 
 // All that the folder `like` has beside the weights.

@@ -22,6 +22,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.seed = run.data.seed;
   o.order = parse_sample_order(run.data.order);
   o.separate = run.data.separate;
+  o.predicts = run.model.objective->writes_next_token();
   o.samples = samples;
   o.vocab_size = run.model.vocab_size;
   o.words = words_of(run);

@@ -69,6 +69,14 @@ std::shared_ptr<const Objective> module_objective(Index depths, const std::strin
   return multi_token(m);
 }
 
+// Modules behind the layers. Where a file does not say, transformers' class leaves what lies behind 61, the published number.
+Index read_depths(ConfigReader& r, Index layers) {
+  constexpr Index published = 61;
+  Index depths = layers == published ? 1 : 0;
+  for (const char* key : {"num_mtp_layers", depths_key}) depths = r.integer(key, depths, 0, most_layers);
+  return depths;
+}
+
 void read_deepseek_v3(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(129280, 7168, false);
@@ -80,9 +88,7 @@ void read_deepseek_v3(ConfigReader& r) {
   r.read_rotary(1e4, {.stretched = true});
   read_latent(r);
   read_experts(r);
-  for (const char* key : {"num_mtp_layers", depths_key})
-    if (const Index depths = r.given(key) ? r.integer(key, 0, 0, most_layers) : 0; depths > 0)
-      r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
+  if (const Index depths = read_depths(r, layers); depths > 0) r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
   take_positions(r);
@@ -136,8 +142,7 @@ std::vector<std::string> copies(const ModelConfig& m, const std::string& weight)
   return names;
 }
 
-// Behind the 61 layers of the published model lies what predicts tokens further ahead, which transformers' class leaves too.
-bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq") || tensor.starts_with("model.layers.61."); }
+bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace
 

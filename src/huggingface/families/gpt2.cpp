@@ -44,17 +44,11 @@ void read_mlp(ConfigReader& r) {
   m.bias = true;
 }
 
-// Names that transformers takes for others.
-void refuse_second_names(ConfigReader& r) {
+void read(ConfigReader& r) {
   using Names = std::pair<const char*, const char*>;
   for (const auto& [second, name] : {Names{"hidden_size", "n_embd"}, Names{"num_hidden_layers", "n_layer"}, Names{"num_attention_heads", "n_head"},
                                      Names{"max_position_embeddings", "n_positions"}})
-    r.demand(r.value(second).is_null() || r.value(second) == r.value(name), second, "is {}, and another name of {}; write that alone",
-             r.text_of(r.value(second)), name);
-}
-
-void read(ConfigReader& r) {
-  refuse_second_names(r);
+    r.second_name(second, name);
   read_widths(r);
   read_attention(r);
   read_mlp(r);

@@ -29,6 +29,7 @@ void read(ConfigReader& r) {
   r.demand(!r.value("rope_scaling").empty() || !r.value("rope_parameters").is_null(), "rope_parameters",
            "is missing, and so is rope_scaling; transformers then stretches positions: write how");
   r.read_rotary(1.5e5, {.stretched = true});
+  r.second_name("num_experts", "num_local_experts");
   m.moe.experts = r.integer("num_local_experts", 128, 1, most_experts);
   m.moe.routing.top_k = r.integer(r.given("experts_per_token") ? "experts_per_token" : "num_experts_per_tok", 4, 1, m.moe.experts);
   m.moe.intermediate_size = r.size("intermediate_size", 2880);

@@ -44,6 +44,9 @@ void read_bamba(ConfigReader& r) {
   r.demand(m.mamba.inner() == expanded, "mamba_expand", "times hidden_size is {}, and the heads have {} channels", expanded, m.mamba.inner());
   r.read_time_step_limit("time_step_limit");
   m.attention.rotary_fraction = 0.5;
+  const char* const part = "partial_rotary_factor";
+  r.demand(r.value(part).is_null() || r.value(part) == m.attention.rotary_fraction, part,
+           "is {}, which transformers passes over for {}; write it into rope_parameters", r.text_of(r.value(part)), m.attention.rotary_fraction);
   r.read_rotary(1e4, {.partial = true});
   r.read_tokens(0, 1, 2, 262144);
   r.known("z_loss_coefficient"), r.known("attn_rotary_emb");
@@ -92,6 +95,7 @@ constexpr LayerKind layer_kinds[] = {{'M', "linear_attention", "mamba"}, {'*', "
 void read_nemotron_pattern(ConfigReader& r) {
   std::string& pattern = r.config.model.pattern;
   const char* const key = r.value("layers_block_type").is_null() ? "layer_types" : "layers_block_type";
+  if (r.given("layers_block_type")) r.second_name("layer_types", "layers_block_type");
   const json& kinds = r.value(key);
   if (kinds.is_null()) {
     pattern = r.text("hybrid_override_pattern", "");

@@ -118,6 +118,7 @@ void read_mixtral(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   std::replace(m.pattern.begin(), m.pattern.end(), '-', 'E');
   std::swap(m.moe.intermediate_size, m.mlp.intermediate_size);
+  r.second_name("num_experts", "num_local_experts");
   m.moe.experts = r.integer("num_local_experts", 8, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 2, 1, m.moe.experts);
   if (r.given("sliding_window") && read_window(r)) look_through_windows(m);

@@ -24,13 +24,26 @@ void read_layer(ConfigReader& r) {
   m.dt_init_high = r.positive("time_step_max", 0.1);
 }
 
+// Neither says anything of the model's function. What an export says of the second is what was read; it never says the first.
+void read_residual(ConfigReader& r) {
+  if (r.flag("rescale_prenorm_residual", false))
+    r.note(
+        "rescale_prenorm_residual is true: weights are taken as they are stored; transformers divides out_proj by the root of the number of layers "
+        "whenever it loads them");
+  r.carry("residual_in_fp32");
+  const std::string dtype = r.text("dtype", r.text("torch_dtype", ""));
+  if (r.flag("residual_in_fp32", true) && dtype.ends_with("float16"))
+    r.note("residual_in_fp32 is true: transformers adds up layers in float32; here they are added up in the precision of the run (train.precision)");
+}
+
 void read(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(32768, 4096, false);
   m.pattern.assign(std::size_t(r.integer("num_hidden_layers", 64, 1, most_layers)), 'M');
   m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-5);
   read_layer(r);
-  for (const char* key : {"rescale_prenorm_residual", "residual_in_fp32", "time_step_rank"}) r.known(key);
+  read_residual(r);
+  r.known("time_step_rank");
   r.read_tokens(1, 0, 2, r.config.positions);
 }
 

@@ -31,6 +31,9 @@ void read_attention(ConfigReader& r) {
   m.window.rope_theta = r.value("local_rope_theta").is_null() ? 1e4 : r.positive("local_rope_theta", 1e4);
   for (const char* key : {"sliding_window", "rope_theta"})
     r.demand(r.value(key).is_null(), key, "is {}; write local_attention, global_rope_theta and local_rope_theta", r.text_of(r.value(key)));
+  const ConfigReader::json& scaling = r.value("rope_scaling");
+  r.demand(!scaling.is_object() || !scaling.contains("rope_theta"), "rope_scaling", "is {}; write global_rope_theta and local_rope_theta",
+           r.text_of(scaling));
   r.read_rotary(r.positive("global_rope_theta", 160000), {.by_kind = true});
 }
 
@@ -59,10 +62,10 @@ void read_encoder(ConfigReader& r) {
   DropoutConfig& d = r.config.model.dropout;
   d.embedding = r.dropout("embedding_dropout", 0), d.attention = r.dropout("attention_dropout", 0), d.head = r.dropout("classifier_dropout", 0);
   if (r.not_negative("mlp_dropout", 0) > 0) r.note("mlp_dropout is {}; inside MLPs training here drops nothing", r.text_of(r.value("mlp_dropout")));
-  for (const char* key :
-       {"classifier_pooling", "cls_token_id", "decoder_bias", "deterministic_flash_attn", "gradient_checkpointing", "initializer_cutoff_factor",
-        "layer_norm_eps", "position_embedding_type", "reference_compile", "repad_logits_with_grad", "sparse_prediction", "sparse_pred_ignore_index"})
-    r.known(key);
+  for (const char* key : {"cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "reference_compile", "repad_logits_with_grad",
+                          "sep_token_id", "sparse_prediction", "sparse_pred_ignore_index"})
+    r.carry(key);
+  for (const char* key : {"classifier_pooling", "decoder_bias", "gradient_checkpointing", "layer_norm_eps", "position_embedding_type"}) r.known(key);
 }
 
 void read_masked(ConfigReader& r) {
@@ -125,8 +128,9 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["attention_bias"] = m.attention.bias, j["mlp_bias"] = m.mlp.bias;
   j["norm_bias"] = m.norm == NormType::layer, j["norm_eps"] = m.rms_norm_eps;
   j["decoder_bias"] = true;
-  const bool classes = !m.objective->classes().empty(), masked = m.objective->name() == std::string_view("mlm");
-  j["classifier_bias"] = classes ? front_of(*m.objective) == ClassFront::transform : masked && has_head_bias(*m.objective);
+  const bool classes = !m.objective->classes().empty();
+  const Masking* const masking = masking_of(*m.objective);
+  j["classifier_bias"] = classes ? front_of(*m.objective) == ClassFront::transform : masking && masking->head_bias;
   j["classifier_pooling"] = pool_of(*m.objective) == Pool::mean ? "mean" : "cls";
   if (classes) write_classes(m, j);
   j["attention_dropout"] = m.dropout.attention, j["embedding_dropout"] = m.dropout.embedding, j["mlp_dropout"] = 0.0;

@@ -44,9 +44,16 @@ void read_mlp(ConfigReader& r) {
   m.gated = projection.starts_with(gated);
   const std::string name = projection == "gated-gelu" ? "gelu_new" : m.gated ? projection.substr(gated.size()) : projection;
   m.activation = r.activation_called(name, "feed_forward_proj");
+  // Later versions of transformers write what they made of it, which then holds.
+  m.gated = r.flag("is_gated_act", m.gated);
+  if (r.given("dense_act_fn")) m.activation = r.activation_called(r.text("dense_act_fn", ""), "dense_act_fn");
 }
 
 void read(ConfigReader& r) {
+  using Names = std::pair<const char*, const char*>;
+  for (const auto& [second, name] : {Names{"hidden_size", "d_model"}, Names{"num_attention_heads", "num_heads"},
+                                     Names{"num_hidden_layers", "num_layers"}, Names{"head_dim", "d_kv"}})
+    r.second_name(second, name);
   ModelConfig& m = r.config.model;
   m.vocab_size = r.integer("vocab_size", 32128, 2, most_tokens);
   m.hidden_size = r.size("d_model", 512);
@@ -60,14 +67,14 @@ void read(ConfigReader& r) {
   r.read_tokens(0, {}, 1, 512);
   m.decoder_start_token_id = std::int32_t(r.integer("decoder_start_token_id", std::max(0, m.pad_token_id), 0, m.vocab_size - 1));
   m.pad_token_id = -1;  // its embedding learns as all do
-  m.objective = span_corruption();
+  m.objective = r.config.end_tokens.empty() ? span_corruption() : span_corruption({.end_token = Token(r.config.end_tokens[0])});
   const double dropped = r.dropout("dropout_rate", 0.1);
   m.dropout.embedding = m.dropout.residual = m.dropout.attention = dropped;
   if (dropped > 0 && r.given("dropout_rate"))
     r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
   r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false, and an encoder alone is not supported");
-  for (const char* key : {"classifier_dropout", "initializer_factor", "is_decoder", "is_gated_act", "dense_act_fn", "n_positions", "output_past"})
-    r.known(key);
+  for (const char* key : {"classifier_dropout", "initializer_factor", "n_positions", "output_past", "pad_token_id"}) r.carry(key);
+  r.known("is_decoder");
 }
 
 void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
