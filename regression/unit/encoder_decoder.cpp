@@ -170,13 +170,13 @@ TEST(encoder_decoder, spans_are_left_out_and_asked_for) {
   }
 }
 
-// Every position is in a span as often as any other but for the ends, of which the first never is and the last always.
 TEST(encoder_decoder, a_sample_of_one_token_is_refused) {
   const Error error = error_of([] { span_corruption()->lengths(1); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("take 2 or more"), std::string::npos) << error.what();
 }
 
+// Every position is in a span as often as any other but for the ends, of which the first never is and the last always.
 TEST(encoder_decoder, spans_are_spread_evenly) {
   std::mt19937_64 random(seed_of_run());
   const Index tokens = 100, samples = 4000, vocabulary = 300;

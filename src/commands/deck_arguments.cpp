@@ -42,6 +42,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     defaults.seq_length = RunDefaults().seq_length;
   }
   RunConfig run = read_run_config(deck, defaults);
+  check_padding(run);
   deck.finish();
   effective = deck.effective();
   return run;

@@ -24,13 +24,9 @@ void check_data(const RunConfig& run) {
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
   require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
-  require(run.model.attention.causal || run.data.order != "documents" || run.data.separate || run.model.objective->has_source(), Exit::config,
-          "data.order = documents: a text that is seen both ways would see the padding behind it; set data.documents: separate");
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
   require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
-  require(run.data.order != "documents", Exit::config,
-          "data.order = documents: an encoder reads the whole of a sample, and would have spans of padding; take shuffled");
 }
 
 void check_source(const ModelConfig& m) {
@@ -135,6 +131,14 @@ Index RunConfig::batch_after(double tokens) const {
   for (const BatchStep& step : batches)
     if (tokens >= step.tokens) batch = step.batch;
   return batch;
+}
+
+void check_padding(const RunConfig& run) {
+  if (run.data.order != "documents") return;
+  require(!run.model.objective->has_source(), Exit::config,
+          "data.order = documents: an encoder reads the whole of a sample, and would have spans of padding; take shuffled");
+  require(run.model.attention.causal || run.data.separate, Exit::config,
+          "data.order = documents: a text that is seen both ways would see the padding behind it; set data.documents: separate");
 }
 
 }  // namespace gyr

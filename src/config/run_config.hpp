@@ -63,6 +63,8 @@ struct RunDefaults {
 
 // Declares and reads every key of a run; the deck still has to be finished by the caller.
 RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
+// Exit::config where a run would read padding as text. For runs that begin: what was trained so before is still read.
+void check_padding(const RunConfig&);
 // train.init_from alone, which decides about the defaults of the others.
 std::string read_init_from(Deck& deck);
 
