@@ -287,7 +287,7 @@ struct Course {
   gyr::testing::Draw draw;
   DType dtype;
   double clip_grad;
-  static constexpr int steps = 6;
+  static constexpr int steps = 5;
 
   EngineConfig config() const {
     EngineConfig c = draw.config(draw.micros);
@@ -298,7 +298,10 @@ struct Course {
   double lr(int step) const { return 1e-2 / step; }
   MicroBatch batch(int step, int i) const {
     MicroBatch m = draw.batch(Index(draw.micros) * step + i);
-    if (i == 0 && draw.beta == 0) m.labels[0] = Token(step % 2);  // a step learns something
+    const bool some = std::any_of(m.labels.begin(), m.labels.end(), [](Token label) { return label != ignored_label; });
+    if (i == 0 && !some) m.labels[0] = 0;  // a step learns something
+    if (step == 3 && !draw.packed)         // which kernels are told by themselves, between others
+      for (Index r = 0; r < m.batch * m.seq_length; ++r) m.positions.push_back(std::int32_t(r % m.seq_length % 4));
     return m;
   }
 };
@@ -355,26 +358,27 @@ Left trained(const Course& course, const char* graphs, int first = 1, int last =
 
 }  // namespace
 
-// Drawn models, and steps of several micro-batches that differ in samples, in how many labels there are, in rate and in what clips them: losses,
-// norms and all that is kept are those of kernels, also where a run goes on behind another.
+// Drawn models, and steps of several micro-batches that differ in samples, in how many labels there are, in rate and in what clips them, one of them
+// with documents: losses, norms and all that is kept are those of kernels, also where a run goes on behind another.
 TEST(graphs, train_as_kernels_do) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   int repeated = 0, told = 0;
-  for (Index number = 0; repeated < 6 || told < 3; ++number) {
+  for (Index number = 0; repeated < 4 || told < 2; ++number) {
     ASSERT_LT(number, 400) << repeated << " models whose micro-batches are graphs, and " << told << " others";
     const Course course = drawn_course(seed, number);
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
     const bool repeats = why_kernel_by_kernel(course.config(), gyr::testing::alone(course.draw.model.layers())).empty();
-    if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 6 : 3)) continue;
+    if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 4 : 2)) continue;
     const Left kernels = trained(course, "off"), graphs = trained(course, "on");
     EXPECT_EQ(kernels.graphs, "");
     EXPECT_EQ(graphs.told, kernels.told);
     EXPECT_TRUE(graphs.state == kernels.state);
     EXPECT_LT((repeats ? 5 : 1) * graphs.launches.back(), kernels.launches.back());
-    const Left begun = trained(course, "on", 1, 3), went_on = trained(course, "on", 4, Course::steps, begun.state);
-    EXPECT_TRUE(went_on.state == kernels.state);
     fmt::print("{}, {} micro-batches: {} launches a step, {} with graphs: {}\n", course.draw.model.pattern, course.draw.micros,
                kernels.launches.back(), graphs.launches.back(), graphs.graphs);
+    if (!repeats) continue;
+    const Left begun = trained(course, "on", 1, 2), went_on = trained(course, "on", 3, Course::steps, begun.state);
+    EXPECT_TRUE(went_on.state == kernels.state);
   }
 }
 

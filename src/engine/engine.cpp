@@ -8,6 +8,7 @@
 #include "kernels/upload.hpp"
 #include "src/engine/agreement.hpp"
 #include "src/engine/bad_numbers.hpp"
+#include "src/engine/engine_memory.hpp"
 #include "src/engine/graphs.hpp"
 #include "src/engine/label_counts.hpp"
 
@@ -17,23 +18,6 @@ std::vector<std::string> engine_timer_names() {
   return {"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
           "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint",    "checkpoint write"};
 }
-
-namespace {
-
-Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category); }
-
-Arena working_memory(const Capacity* capacity, const Arena* shared) {
-  if (capacity && shared) return shared->part(Memory::activations, 0, capacity->working());
-  return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations);
-}
-
-// Behind the slots of forwards alone.
-Arena scratch(const Arena& working, const Capacity* capacity) {
-  if (!capacity) return Arena::dry_run(Memory::scratch);
-  return working.part(Memory::scratch, capacity->forward_slots(), capacity->working() - capacity->forward_slots());
-}
-
-}  // namespace
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
   return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
@@ -124,12 +108,9 @@ void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores)
   run(program(forward_only, int(batches.size())), batches, {rows(sums_, 0, 1), {}, scores});
 }
 
-// What the mean over labelled rows, and those of further losses, make of each row's loss.
 void Engine::bring_scales(const std::vector<Index>& labels) {
-  if (device_.dry_run()) return;
-  std::vector<double> scales{1.0 / double(labels[0])};
-  for (std::size_t k = 1; k < labels.size(); ++k) scales.push_back(config_.model.objective->ahead_weight() / double(std::max<Index>(1, labels[k])));
-  backend::upload(device_.queue, scales.data(), scales_.data(), Index(scales.size() * sizeof(double)));
+  const std::vector<double> scales = loss_scales(labels, *config_.model.objective);
+  if (!device_.dry_run()) backend::upload(device_.queue, scales.data(), scales_.data(), Index(scales.size() * sizeof(double)));
 }
 
 void Engine::begin_gradients() {
@@ -199,12 +180,6 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   move_biases(device_, stage_.parameters().expert_loads(), expert_choices_, config_.model.moe.bias_update_rate, config_.optimizer);
   executor_.run_behind_step(training_program(micros));
   return result;
-}
-
-std::string Engine::graphs() const {
-  if (!has_graphs_) return "";
-  return kernel_by_kernel_.empty() ? "micro-batches, norm and optimizer"
-                                   : "norm and optimizer; micro-batches are told kernel by kernel: " + kernel_by_kernel_;
 }
 
 std::pair<double, Index> Engine::evaluate(const MicroBatches& source, int micros, Scores* scores) {

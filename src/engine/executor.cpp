@@ -3,27 +3,11 @@
 
 #include <algorithm>
 
+#include "src/engine/on_tape.hpp"
+
 namespace gyr {
 
 namespace {
-
-// While a task with backwards runs, scratch follows the tape of its slot.
-class OnTape {
- public:
-  OnTape(Arena& scratch, std::optional<Tape>& tape) : scratch_(scratch), tape_(tape) {
-    if (tape_) scratch_.follow(&*tape_);
-  }
-  ~OnTape() {
-    scratch_.follow(nullptr);
-    if (tape_) tape_->end_task();
-  }
-  OnTape(const OnTape&) = delete;
-  OnTape& operator=(const OnTape&) = delete;
-
- private:
-  Arena& scratch_;
-  std::optional<Tape>& tape_;
-};
 
 // transfer(tensor) for each of a bundle, with what it is for.
 template <class Transfer>
@@ -122,10 +106,9 @@ void Executor::clear(Flow& flow, Slot& slot) {
 
 // Who looks at a step, and documents, by which kernels' grids are planned, want it told.
 SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
-  const SequenceLayout& sequences = slot(run, task).text.sequences;
-  if (!repeats_ || !run.with_backwards() || hook_ || grid_.recorder() || RepeatedWork::watched(device_)) return nullptr;
-  if (sequences.documents.packed() || sequences.whole_documents.packed()) return nullptr;
-  return &graphs_.of(task);
+  const SequenceLayout& s = slot(run, task).text.sequences;
+  const bool looks = hook_ || grid_.recorder() || RepeatedWork::watched(device_), plans = s.documents.packed() || s.whole_documents.packed();
+  return !repeats_ || !run.with_backwards() || looks || plans ? nullptr : &graphs_.of(task);
 }
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {

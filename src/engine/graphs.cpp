@@ -21,4 +21,10 @@ std::string why_kernel_by_kernel(const EngineConfig& c, Grid& grid) {
   return "";
 }
 
+std::string Engine::graphs() const {
+  if (!has_graphs_) return "";
+  if (kernel_by_kernel_.empty()) return "micro-batches, norm and optimizer";
+  return "norm and optimizer; micro-batches are told kernel by kernel: " + kernel_by_kernel_;
+}
+
 }  // namespace gyr
