@@ -365,7 +365,8 @@ TEST(graphs, train_as_kernels_do) {
   int repeated = 0, told = 0;
   for (Index number = 0; repeated < 4 || told < 2; ++number) {
     ASSERT_LT(number, 400) << repeated << " models whose micro-batches are graphs, and " << told << " others";
-    const Course course = drawn_course(seed, number);
+    Course course = drawn_course(seed, number);
+    course.draw.schedule = gyr::testing::Draw::Kind(repeated % 3), course.draw.micros = 2 + repeated % 2;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
     const bool repeats = why_kernel_by_kernel(course.config(), gyr::testing::alone(course.draw.model.layers())).empty();
     if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 4 : 2)) continue;
