@@ -199,7 +199,8 @@ void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&,
                            Matrix<const Acc<T>> dk, Matrix<const Acc<T>> dv, Matrix<T> dq_before, Matrix<T> down, Matrix<T> dshared);
 
 template <class T>
-void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w);
+void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master,
+           Tensor1<T> w);
 
 template <class T>
 void embedding(Device&, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x);
@@ -217,7 +218,8 @@ template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits, double soft_cap);
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms&, Tensor2<T> dlogits,
+                            double soft_cap);
 
 void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
 // (1), in the scratch that it takes.

@@ -56,7 +56,8 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
+                            double soft_cap) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));

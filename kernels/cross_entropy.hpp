@@ -53,13 +53,12 @@ void logits_found(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tenso
 template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss /*(R)*/);
 
-// scale times the gradient of the loss: without terms dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]); zero in rows of
-// ignored_label and in padding columns.
-// soft_cap: where the logits are what that cap left of others, the gradient of those; 0: there was none.
-// dlogits may be the logits' own memory where T is A.
+// scale(0), which lies on the device, or 1 where there is none, times the gradient of the loss: without terms dlogits(r, v) = scale (exp(l - top) /
+// sums(0, r) - [first + v == label]); zero in rows of ignored_label and in padding columns. soft_cap: where the logits are what that cap left of
+// others, the gradient of those; 0: there was none. dlogits may be the logits' own memory where T is A.
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms&, Tensor2<T> dlogits /*(R,V)*/,
-                            double soft_cap = 0);
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale /*(1)*/, const LossTerms&,
+                            Tensor2<T> dlogits /*(R,V)*/, double soft_cap = 0);
 
 }  // namespace gyr

@@ -3,8 +3,9 @@
 // backend defines.
 #pragma once
 
-#define GYR_ADAMW(T) \
-  template void adamw<T>(Device&, const AdamW&, Tensor1<const Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<T>);
+#define GYR_ADAMW(T)                                                                                                                             \
+  template void adamw<T>(Device&, const AdamW&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, \
+                         Tensor1<T>);
 
 #define GYR_ELEMENTWISE(T)                                                                         \
   template void fill<T>(Device&, Tensor1<T>, double);                                              \
@@ -102,7 +103,7 @@
 
 #define GYR_LOSS_BACKWARD(T)                                                                                                                         \
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
-                                          Index, double, const LossTerms&, Tensor2<T>, double);
+                                          Index, Tensor1<const double>, const LossTerms&, Tensor2<T>, double);
 
 #define GYR_ATTENTION(T)                                                                                                                         \
   template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>,   \

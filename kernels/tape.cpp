@@ -60,6 +60,7 @@ void Tape::give_back(const void* piece) {
   const int number = found->request;
   pieces_.erase(std::next(found).base());
   if (replays()) {
+    if (skips_) return;
     const Script::Request& request = script_->requests[number];
     if (script_->blocks[request.block].last != now_ && wrong_.empty()) wrong_ = request.name + " is given back at another time than was rehearsed";
     forbid(static_cast<const char*>(piece), request.bytes);
@@ -104,7 +105,14 @@ void Tape::end_task() {
   }
 }
 
+void Tape::skip() {
+  ensure(replays(), "a rehearsal that asks for nothing");
+  skips_ = true;
+  allow(slot_, script_->plan.slot), allow(shared_, script_->plan.shared);
+}
+
 void Tape::rewind() {
+  if (std::exchange(skips_, false)) pieces_.clear(), next_ = 0, now_ = 0;
   if (next_ == 0) return;
   ensure(wrong_.empty(), "{}", wrong_);
   if (replays()) {
@@ -125,6 +133,7 @@ void Tape::rewind() {
 
 const Script::Request& Tape::expect(const char* name, Index bytes, bool workspace) {
   ensure(wrong_.empty(), "{}", wrong_);
+  ensure(!skips_, "{} is asked for by a micro-batch that is told as graphs", name);
   const auto& all = script_->requests;
   ensure(next_ < int(all.size()), "{} of {} bytes is asked for, and nothing more was rehearsed behind {}", name, bytes,
          all.empty() ? "nothing" : all.back().name);

@@ -46,6 +46,8 @@ class Tape {
 
   // Other slots have their turn: what is not given back is needed until later.
   void end_task();
+  // In a replay: up to its end the micro-batch is told as graphs of one that asked for everything. Nothing more is taken.
+  void skip();
   // The micro-batch has ended.
   void rewind();
 
@@ -78,7 +80,8 @@ class Tape {
   std::string wrong_;  // what was given back at a wrong time: said at the next request, since blocks end where nothing may be thrown
 
   Index now_ = 0;
-  int next_ = 0;               // request
+  int next_ = 0;  // request
+  bool skips_ = false;
   std::vector<Piece> pieces_;  // alive
 };
 

@@ -55,9 +55,10 @@ class Head {
 
   // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `said`, if given, gets what is said besides.
   virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, Said* said) = 0;
-  // The same, and the gradient of scale * loss, which is not 0: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the
-  // sums of each further loss (Objective::further_losses); these count with Pass::ahead_scales.
-  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, double scale, Tensor1<double> sum /*(1 + further losses)*/) = 0;
+  // The same, and the gradient of scale(0) * loss: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the sums of each
+  // further loss (Objective::further_losses), and behind the scale, which lies on the device, what these count with.
+  virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<const double> scales /*(1 + further losses)*/,
+                                 Tensor1<double> sums /*(1 + further losses)*/) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
   // This rank's columns of what is predicted of every row, in the accumulator's precision.
   // Of a stream that is whole.

@@ -48,7 +48,7 @@ class MaskedTokensFront {
     rows = std::move(said.rows);
   }
   // Behind the forward: the loss of the order, and its gradient as far as the norm.
-  void tell_order(Pass& a, Frame& frame, Tensor1<const Token> labels, double scale, Tensor1<double> sum) {
+  void tell_order(Pass& a, Frame& frame, Tensor1<const Token> labels, Tensor1<const double> scale, Tensor1<double> sum) {
     order_->loss_and_gradient(a, frame.nested(1, "order"), frame.get(normed), {labels}, scale, sum);
   }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
@@ -83,10 +83,11 @@ class MaskedTokensHead final : public FrontedHead<T, MaskedTokensFront> {
     Base::loss(a, frame, x, labels, sum, said);
     if (said && !labels.ahead.empty()) this->front().say_order(a, frame, labels.ahead[0].labels, said->order);
   }
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sums) override {
-    Base::loss_and_gradient(a, frame, x, labels, scale, rows(sums, 0, 1));
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
+                         Tensor1<double> sums) override {
+    Base::loss_and_gradient(a, frame, x, labels, rows(scales, 0, 1), rows(sums, 0, 1));
     if (labels.ahead.empty()) return;
-    this->front().tell_order(a, frame, labels.ahead[0].labels, a.ahead_scales[0], rows(sums, 1, 1));
+    this->front().tell_order(a, frame, labels.ahead[0].labels, rows(scales, 1, 1), rows(sums, 1, 1));
   }
 };
 
@@ -94,6 +95,7 @@ class MaskedTokens final : public Objective {
  public:
   explicit MaskedTokens(const Masking& masking = {}) : masking_(masking) {}
   const char* name() const override { return "mlm"; }
+  bool repeats() const override { return !masking_.sentence_order; }
   Labelled label(const SampleView&) const override;
   std::vector<Figure> figures(const Said& said) const override {
     std::vector<Figure> all{told_rightly("accuracy", said.rows)};

@@ -25,13 +25,14 @@ class MultiTokenHead final : public VocabularyHead<T> {
       : MultiTokenHead(c, m, FinalNorm<T>(c, parameters), table, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, said);
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
   }
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sums) override {
-    tell_ahead(a, frame, x.as<T>(), labels, sums);
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
+                         Tensor1<double> sums) override {
+    tell_ahead(a, frame, x.as<T>(), labels, scales, sums);
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
     frame.refer(gradient, h);
-    this->score(a, h, {labels.of_rows}, scale, rows(sums, 0, 1), nullptr);
+    this->score(a, h, {labels.of_rows}, rows(scales, 0, 1), rows(sums, 0, 1), nullptr);
   }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override {
     front_.backward(a, frame, frame.get(gradient), dx.as<T>());
@@ -54,16 +55,16 @@ class MultiTokenHead final : public VocabularyHead<T> {
   }
 
   // The losses of all depths, and the gradient that they have of x.
-  void tell_ahead(Pass& a, Frame& frame, Tensor2<T> x, const Labels& labels, Tensor1<double> sums) {
+  void tell_ahead(Pass& a, Frame& frame, Tensor2<T> x, const Labels& labels, Tensor1<const double> scales, Tensor1<double> sums) {
     const int depths = int(modules_.size());
-    ensure(int(labels.ahead.size()) == depths && int(a.ahead_scales.size()) == depths, "labels of {} depths, and there are {}", labels.ahead.size(),
+    ensure(int(labels.ahead.size()) == depths && int(scales.extent(0)) == 1 + depths, "labels of {} depths, and there are {}", labels.ahead.size(),
            depths);
     const auto dh = frame.put(gradient_ahead, x.extent(0), x.extent(1));
     for (int k = 0; k < depths; ++k) x = modules_[k].forward(a, frame.nested(k, "depth"), *table_, labels.ahead[k].tokens, x);
     for (int k = depths; k-- > 0;) {
       Frame& inner = frame.nested(k);
       const Tensor2<T> h = modules_[k].normed(a, inner);
-      this->score(a, h, {labels.ahead[k].labels}, a.ahead_scales[k], rows(sums, 1 + k, 1), nullptr);
+      this->score(a, h, {labels.ahead[k].labels}, rows(scales, 1 + k, 1), rows(sums, 1 + k, 1), nullptr);
       modules_[k].normed_backward(a, inner, h, k == depths - 1 ? Add::no : Add::yes, dh);
       modules_[k].backward(a, inner, *table_, dh);
       inner.release(Phase::weight_gradients);
@@ -82,6 +83,7 @@ class MultiTokenObjective final : public Objective {
   const char* name() const override { return "mtp"; }
   Labelled label(const SampleView& s) const override { return next_token()->label(s); }
   bool writes_next_token() const override { return true; }
+  bool repeats() const override { return true; }
   std::shared_ptr<const Objective> without_training() const override { return next_token(); }
   Index depths() const override { return m_.depths; }
   double ahead_weight() const override { return m_.weight / double(m_.depths); }

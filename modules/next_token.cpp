@@ -15,6 +15,7 @@ class NextToken final : public Objective {
   explicit NextToken(const LossTerms& terms = {}) : terms_(terms) {}
   const char* name() const override { return "next_token"; }
   bool writes_next_token() const override { return true; }
+  bool repeats() const override { return true; }
   Labelled label(const SampleView& s) const override { return {{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, output_of_tokens(c, table), parameters);

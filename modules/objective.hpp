@@ -82,6 +82,8 @@ class Objective {
   virtual std::shared_ptr<const Objective> within(Index /*vocab_size*/) const { return nullptr; }
   // Of a sequence of so many tokens: how many rows have a label at most.
   virtual Index most_labels(Index seq_length) const { return seq_length; }
+  // Whether the head tells the device the same of every micro-batch that is trained on, but for what lies in the device's memory.
+  virtual bool repeats() const { return false; }
   // The share of tokens that meet the output matrix.
   virtual double scored() const { return 1; }
   // Whether it is told where words begin, as far as the tokenizer of the data is known.

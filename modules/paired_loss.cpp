@@ -14,18 +14,19 @@ Tensor2<S> column(Tensor1<S> x) {
 }  // namespace
 
 template <class T>
-void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, Said* said) {
+void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, Said* said) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   const Tensor2<T> h = all.gather();
   const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("their sum", Index(1));
   fill<double>(a.dev, of_rows, 0);
-  this->score_all(a, h, {labels.of_rows, losses}, 0, of_rows, said ? &said->rows : nullptr);
+  this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, said ? &said->rows : nullptr);
   const auto rewards = rewards_of(a, losses, labels.pairs);
   if (said && !a.dev.dry_run()) tell_margins(a, rewards, labels.pairs, *said);
-  compare(a, rewards, labels.pairs, scale != 0, sum);
-  if (scale == 0) return;
+  const bool trains = scale.extent(0) > 0;
+  compare(a, rewards, labels.pairs, trains, sum);
+  if (!trains) return;
   this->score_all(a, h, {labels.of_rows, {}, divisors_of(a, rewards, labels.pairs)}, scale, of_rows, nullptr);
   all.reduce();
 }
@@ -67,7 +68,7 @@ void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const Labels::Pair
   logits_sums<double>(a.dev, rewards, 2, top, pairs.label_of_pair, 0, sums);
   cross_entropy<double>(a.dev, sums, top, pairs.label_of_pair, {}, losses);
   if (!a.context || a.context->rank() == 0) add_in_order(a.dev, losses, sum);
-  if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, pairs.label_of_pair, 0, 1, {}, rewards);
+  if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, pairs.label_of_pair, 0, {}, {}, rewards);
 }
 
 // What the gradient of each row's loss is divided by: 1 / (-scale gradient of its text's reward); 0 of a row of no text.

@@ -19,7 +19,7 @@ class PairedLoss : public VocabularyHead<T> {
  protected:
   using A = Acc<T>;
   // As of all heads; scores of rows are those of their tokens, and margins stand beside them.
-  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, Said* said);
+  void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, Said* said);
 
  private:
   void tell_margins(Pass&, Tensor2<const double> rewards, const Labels::Pairs&, Said&);

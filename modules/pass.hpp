@@ -64,7 +64,6 @@ struct Pass {
   Hook* hook = nullptr;
   // What a term of the loss that every sequence has counts with: 1 / sequences of the step, of all data ranks; 0: there is no backward.
   double sequence_weight = 0;
-  std::span<const double> ahead_scales = {};  // by depth, what the losses of tokens further ahead count with; none is 0
   // Of a layer behind an encoder: the pass of the source, null where the text alone goes on; and what the encoder made of it.
   Pass* source = nullptr;
   Accompanying encoded = {};

@@ -84,18 +84,19 @@ VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, 
 }
 
 template <class T>
-void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, double scale, Tensor1<double> sum, Said* said) {
+void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, Said* said) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
-  if (labels.are_few() && scale != 0) score_picked(a, all.gather(), labels, scale, sum);
+  const bool trains = scale.extent(0) > 0;
+  if (labels.are_few() && trains) score_picked(a, all.gather(), labels, scale, sum);
   else score_all(a, all.gather(), {labels.of_rows}, scale, sum, said ? &said->rows : nullptr);
-  if (scale != 0) all.reduce();
+  if (trains) all.reduce();
 }
 
 // The same for training, of picked rows alone: they are gathered, and the gradient of all others is 0.
 template <class T>
-void VocabularyHead<T>::score_picked(Pass& a, Tensor2<T> h, const Labels& labels, double scale, Tensor1<double> sum) {
+void VocabularyHead<T>::score_picked(Pass& a, Tensor2<T> h, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum) {
   Scope scope(a.dev.scratch);
   const auto picked = a.scratch<T>("normed, labelled rows", Index(labels.picked.extent(0)), Index(h.extent(1)));
   embedding<T>(a.dev, labels.picked, h, 0, 1, picked);
@@ -112,7 +113,8 @@ auto VocabularyHead<T>::Rows::part(Index first, Index n) const -> Rows {
 }
 
 template <class T>
-void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, const Rows& given, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, const Rows& given, Tensor1<const double> scale, Tensor1<double> sum,
+                                  std::vector<RowScore>* each) {
   const Workspace workspace(a.dev.scratch, "loss");
   const auto here = a.dev.scratch.template tensor<double>(1);
   fill<double>(a.dev, here, 0);
@@ -128,15 +130,17 @@ void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits
   if (soft_cap_ > 0) soft_cap<A>(a.dev, soft_cap_, logits);
 }
 
-// Adds the loss of some rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss; with `each`, also the score of every row.
+// Adds the loss of some rows to `sum`. With a scale, h becomes the gradient of scale * loss; with `each`, also the score of every row.
 template <class T>
-void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, double scale, Tensor1<double> sum, std::vector<RowScore>* each) {
+void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Tensor1<const double> scale, Tensor1<double> sum,
+                                   std::vector<RowScore>* each) {
   const Index n = h.extent(0), columns = columns_here(), first_token = first_column();
   Scope scope(a.dev.scratch);
   auto& scratch = a.dev.scratch;
   auto logits = scratch.template tensor<A>(n, columns);
   auto top = scratch.template tensor<A>(n);
-  const LossTerms terms = scale == 0 ? LossTerms{} : terms_;  // what is only measured is the plain loss
+  const bool trains = scale.extent(0) > 0;
+  const LossTerms terms = trains ? terms_ : LossTerms{};  // what is only measured is the plain loss
   auto sums = scratch.template tensor<A>(terms.sums(), n);
   auto losses = given.losses.extent(0) > 0 ? given.losses : scratch.template tensor<double>(n);
   Tensor1<A> found;
@@ -150,7 +154,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, dou
   a.tensor.whole().all_reduce(a.dev, flat(sums));
   cross_entropy<A>(a.dev, sums, top, given.labels, terms, losses);
   add_in_order(a.dev, losses, sum);
-  if (scale != 0) block_gradient(a, h, logits, top, sums, given, scale);
+  if (trains) block_gradient(a, h, logits, top, sums, given, scale);
   if (!each || a.dev.dry_run()) return;
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
@@ -161,7 +165,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, dou
 
 template <class T>
 void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows& given,
-                                       double scale) {
+                                       Tensor1<const double> scale) {
   Tensor2<T> dlogits;
   if constexpr (std::is_same_v<T, A>) dlogits = logits;
   else dlogits = a.dev.scratch.template tensor<T>(h.extent(0), columns_here());

@@ -54,9 +54,9 @@ class VocabularyHead : public Head {
  protected:
   using A = Acc<T>;
 
-  // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. Where scale is not 0, h becomes the gradient of scale * loss;
-  // `said`, if given, gets the score of every row. Training makes logits of rows alone that may have labels.
-  void score(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum, Said* said);
+  // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. With a scale (1), on the device, h becomes the gradient of
+  // that times the loss; `said`, if given, gets the score of every row. Training makes logits of rows alone that may have labels.
+  void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, Said* said);
   // Rows that are scored: losses, if given, become theirs, and the gradient of each row's is divided by divisors(r), or 0 where that is 0.
   struct Rows {
     Tensor1<const Token> labels;
@@ -65,14 +65,14 @@ class VocabularyHead : public Head {
     Rows part(Index first, Index n) const;
   };
   // Of all rows, with the gradient of this rank's part of the vocabulary.
-  void score_all(Pass&, Tensor2<T> h, const Rows&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  void score_all(Pass&, Tensor2<T> h, const Rows&, Tensor1<const double> scale, Tensor1<double> sum, std::vector<RowScore>* each);
   // This rank's columns.
   void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
 
  private:
-  void score_picked(Pass&, Tensor2<T> h, const Labels&, double scale, Tensor1<double> sum);
-  void block_loss(Pass&, Tensor2<T> h, const Rows&, double scale, Tensor1<double> sum, std::vector<RowScore>* each);
-  void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, double scale);
+  void score_picked(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum);
+  void block_loss(Pass&, Tensor2<T> h, const Rows&, Tensor1<const double> scale, Tensor1<double> sum, std::vector<RowScore>* each);
+  void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, Tensor1<const double> scale);
 
   void tell(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows);
 
@@ -96,11 +96,12 @@ class FrontedHead : public Base<T> {
       : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, 0, sum, said);
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
   }
 
   // The gradient takes the place of what the matrix reads.
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, double scale, Tensor1<double> sum) override {
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scale,
+                         Tensor1<double> sum) override {
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
     const Dropout dropout = a.dropout(output_, dropped_);
     frame.refer(gradient, h);

@@ -151,6 +151,40 @@ TEST(devices, write_the_same_texts_by_graphs) {
   EXPECT_EQ(execute(on_devices(ask, 1), {.env = {{"GYR_CUDA_GRAPHS", "yes"}}, .limit = 120}).code, 64);
 }
 
+// So does training: what a run ends with are the bits of one that is told kernel by kernel, in layouts that have something between graphs and in
+// graphs, whenever work begins, also behind a checkpoint.
+TEST(devices, train_with_the_same_bits_by_graphs) {
+  const Folder folder;
+  struct Row {
+    int ranks, devices;
+    Words changes;
+    bool micro_batches;
+  };
+  const std::vector<Row> rows{{1, 1, {"train.global_batch_size=6"}, true},
+                              {2, 2, {"parallel.tensor=2", "parallel.sequence=true"}, true},
+                              {2, 2, {"parallel.pipeline=2", "train.global_batch_size=6"}, true},
+                              {2, 2, {"parallel.data=2", "parallel.shard=optimizer", "activation.recompute=full"}, true},
+                              {2, 1, {"parallel.tensor=2"}, false}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    const auto trained = [&](const std::string& where, int steps, const std::string& emulation, const std::string& graphs) {
+      Words more{"train.steps=" + std::to_string(steps), "optimizer.decay_steps=5", "train.global_batch_size=4", "train.seq_length=16", "--resume"};
+      more.insert(more.end(), row.changes.begin(), row.changes.end());
+      const Result r = execute(
+          on_devices(Material::get().train(folder.path() / where, more), row.ranks),
+          {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(row.devices)}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+      EXPECT_EQ(r.code, 0) << text_of(row.changes) << r.out << r.err;
+      EXPECT_EQ(r.out.find("graphs: ") != std::string::npos, graphs == "on") << r.out;
+      EXPECT_EQ(r.out.find("graphs: micro-batches, norm and optimizer\n") != std::string::npos, graphs == "on" && row.micro_batches) << r.out;
+    };
+    const std::string kernels = "kernels" + std::to_string(i), graphs = "graphs" + std::to_string(i);
+    trained(kernels, 5, "apart", "off");
+    trained(graphs, 4, i % 2 == 0 ? "apart late" : "apart backward any random=3", "on");
+    trained(graphs, 5, "apart any random=4", "on");
+    expect_same_end(folder.path() / kernels, folder.path() / graphs, 5);
+  }
+}
+
 // A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
 TEST(devices, that_wait_for_a_hanging_rank_name_it) {
   const Folder folder;

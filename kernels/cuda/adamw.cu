@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/instances.hpp"
 
 namespace gyr::backend {
 
@@ -11,7 +11,9 @@ namespace {
 
 // master: w itself, or apart from it; then w is its copy.
 template <class T, int N>
-GYR_KERNEL adamw_kernel(AdamWUpdate<Acc<T>> update, Global<const Acc<T>> g, Global<Acc<T>> m, Global<Acc<T>> v, Global<Acc<T>> master, Global<T> w) {
+GYR_KERNEL adamw_kernel(AdamWUpdate<Acc<T>> stays, Global<const Acc<T>> step, Global<const Acc<T>> g, Global<Acc<T>> m, Global<Acc<T>> v,
+                        Global<Acc<T>> master, Global<T> w) {
+  const AdamWUpdate<Acc<T>> update = stays.in(step.template load_pack<4>(0, 0).at);
   each_pack<N>(master, [&](Index r, Index c) {
     const auto gradient = g.template load_pack<N>(r, c);
     auto first = m.template load_pack<N>(r, c), second = v.template load_pack<N>(r, c), exact = master.template load_pack<N>(r, c);
@@ -30,7 +32,8 @@ GYR_KERNEL adamw_kernel(AdamWUpdate<Acc<T>> update, Global<const Acc<T>> g, Glob
 }  // namespace
 
 template <class T>
-void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w) {
+void adamw(Device& dev, const AdamW& rule, Tensor1<const Acc<T>> step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,
+           Tensor1<Acc<T>> master, Tensor1<T> w) {
   using A = Acc<T>;
   Global<A> exact(master);
   Global<T> narrow(w);
@@ -40,7 +43,7 @@ void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<
   const Global<A> first(m), second(v);
   with_packs<A>(
       [&](auto n) {
-        launch(dev, "adamw", grid_of<n>(exact), adamw_kernel<T, n>, AdamWUpdate<A>(step), gradient, first, second, exact, narrow);
+        launch(dev, "adamw", grid_of<n>(exact), adamw_kernel<T, n>, AdamWUpdate<A>(rule), step, gradient, first, second, exact, narrow);
       },
       gradient, first, second, exact, narrow);
 }

@@ -108,16 +108,19 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
   loss.store(r, labels.load(r) == ignored_label ? 0 : x);
 }
 
-// A thread reads what it then writes, so that dlogits may be the logits. `own`: what the label's column has less.
+// A thread reads what it then writes, so that dlogits may be the logits. `given`: the scale, where there is one. `own`: what the label's column has
+// less.
 template <class T, int N>
 GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
-                                         Global<const Token> labels, double scale, double z, Acc<T> shift, Acc<T> own, SoftCap<Acc<T>> cap,
+                                         Global<const Token> labels, Global<const double> given, LossTerms terms, SoftCap<Acc<T>> cap,
                                          Global<T> dlogits) {
   using A = Acc<T>;
+  const double scale = given ? given.load(0) : 1;
+  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));
   each_wide_row(logits.rows(), [&](Index r) {
     const Token token = labels.load(r);
     const int valid = token == ignored_label ? 0 : int(columns.valid), label = int(columns.of(token));
-    const double total = double(sums.load(0, r)), steeper = 1 + 2 * z * (std::log(total) + double(top.load(r)));
+    const double total = double(sums.load(0, r)), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.load(r)));
     const A most = top.load(r), k = A(scale * steeper / total);
     each_wide_column<N>(columns.held, [&](int c) {
       Pack<A, N> v = {};
@@ -179,16 +182,16 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
+                            double soft_cap) {
   using A = Acc<T>;
   const LogitColumns columns(logits, valid, first);
-  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));
   const Global<const A> in(logits);
   const Global<T> out(dlogits);
   with_packs<T>(
       [&](auto n) {
         launch(dev, "cross_entropy_backward", grid_of_wide_rows<n>(in.rows(), columns.held, 0), cross_entropy_backward_kernel<T, n>, in, columns, top,
-               sums, labels, scale, terms.z, shift, own, SoftCap<A>(soft_cap), out);
+               sums, labels, scale, terms, SoftCap<A>(soft_cap), out);
       },
       in, out);
 }

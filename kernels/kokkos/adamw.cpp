@@ -7,25 +7,30 @@
 namespace gyr::backend {
 
 template <class T>
-void adamw(Device& dev, const AdamW& step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master, Tensor1<T> w) {
+void adamw(Device& dev, const AdamW& rule, Tensor1<const Acc<T>> step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,
+           Tensor1<Acc<T>> master, Tensor1<T> w) {
   using A = Acc<T>;
   const Index n = w.extent(0);
-  const AdamWUpdate<A> update(step);
+  const AdamWUpdate<A> stays(rule);
+  const A* const now = step.data();
   const A* const from = g.data();
   A *const first = m.data(), *const second = v.data();
   T* const to = w.data();
-  if constexpr (std::is_same_v<T, A>) {
-    if (!master.data()) {
-      for_flat(
-          "adamw", dev, n, KOKKOS_LAMBDA(Index i) { to[i] = update(from[i], first[i], second[i], to[i]); });
-      return;
-    }
-  }
   A* const exact = master.data();
-  for_flat(
-      "adamw", dev, n, KOKKOS_LAMBDA(Index i) {
-        exact[i] = update(from[i], first[i], second[i], exact[i]);
-        to[i] = T(exact[i]);
+  for_teams(
+      "adamw", dev, ceil_div(n, strip), KOKKOS_LAMBDA(const Team& team, Index s) {
+        const Index begin = s * strip, count = least(strip, n - begin);
+        const AdamWUpdate<A> update = stays.in(now);
+        if constexpr (std::is_same_v<T, A>) {
+          if (!exact) {
+            each(team, count, [=, at = begin](Index i) { to[at + i] = update(from[at + i], first[at + i], second[at + i], to[at + i]); });
+            return;
+          }
+        }
+        each(team, count, [=, at = begin](Index i) {
+          exact[at + i] = update(from[at + i], first[at + i], second[at + i], exact[at + i]);
+          to[at + i] = T(exact[at + i]);
+        });
       });
 }
 

@@ -107,18 +107,21 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
-                            Tensor1<const Token> labels, Index first, double scale, const LossTerms& terms, Tensor2<T> dlogits, double soft_cap) {
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
+                            double soft_cap) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns(logits, valid, first);
   const SoftCap<A> cap(soft_cap);
-  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
+  const double* const given = scale.data();
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
         T* const d = dlogits.data() + r * columns.held;
         const Token token = labels.data()[r];
         const Index valid = token == ignored_label ? 0 : columns.valid, label = columns.of(token);
+        const double scale = given ? *given : 1;
+        const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
         const double total = double(sums.data()[r]), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.data()[r]));
         const A most = top.data()[r], k = A(scale * steeper / total);
         const A target = label < 0 ? A(0) : l[label];  // before the row is overwritten, if it is

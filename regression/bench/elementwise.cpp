@@ -236,8 +236,8 @@ void adamw_step(benchmark::State& state) {
   const auto master = std::is_same_v<T, A> ? Tensor1<A>() : g.normal<A>(n);
   const auto w = g.normal<T>(n);
   fill<A>(g.dev, v, 1);
-  const AdamW step{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 1};
-  measure(state, g, [&](Index) { adamw<T>(g.dev, step, gradient, m, v, master, w); });
+  const auto step = g.normal<A>(4);
+  measure(state, g, [&](Index) { adamw<T>(g.dev, {0.9, 0.95, 1e-8}, step, gradient, m, v, master, w); });
 }
 
 void sum_of_squares_f32(benchmark::State& state) {
@@ -277,7 +277,7 @@ template <class T>
 void logits_gradient(benchmark::State& state) {
   Head a(state);
   const auto dlogits = a.g.normal<T>(a.logits.extent(0), a.vocab_size);
-  measure(state, a.g, [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, 1e-3, {}, dlogits); });
+  measure(state, a.g, [&](Index) { cross_entropy_backward<T>(a.g.dev, a.logits, a.vocab_size, a.top, a.sums, a.labels, 0, {}, {}, dlogits); });
 }
 
 #define ROWS(kernel)                                      \

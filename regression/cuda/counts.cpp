@@ -593,13 +593,15 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   expect_bytes("logits_found", moved(bench, [&] { logits_found<float>(bench.dev, logits, V, top, 0, found); }), 1);
   expect_bytes("logits_sums", moved(bench, [&] { logits_sums<float>(bench.dev, logits, V, top, labels, 0, sums); }), 1);
   expect_bytes("cross_entropy_backward",
-               moved(bench, [&] { cross_entropy_backward<float>(bench.dev, logits, V, top, sums, labels, 0, 1, {}, dlogits); }), 1);
+               moved(bench, [&] { cross_entropy_backward<float>(bench.dev, logits, V, top, sums, labels, 0, {}, {}, dlogits); }), 1);
   const Index n = 1 << 15;
   const auto g = bench.normal<float>(n), m = bench.zeros<float>(n), v = bench.zeros<float>(n), master = bench.normal<float>(n);
   const auto weights = bench.zeros<bf16>(n);
-  const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1}, g, m, v, master, weights); });
+  const auto step = bench.normal<float>(4);
+  const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {0.9, 0.95, 1e-8}, step, g, m, v, master, weights); });
   expect_bytes("adamw", update, 1, 14.0 / 15);  // the weights of bf16 by 8 bytes
-  EXPECT_EQ(update.asked, update.distinct);     // neighbours in neighbouring lanes
+  // Neighbours in neighbouring lanes; and every warp, which has 128 parameters, asks for the sector with the four numbers of the step.
+  EXPECT_EQ(update.asked, update.distinct - 16 + 32 * double(n / 128));
 }
 
 // How many blocks an SM takes of them follows from this.

@@ -434,17 +434,15 @@ Case loss(Ground& g, const Extents& e) {
   return {[=, vocab = e.vocab](Device& dev) {
     logits_top<float>(dev, logits, vocab, top);
     logits_sums<float>(dev, logits, vocab, top, labels, 0, sums);
-    cross_entropy_backward<bf16>(dev, logits, vocab, top, sums, labels, 0, 1e-3, {}, dlogits);
+    cross_entropy_backward<bf16>(dev, logits, vocab, top, sums, labels, 0, {}, {}, dlogits);
   }};
 }
 Case optimizer(Ground& g, const Extents& e) {
   const auto gradient = g.normal<float>(1, e.parameters), m = g.normal<float>(1, e.parameters), master = g.normal<float>(1, e.parameters);
   const auto v = g.constant<float>(e.parameters, 1);
   const auto w = g.normal<bf16>(1, e.parameters);
-  return {[=](Device& dev) {
-    const AdamW step{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 1};
-    adamw<bf16>(dev, step, Tensor1<const float>(flat(gradient)), flat(m), v, flat(master), flat(w));
-  }};
+  const auto step = g.constant<float>(4, 1e-3);
+  return {[=](Device& dev) { adamw<bf16>(dev, {0.9, 0.95, 1e-8}, step, Tensor1<const float>(flat(gradient)), flat(m), v, flat(master), flat(w)); }};
 }
 Case norm_of_gradients(Ground& g, const Extents& e) {
   const auto gradient = g.normal<float>(1, e.parameters);

@@ -11,20 +11,25 @@ namespace {
 constexpr Index n = 40003;  // more than two strips
 constexpr int steps = 5;
 
-AdamW at_step(int t, double decay) {
-  AdamW a{0.01, 0.9, 0.95, 1e-8, decay, 0, 0, 0.5};
-  a.correction1 = 1 - std::pow(a.beta1, t);
-  a.correction2 = 1 - std::pow(a.beta2, t);
-  return a;
+constexpr AdamW rule{0.9, 0.95, 1e-8};
+
+AdamWStep at_step(int t, double decay) { return {0.01, decay, 1 - std::pow(rule.beta1, t), 1 - std::pow(rule.beta2, t), 0.5}; }
+
+template <class A>
+Tensor1<const A> on_device(Workbench& bench, const AdamWStep& step) {
+  const AdamWNumbers<A> numbers = numbers_of<A>(step);
+  const auto there = bench.zeros<A>(Index(numbers.size()));
+  std::copy(numbers.begin(), numbers.end(), there.data());
+  return there;
 }
 
 // The formula of the header, one parameter after the other.
-void plain(const AdamW& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
+void plain(const AdamWStep& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
   for (std::size_t i = 0; i < w.size(); ++i) {
     const double c = a.gradient_scale * g[i];
-    m[i] = a.beta1 * m[i] + (1 - a.beta1) * c;
-    v[i] = a.beta2 * v[i] + (1 - a.beta2) * c * c;
-    w[i] -= a.lr * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + a.epsilon) + a.weight_decay * w[i]);
+    m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * c;
+    v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * c * c;
+    w[i] -= a.lr * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + rule.epsilon) + a.weight_decay * w[i]);
   }
 }
 
@@ -40,7 +45,7 @@ void follows_the_formula(double decay, bool with_master, Index n) {
   std::vector<double> want_m(n), want_v(n);
   for (int t = 1; t <= steps; ++t) {
     const auto g = bench.normal<A>(n);
-    adamw<T>(bench.dev, at_step(t, decay), g, m, v, master, w);
+    adamw<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, m, v, master, w);
     plain(at_step(t, decay), numbers(g), want_m, want_v, want_w);
   }
   const double allowed = tolerance<A>;  // bf16 keeps its moments and masters in float
@@ -66,17 +71,16 @@ TEST(adamw, follows_the_formula_over_steps) {
 TEST(adamw, the_first_step_has_the_length_of_the_rate) {
   Workbench bench;
   const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100), w = bench.zeros<double>(100);
-  AdamW a = at_step(1, 0);
-  a.epsilon = 0;
-  adamw<double>(bench.dev, a, g, m, v, {}, w);
+  const AdamWStep a = at_step(1, 0);
+  adamw<double>(bench.dev, {rule.beta1, rule.beta2, 0}, on_device<double>(bench, a), g, m, v, {}, w);
   for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.lr : a.lr, 1e-15);
 }
 
 TEST(adamw, rounded_weights_need_a_master) {
   Workbench bench;
   const auto x = bench.zeros<float>(4);
-  EXPECT_THROW(adamw<bf16>(bench.dev, at_step(1, 0), x, x, x, {}, bench.zeros<bf16>(4)), Error);
-  EXPECT_THROW(adamw<float>(bench.dev, at_step(1, 0), x, x, x, {}, bench.zeros<float>(5)), Error);
+  EXPECT_THROW(adamw<bf16>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<bf16>(4)), Error);
+  EXPECT_THROW(adamw<float>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<float>(5)), Error);
 }
 
 TEST(adamw, the_sum_of_squares_is_exact_to_double_and_the_same_anywhere) {

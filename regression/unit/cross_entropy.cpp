@@ -10,6 +10,12 @@ namespace {
 constexpr Index height = 9, vocab_size = 1201;  // pieces and lanes with a rest
 constexpr double scale = 0.125;
 
+Tensor1<const double> scale_on(Workbench& bench) {
+  const auto there = bench.zeros<double>(1);
+  there(0) = scale;
+  return there;
+}
+
 // Labels of any part of the vocabulary, first and last token among them, and one row without.
 Tensor1<Token> some_labels(Workbench& bench) {
   const auto labels = bench.zeros<Token>(height);
@@ -72,7 +78,7 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
     auto dlogits = bench.normal<T>(height, parts[i] + padding);
     if constexpr (std::is_same_v<T, A>)
       if (in_place) dlogits = shards[i];
-    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale, terms, dlogits, cap);
+    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale_on(bench), terms, dlogits, cap);
     for (Index r = 0; r < height; ++r)
       for (Index v = 0; v < parts[i] + padding; ++v) {
         if (v < parts[i]) result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
@@ -171,7 +177,7 @@ TEST(cross_entropy, the_gradient_is_the_slope) {
       return scale * (loss(0) + loss(1) + loss(2));
     };
     total();
-    cross_entropy_backward<double>(bench.dev, capped, few, top, sums, labels, 0, scale, terms, dlogits, cap);
+    cross_entropy_backward<double>(bench.dev, capped, few, top, sums, labels, 0, scale_on(bench), terms, dlogits, cap);
     EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
   }
 }

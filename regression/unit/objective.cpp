@@ -26,12 +26,14 @@ class RewardHead final : public Head {
       if (said) said->rows.push_back({error * error / 2, 0});
     });
   }
-  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, const Labels& labels, double scale, Tensor1<double> sum) override {
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, const Labels& labels, Tensor1<const double> scales,
+                         Tensor1<double> sum) override {
     const auto x = stream.as<const T>();
     const auto dx = frame.put(gradient, x.extent(0), x.extent(1));
     fill<T>(a.dev, flat(dx), 0);
     const auto w = w_.vector<const Acc<T>>();
     const auto dw = w_.vector_gradient<Acc<T>>();
+    const double scale = a.dev.dry_run() ? 0 : scales(0);
     score(a, x, labels.of_rows, sum, [&](Index r, double error) {
       for (Index d = 0; d < Index(x.extent(1)); ++d) {
         dx(r, d) = T(Acc<T>(scale * error * double(w(d))));

@@ -58,6 +58,7 @@ class RecordingEngine final : public TrainingEngine {
   std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
   const Capacity& capacity() const override { return none_; }
   double product_rate() const override { return 1; }
+  std::string graphs() const override { return ""; }
 
  private:
   Events& events_;

@@ -307,18 +307,18 @@ void Chunk::run_through(Pass& a, Slot& slot) {
   for (Index part = 0; part < Index(first()) + Index(layers_.size()); ++part) run(a, slot, part);
 }
 
-void Chunk::forward(Pass& a, Slot& slot, const Span& parts, double scale, Tensor1<double> loss, Said* said) {
+void Chunk::forward(Pass& a, Slot& slot, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, Said* said) {
   for (Index part = parts.first; part < parts.last; ++part)
-    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scale, loss, said);
-    else scale == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
+    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scales, loss, said);
+    else scales.extent(0) == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
 }
 
-void Chunk::score(Pass& a, Slot& slot, double scale, Tensor1<double> loss, Said* said) {
+void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<double> loss, Said* said) {
   const AnyTensor2 x = slot.stream.x;
-  if (scale == 0) {
+  if (scales.extent(0) == 0) {
     head_->loss(a, head_frame(slot), x, slot.labels, loss, said);
   } else {
-    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scale, loss);
+    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scales, loss);
     slot.gradient = put(slot, gradient_keys);
     head_->backward(a, head_frame(slot), slot.gradient.x);
     for (const AnyTensor2& of_nothing_yet : {slot.gradient.source, slot.gradient.bias})

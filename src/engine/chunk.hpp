@@ -93,9 +93,9 @@ class Chunk {
   // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensors its input must be received into.
   Bundle begin(Device&, Slot&, const SequenceLayout& text, const MicroBatch&, const SequenceLayout& source = {}) const;
   // Runs through the parts [first, last) of groups(), the first of which is the one behind where it ended before. The head adds to `loss`, on the
-  // device, the sum over labelled rows, and, where scale is not 0, keeps the gradient of scale * loss; where it is 0, `each`, if given, gets the
-  // score of every row. The slot's stream is their output then.
-  void forward(Pass&, Slot&, const Span& parts, double scale, Tensor1<double> loss, Said* said = nullptr);
+  // device, the sum over labelled rows, and, where there are scales (head.hpp), keeps the gradient of scale * loss; where there are none, `said`, if
+  // given, gets the score of every row. The slot's stream is their output then.
+  void forward(Pass&, Slot&, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, Said* said = nullptr);
   // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
   Bundle begin_backward(Slot&) const;
   // Runs back through the parts [first, last), the last of which is the one below where it ended before: from the slot's gradient
@@ -146,7 +146,7 @@ class Chunk {
   void embed(Pass&, Slot&);
   void run_and_keep(Pass&, Slot&, Index part);
   void run(Pass&, Slot&, Index part);
-  void score(Pass&, Slot&, double scale, Tensor1<double> loss, Said* said);
+  void score(Pass&, Slot&, Tensor1<const double> scales, Tensor1<double> loss, Said* said);
   Bundle put_input(Slot&) const;
   Bundle put(Slot&, const BundleKeys&) const;
   AnyTensor2 put_stream(Slot&, const SequenceLayout&, const Key<AnyTensor2>&) const;

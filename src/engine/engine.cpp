@@ -5,8 +5,11 @@
 #include <cmath>
 
 #include "kernels/sum.hpp"
+#include "kernels/upload.hpp"
 #include "src/engine/agreement.hpp"
 #include "src/engine/bad_numbers.hpp"
+#include "src/engine/engine_memory.hpp"
+#include "src/engine/graphs.hpp"
 #include "src/engine/label_counts.hpp"
 
 namespace gyr {
@@ -15,23 +18,6 @@ std::vector<std::string> engine_timer_names() {
   return {"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
           "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint",    "checkpoint write"};
 }
-
-namespace {
-
-Arena arena(Memory category, const Capacity* capacity) { return capacity ? Arena(category, capacity->bytes(category)) : Arena::dry_run(category); }
-
-Arena working_memory(const Capacity* capacity, const Arena* shared) {
-  if (capacity && shared) return shared->part(Memory::activations, 0, capacity->working());
-  return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations);
-}
-
-// Behind the slots of forwards alone.
-Arena scratch(const Arena& working, const Capacity* capacity) {
-  if (!capacity) return Arena::dry_run(Memory::scratch);
-  return working.part(Memory::scratch, capacity->forward_slots(), capacity->working() - capacity->forward_slots());
-}
-
-}  // namespace
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
   return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
@@ -42,12 +28,12 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)),
       stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors, config.swap),
-      buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid),
-      executor_(device_, grid, stage_, reduction_, gathering_, timers) {
+      buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid), kernel_by_kernel_(why_kernel_by_kernel(config, grid)),
+      executor_(device_, grid, stage_, reduction_, gathering_, timers, has_graphs_ && kernel_by_kernel_.empty()) {
   device_.library = config.products;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
-  sums_ = weights_.tensor<double>(2 + further_losses());
+  sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
@@ -119,7 +105,12 @@ void Engine::run(const Program& program, const std::vector<MicroBatch>& batches,
 }
 
 void Engine::run_forward(const std::vector<MicroBatch>& batches, Scores* scores) {
-  run(program(forward_only, int(batches.size())), batches, {rows(sums_, 0, 1), 0, scores});
+  run(program(forward_only, int(batches.size())), batches, {rows(sums_, 0, 1), {}, scores});
+}
+
+void Engine::bring_scales(const std::vector<Index>& labels) {
+  const std::vector<double> scales = loss_scales(labels, *config_.model.objective);
+  if (!device_.dry_run()) backend::upload(device_.queue, scales.data(), scales_.data(), Index(scales.size() * sizeof(double)));
 }
 
 void Engine::begin_gradients() {
@@ -146,9 +137,8 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
           "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
           order.number);
   begin_gradients();
-  RunOrder what{rows(sums_, 0, 1 + further), 1.0 / double(result.tokens), nullptr, config_.seed, order.number};
-  for (Index k = 1; k <= further; ++k) what.ahead_scales.push_back(config_.model.objective->ahead_weight() / double(std::max<Index>(1, labels[k])));
-  run(training_program(micros), batches, what);
+  bring_scales(labels);
+  run(training_program(micros), batches, {rows(sums_, 0, 1 + further), scales_, nullptr, config_.seed, order.number});
   finish_gradients();
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
   if (hook_) hook_->gradients_are_whole();
@@ -158,7 +148,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   auto t = timers_.scope("gradient norm");
   const Recorder::Span span(grid_.recorder(), "gradient norm");
   grid_.tell("gradient norm");
-  optimizer_->add_gradient_squares(device_, rows(sums_, 1 + further, 1));
+  squares_.run(device_, [&] { optimizer_->add_gradient_squares(device_, rows(sums_, 1 + further, 1)); });
   std::vector<double> mine = to_host(device_, sums_);
   const double squared = mine.back();
   mine.pop_back();

@@ -32,6 +32,7 @@ struct EngineConfig {
   Factors factors = Factors::stored;  // how they are held, where nothing is trained
   std::uint64_t seed = 0;             // of what a step draws: dropout
   bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
+  bool packed = false;                // sequences hold documents that do not see each other
 };
 
 // Stopwatches of an engine, in order; the first is the whole.
@@ -100,6 +101,8 @@ class Engine final : public ModelState {
   Program training_program(int micros) const { return program(config_.schedule, micros); }
   const BucketPlan& buckets() const { return buckets_; }
   const TaskCounts& task_counts() const { return executor_.task_counts(); }
+  // What of a step is told as graphs, in one line; empty where the backend has none, or the environment does not let it.
+  std::string graphs() const;
 
   const ModelConfig& model() const override { return config_.model; }
   DType precision() const override { return config_.precision; }
@@ -121,6 +124,7 @@ class Engine final : public ModelState {
   // Labelled tokens of the global batch, and of each of so many further losses behind them.
   std::vector<Index> labelled(const std::vector<MicroBatch>&, Index further = 0);
   Index further_losses() const { return config_.training ? config_.model.objective->further_losses() : 0; }
+  void bring_scales(const std::vector<Index>& labels);
   void begin_gradients();
   void finish_gradients();
 
@@ -130,13 +134,17 @@ class Engine final : public ModelState {
   Arena working_;  // slots and scratch
   Device device_;
   Arena weights_, gradients_, optimizer_memory_;
-  Tensor1<double> sums_;  // (2 + depths) beside the weights: of the losses and of the squared gradients of a step, read together at its end
+  Tensor1<double> sums_;    // (2 + depths) beside the weights: of the losses and of the squared gradients of a step, read together at its end
+  Tensor1<double> scales_;  // (1 + depths) of the losses in the present step, where kernels read them
   Stage stage_;
   std::optional<Optimizer> optimizer_;
   BucketPlan buckets_;
   GradientReduction reduction_;
   mutable WeightGathering gathering_;  // is waited for by who reads weights
+  bool has_graphs_ = WorkGraph::possible();
+  std::string kernel_by_kernel_;  // why micro-batches are
   Executor executor_;
+  RepeatedWork squares_;          // of the gradients
   ExpertChoices expert_choices_;  // of the last step
   std::function<void(const std::vector<AnyTensor>&)> on_gradients_;
   Hook* hook_ = nullptr;

@@ -3,27 +3,11 @@
 
 #include <algorithm>
 
+#include "src/engine/on_tape.hpp"
+
 namespace gyr {
 
 namespace {
-
-// While a task with backwards runs, scratch follows the tape of its slot.
-class OnTape {
- public:
-  OnTape(Arena& scratch, std::optional<Tape>& tape) : scratch_(scratch), tape_(tape) {
-    if (tape_) scratch_.follow(&*tape_);
-  }
-  ~OnTape() {
-    scratch_.follow(nullptr);
-    if (tape_) tape_->end_task();
-  }
-  OnTape(const OnTape&) = delete;
-  OnTape& operator=(const OnTape&) = delete;
-
- private:
-  Arena& scratch_;
-  std::optional<Tape>& tape_;
-};
 
 // transfer(tensor) for each of a bundle, with what it is for.
 template <class Transfer>
@@ -38,13 +22,15 @@ Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.
 
 }  // namespace
 
-Executor::Executor(Device& device, Grid& grid, Stage& stage, GradientReduction& reduction, WeightGathering& gathering, Timers& timers)
-    : device_(device), grid_(grid), stage_(stage), reduction_(reduction), gathering_(gathering), timers_(timers), buckets_(stage.buckets()) {}
+Executor::Executor(Device& device, Grid& grid, Stage& stage, GradientReduction& reduction, WeightGathering& gathering, Timers& timers, bool repeats)
+    : device_(device), grid_(grid), stage_(stage), reduction_(reduction), gathering_(gathering), timers_(timers), buckets_(stage.buckets()),
+      repeats_(repeats), graphs_(grid) {}
 
 void Executor::run(const Program& program, const std::vector<MicroBatch>& batches, const RunOrder& order) {
   Run run{program, batches, order, {}};
   for (const int slots : program.slots) run.flows.emplace_back(slots);
   if (order.scores) order.scores->resize(batches.size());
+  if (repeats_) graphs_.read(program);
   DryCount count(device_, grid_, program);
   for (const Task& task : program.tasks) {
     if (task.op == Op::step) break;
@@ -118,10 +104,21 @@ void Executor::clear(Flow& flow, Slot& slot) {
   flow.over = false;
 }
 
+// Who looks at a step, and documents, by which kernels' grids are planned, want it told.
+SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
+  const SequenceLayout& s = slot(run, task).text.sequences;
+  const bool looks = hook_ || grid_.recorder() || RepeatedWork::watched(device_), plans = s.documents.packed() || s.whole_documents.packed();
+  return !repeats_ || !run.with_backwards() || looks || plans ? nullptr : &graphs_.of(task);
+}
+
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   clear(flow, slot(run, task));
   const MicroBatch& batch = run.batches[task.micro];
-  return stage_.chunk(task.chunk).begin(device_, slot(run, task), stage_.sequences(batch), batch, stage_.source_of(batch));
+  Slot& slot = this->slot(run, task);
+  const Bundle input = stage_.chunk(task.chunk).begin(device_, slot, stage_.sequences(batch), batch, stage_.source_of(batch));
+  flow.graphs = graphs_of(run, task);
+  if (flow.graphs) flow.graphs->begin(slot);
+  return input;
 }
 
 void Executor::receive(Run& run, const Task& task, Flow& flow) {
@@ -132,7 +129,9 @@ void Executor::receive(Run& run, const Task& task, Flow& flow) {
   auto t = timers_.scope("pipeline wait");
   if (task.payload == Payload::gradients) {
     wait(flow.sends);  // the gradient is of what has been sent, and may take its memory
-    return into(flow.gradient, stage_.chunk(task.chunk).begin_backward(slot(run, task)));
+    Slot& slot = this->slot(run, task);
+    const auto ask = [&] { return stage_.chunk(task.chunk).begin_backward(slot); };
+    return into(flow.gradient, flow.graphs ? flow.graphs->gradient_of_output(slot, ask) : ask());
   }
   into(flow.input, begin(run, task, flow));
 }
@@ -145,7 +144,7 @@ void Executor::send(Run& run, const Task& task, Flow& flow) {
 }
 
 // What a forward and a backward have in common: body(chunk, pass, slot) once what is computed from has come.
-void Executor::compute(Run& run, const Task& task, const char* what, std::vector<Event>& awaited, const Compute& body) {
+void Executor::compute(Run& run, const Task& task, Flow& flow, const char* what, std::vector<Event>& awaited, const Compute& body) {
   grid_.tell(what, task.micro);
   {
     auto t = timers_.scope("pipeline wait");
@@ -154,13 +153,17 @@ void Executor::compute(Run& run, const Task& task, const char* what, std::vector
   wait_for_weights(task);
   auto t = timers_.scope(what);
   if (hook_) hook_->micro_batch(task.micro);
+  if (flow.graphs) flow.graphs->compute(device_, slot(run, task), [&] { tell(run, task, body); });
+  else tell(run, task, body);
+}
+
+void Executor::tell(Run& run, const Task& task, const Compute& body) {
   Slot& slot = this->slot(run, task);
   Pass pass = stage_.pass(device_, slot);
   std::optional<Pass> source = stage_.source_pass(device_, slot);
   const Index sequences = Index(run.batches.size()) * slot.text.sequences.batch * grid_.layout().size(Axis::data);
   if (run.with_backwards()) {
     pass.sequence_weight = 1.0 / double(sequences);
-    pass.ahead_scales = run.order.ahead_scales;
     pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
     if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;  // other numbers than the text's
   }
@@ -178,13 +181,13 @@ void Executor::wait_for_weights(const Task& task) {
 
 void Executor::forward(Run& run, const Task& task, Flow& flow) {
   if (stage_.chunk(task.chunk).first() && task.parts.first == 0) begin(run, task, flow);
-  compute(run, task, "forward", flow.input, [&](Chunk& chunk, Pass& pass, Slot& slot) {
-    chunk.forward(pass, slot, task.parts, run.order.scale, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
+  compute(run, task, flow, "forward", flow.input, [&](Chunk& chunk, Pass& pass, Slot& slot) {
+    chunk.forward(pass, slot, task.parts, run.order.scales, run.order.loss, run.order.scores ? &(*run.order.scores)[task.micro] : nullptr);
   });
 }
 
 void Executor::backward(Run& run, const Task& task, Flow& flow) {
-  compute(run, task, "backward", flow.gradient, [&](Chunk& chunk, Pass& pass, Slot& slot) {
+  compute(run, task, flow, "backward", flow.gradient, [&](Chunk& chunk, Pass& pass, Slot& slot) {
     if (task.op == Op::backward_weights) chunk.backward_weights(pass, slot, task.parts);
     else chunk.backward(pass, slot, task.parts, task.op == Op::backward ? MatrixGradients::now : MatrixGradients::later);
   });

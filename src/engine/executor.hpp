@@ -7,6 +7,7 @@
 #include "src/engine/dry_count.hpp"
 #include "src/engine/gathering.hpp"
 #include "src/engine/reduction.hpp"
+#include "src/engine/slot_graphs.hpp"
 #include "src/report/timers.hpp"
 
 namespace gyr {
@@ -16,18 +17,18 @@ using Scores = std::vector<Said>;
 
 // What a run over micro-batches gives besides gradients.
 struct RunOrder {
-  Tensor1<double> loss;      // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate; with gradients
-                             // behind it those of each depth, where tokens further ahead are told
-  double scale = 0;          // of the loss whose gradients are wanted; 0: forwards alone
-  Scores* scores = nullptr;  // filled by the last stage, without gradients
-  std::uint64_t seed = 0;    // of what is drawn where gradients are wanted ...
-  std::int64_t step = 0;     // ... in this step
-  std::vector<double> ahead_scales = {};  // of the losses of each depth
+  Tensor1<double> loss;  // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate; with gradients
+                         // behind it those of each depth, where tokens further ahead are told
+  Tensor1<const double> scales = {};  // on the device, of each of these where its gradients are wanted; none: forwards alone
+  Scores* scores = nullptr;           // filled by the last stage, without gradients
+  std::uint64_t seed = 0;             // of what is drawn where gradients are wanted ...
+  std::int64_t step = 0;              // ... in this step
 };
 
 class Executor {
  public:
-  Executor(Device&, Grid&, Stage&, GradientReduction&, WeightGathering&, Timers&);
+  // `repeats`: micro-batches that are trained on may be told as graphs.
+  Executor(Device&, Grid&, Stage&, GradientReduction&, WeightGathering&, Timers&, bool repeats);
 
   void set_hook(Hook* hook) { hook_ = hook; }
   // Runs the program up to its step. Sums and gathers that have begun are polled between tasks until they are waited for.
@@ -45,6 +46,7 @@ class Executor {
     std::vector<Event> input, gradient;  // transfers into its memory, which are waited for before it is read
     std::vector<Event> sends;            // transfers that still read it
     bool over = false;                   // nothing else does
+    SlotGraphs* graphs = nullptr;        // of the micro-batch; null: told kernel by kernel
   };
   // A program on its way.
   struct Run {
@@ -52,14 +54,16 @@ class Executor {
     const std::vector<MicroBatch>& batches;
     RunOrder order;
     std::vector<std::vector<Flow>> flows;  // by chunk and slot
-    bool with_backwards() const { return order.scale != 0; }
+    bool with_backwards() const { return order.scales.extent(0) > 0; }
   };
 
   Alive execute(Run&, const Task&);
   bool execute_on_bucket(const Task&);  // false: it is on a slot
   void execute_in_slot(Run&, const Task&);
   using Compute = std::function<void(Chunk&, Pass&, Slot&)>;
-  void compute(Run&, const Task&, const char* what, std::vector<Event>& awaited, const Compute&);
+  void compute(Run&, const Task&, Flow&, const char* what, std::vector<Event>& awaited, const Compute&);
+  void tell(Run&, const Task&, const Compute&);
+  SlotGraphs* graphs_of(Run&, const Task&);
   void wait_for_weights(const Task&);
   void forward(Run&, const Task&, Flow&);
   void backward(Run&, const Task&, Flow&);
@@ -79,6 +83,8 @@ class Executor {
   Timers& timers_;
   BucketPlan buckets_;
   Hook* hook_ = nullptr;
+  bool repeats_;
+  StepGraphs graphs_;
   Index live_ = 0;
   TaskCounts task_counts_;
 };

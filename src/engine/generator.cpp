@@ -20,19 +20,6 @@ bool repeats(const ModelConfig& config, DType dtype, const GeneratorRoom& room) 
   const bool finds = room.factors == Factors::stored && finds_rows_of_experts(config.moe, dtype, room.sequences);
   return config.pattern.find_first_not_of(finds ? "P*WLM-BE" : "P*WLM-B") == std::string::npos && !has_relative_bias(config);
 }
-
-// Those by which layers exchange what they compute.
-template <class Visit>
-void each_communicator(Grid& grid, Visit&& visit) {
-  grid.tensor().visit(visit);
-  if (grid.team()) grid.team()->visit(visit);
-}
-
-bool graph_holds_exchange(Grid& grid) {
-  bool all = true;
-  each_communicator(grid, [&](Communicator& c) { all = all && WorkGraph::possible_with(c.transport()); });
-  return all;
-}
 }  // namespace
 
 Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
@@ -77,7 +64,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, Generat
     layout.source_lengths.assign(n, source_capacity());
     advance(layout, std::span(tokens).first(n));
   }
-  repeats_ = WorkGraph::possible() && repeats(config, dtype, room_) && graph_holds_exchange(grid);
+  repeats_ = WorkGraph::possible() && repeats(config, dtype, room_) && graphs_hold(exchanges_of_layers(grid));
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
@@ -123,31 +110,16 @@ Generator::Made Generator::compute() {
 }
 
 Generator::Made Generator::compute_again(Index sequences) {
-  Repeated& r = repeated_[sequences];
-  if (!std::exchange(r.computed, true)) return compute();
+  if (!repeated_.contains(sequences)) repeated_.emplace(sequences, Repeated{RepeatedWork(exchanges_of_layers(grid_))});
+  Repeated& r = repeated_.at(sequences);
   const void* const tokens = stage_->slot(0, 0).text.tokens.data();
-  if (!r.graph.captured()) {
-    r.tokens = tokens;
-    const std::vector<TrafficCount> before = traffic();
-    r.graph.capture(device_->queue, [&] { r.made = compute(); });
-    r.traffic = traffic();
-    for (std::size_t i = 0; i < before.size(); ++i) r.traffic[i] = r.traffic[i].since(before[i]);
-  } else {
-    each_communicator(grid_, [&, i = std::size_t(0)](Communicator& c) mutable { c.add(r.traffic[i++]); });
-  }
+  r.work.run(*device_, [&] { r.made = compute(), r.tokens = tokens; });
   ensure(tokens == r.tokens, "the tokens of {} sequences lie elsewhere than when their graph was captured", sequences);
-  r.graph.launch(device_->queue);
   return r.made;
 }
 
-std::vector<TrafficCount> Generator::traffic() {
-  std::vector<TrafficCount> all;
-  each_communicator(grid_, [&](Communicator& c) { all.push_back(c.traffic()); });
-  return all;
-}
-
 Index Generator::graphs() const {
-  return std::count_if(repeated_.begin(), repeated_.end(), [](const auto& r) { return r.second.graph.captured(); });
+  return std::count_if(repeated_.begin(), repeated_.end(), [](const auto& r) { return r.second.work.captured(); });
 }
 
 std::vector<double> Generator::whole_rows(const AnyTensor2& mine) {

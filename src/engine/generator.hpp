@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/work_graph.hpp"
+#include "src/engine/repeated_work.hpp"
 #include "src/engine/stage.hpp"
 
 namespace gyr {
@@ -75,17 +75,13 @@ class Generator {
     AnyTensor2 logits = {};
   };
   Made compute();
-  // The same, by a graph where there is one; the first time of all it is told kernel by kernel, and makes what is made once.
+  // The same, by a graph where there is one.
   Made compute_again(Index sequences);
-  // What layers have moved so far, on each communicator that they may use.
-  std::vector<TrafficCount> traffic();
   // What one token each of so many sequences takes.
   struct Repeated {
-    bool computed = false;
-    const void* tokens = nullptr;  // where the captured kernels find them
+    RepeatedWork work;
+    const void* tokens = nullptr;  // where its kernels find them
     Made made = {};
-    WorkGraph graph = {};
-    std::vector<TrafficCount> traffic = {};  // of one launch
   };
   // What the last stage says, told to every stage.
   std::vector<Token> from_last_stage(const std::vector<Token>&);

@@ -25,4 +25,10 @@ std::vector<Index> label_counts(const std::vector<MicroBatch>& batches, const Ob
   return counts;
 }
 
+std::vector<double> loss_scales(const std::vector<Index>& labels, const Objective& objective) {
+  std::vector<double> scales{1.0 / double(labels[0])};
+  for (std::size_t k = 1; k < labels.size(); ++k) scales.push_back(objective.ahead_weight() / double(std::max<Index>(1, labels[k])));
+  return scales;
+}
+
 }  // namespace gyr

@@ -10,4 +10,7 @@ namespace gyr {
 // (Objective::further_losses), or of none. Tokens further ahead: read_ahead.hpp.
 std::vector<Index> label_counts(const std::vector<MicroBatch>&, const Objective&, bool further, Communicator& replicas);
 
+// What the losses of rows count with in a step of so many labels: the mean over them, and those of further losses as far as they weigh.
+std::vector<double> loss_scales(const std::vector<Index>& labels, const Objective&);
+
 }  // namespace gyr

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/sum.hpp"
+#include "kernels/upload.hpp"
 #include "modules/weight_pattern.hpp"
 
 namespace gyr {
@@ -20,6 +21,9 @@ Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& ar
   m_ = take(arena, wide, parameters.kept_extent());
   v_ = take(arena, wide, parameters.kept_extent());
   if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
+  for (const auto& p : parameters.all())
+    if (p->trained && p->updated().size() > 0) updated_.push_back(p.get());
+  steps_ = take(arena, wide, Index(updated_.size() * AdamWNumbers<float>().size()));
 }
 
 void Optimizer::reset(Device& dev) {
@@ -55,22 +59,38 @@ void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
 }
 
 void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
-  for (const auto& p : parameters_.all()) {
-    if (!p->trained || p->updated().size() == 0) continue;
-    const ParameterGroup g = group(*p);
-    const AdamW update{lr * g.lr_factor,
-                       c_.beta1,
-                       c_.beta2,
-                       c_.epsilon,
-                       p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
-                       1 - std::pow(c_.beta1, double(step)),
-                       1 - std::pow(c_.beta2, double(step)),
-                       gradient_scale};
-    with_type(p->dtype(), [&]<class T>(std::type_identity<T>) {
+  bring(dev, lr, step, gradient_scale);
+  updates_.run(dev, [&] { update(dev); });
+}
+
+AnyTensor Optimizer::step_of(std::size_t i) const {
+  constexpr Index numbers = AdamWNumbers<float>().size();
+  return rows(steps_, Index(i) * numbers, numbers);
+}
+
+// The step's numbers, to where kernels read them.
+void Optimizer::bring(Device& dev, double lr, std::int64_t step, double gradient_scale) {
+  if (dev.dry_run()) return;
+  with_type(parameters_.dtype(), [&]<class T>(std::type_identity<T>) {
+    using A = Acc<T>;
+    std::vector<AdamWNumbers<A>> all;
+    for (const Parameter* p : updated_) {
+      const ParameterGroup g = group(*p);
+      all.push_back(numbers_of<A>({lr * g.lr_factor, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
+                                   1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale}));
+    }
+    if (!all.empty()) backend::upload(dev.queue, all.data(), steps_.data, Index(all.size() * sizeof all[0]));
+  });
+}
+
+void Optimizer::update(Device& dev) {
+  for (std::size_t i = 0; i < updated_.size(); ++i) {
+    const Parameter& p = *updated_[i];
+    with_type(p.dtype(), [&]<class T>(std::type_identity<T>) {
       using A = Acc<T>;
-      const Tensor1<A> wide = has_master(*p) ? master(*p).numbers.as<A>() : Tensor1<A>();
-      adamw<T>(dev, update, own(p->kept_gradient(), *p).as<const A>(), moment1(*p).numbers.as<A>(), moment2(*p).numbers.as<A>(), wide,
-               own(p->kept_value(), *p).as<T>());
+      const Tensor1<A> wide = has_master(p) ? master(p).numbers.as<A>() : Tensor1<A>();
+      adamw<T>(dev, {c_.beta1, c_.beta2, c_.epsilon}, step_of(i).as<const A>(), own(p.kept_gradient(), p).as<const A>(), moment1(p).numbers.as<A>(),
+               moment2(p).numbers.as<A>(), wide, own(p.kept_value(), p).as<T>());
     });
   }
 }

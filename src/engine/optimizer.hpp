@@ -5,6 +5,7 @@
 
 #include "kernels/adamw.hpp"
 #include "src/engine/optimizer_config.hpp"
+#include "src/engine/repeated_work.hpp"
 #include "src/engine/stage.hpp"
 
 namespace gyr {
@@ -30,6 +31,9 @@ class Optimizer {
 
  private:
   ParameterGroup group(const Parameter&) const;
+  AnyTensor step_of(std::size_t i) const;  // the i-th of those that are updated
+  void bring(Device&, double lr, std::int64_t step, double gradient_scale);
+  void update(Device&);
   Piece part(const AnyTensor& run, const Parameter& p) const {
     ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
     return p.kept_in(run);
@@ -38,6 +42,9 @@ class Optimizer {
   OptimizerConfig c_;
   Parameters& parameters_;
   AnyTensor m_, v_, master_;
+  std::vector<Parameter*> updated_;  // here
+  AnyTensor steps_;                  // of each its AdamWNumbers
+  RepeatedWork updates_;
 };
 
 }  // namespace gyr

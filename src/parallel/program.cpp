@@ -166,8 +166,6 @@ class Compiler {
   Program program_;
 };
 
-bool is_computation(const Task& t) { return t.op == Op::forward || is_backward(t.op); }
-
 // Puts in what follows from two buffers that buckets share.
 class Turns {
  public:
@@ -253,6 +251,8 @@ PipelineShape pipeline_shape(const Layout& layout, int micros) {
   const int ranks = layout.size(Axis::pipeline);
   return {ranks, std::max(1, int(layout.stages.size()) / ranks), micros};
 }
+
+bool is_computation(const Task& t) { return t.op == Op::forward || is_backward(t.op); }
 
 Program compile(Schedule schedule, const PipelineShape& shape, int rank, const BucketPlan& plan) {
   ensure(shape.ranks > 1 || shape.chunks == 1, "one rank has one chunk, not {}", shape.chunks);

@@ -25,6 +25,7 @@ struct Task {
   int buffer = -1;          // the same: which of the two that take turns; -1: the bucket has a place of its own
   bool operator==(const Task&) const = default;
 };
+bool is_computation(const Task&);  // a forward or a backward, or half of one
 
 struct Program {
   PipelineShape shape;

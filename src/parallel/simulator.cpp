@@ -38,10 +38,6 @@ struct Walker {
   std::vector<TaskSpan> spans;                 // of its tasks
 };
 
-bool is_computation(const Task& t) {
-  return t.op == Op::forward || t.op == Op::backward || t.op == Op::backward_input || t.op == Op::backward_weights;
-}
-
 class Simulator {
  public:
   Simulator(const std::vector<Program>& programs, const std::vector<TaskTimes>& times) : programs_(programs), times_(times) {

@@ -43,10 +43,11 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
   return start.resume(options.accept_changes ? RunStart::Changes::told : RunStart::Changes::weighed);
 }
 
-void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r) {
+void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
   log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", r.grid, parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
   if (r.ranks > 1) log.say("ranks talk by " + r.transport);
+  if (!graphs.empty()) log.say("graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.say("islands: " + text_of(layout, run.parallel.islands));
   for (const std::string& note : data.training.notes()) log.say(note);
   if (!data.validation) return;
@@ -83,7 +84,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);
-    tell_start(log.emplace(run, at, resources), run, grid.layout(), data, resources);
+    tell_start(log.emplace(run, at, resources), run, grid.layout(), data, resources, engine->graphs());
     if (options.expected) log->expect(*options.expected);
   });
   RunLog* const told = log ? &*log : nullptr;

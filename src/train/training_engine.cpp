@@ -88,6 +88,7 @@ class OwnEngine final : public TrainingEngine {
   }
   const Capacity& capacity() const override { return capacity_; }
   double product_rate() const override { return gyr::product_rate(engine_.precision()); }
+  std::string graphs() const override { return engine_.graphs(); }
 
  private:
   // Micro-batches of this rank in a global batch.

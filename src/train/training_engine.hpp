@@ -39,6 +39,7 @@ class TrainingEngine {
   virtual std::unique_ptr<StateSaver> saver() = 0;
   virtual const Capacity& capacity() const = 0;  // of this rank, as planned
   virtual double product_rate() const = 0;       // flop/s of this rank
+  virtual std::string graphs() const = 0;        // Engine::graphs
 };
 
 // Its memory is planned before: that may take long, and a signal ends it with Exit::again.

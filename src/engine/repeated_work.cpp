@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/repeated_work.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gyr {
+
+std::vector<Communicator*> exchanges_of_layers(Grid& grid) {
+  std::vector<Communicator*> all;
+  const auto add = [&](Communicator& c) { all.push_back(&c); };
+  grid.tensor().visit(add);
+  if (grid.team()) grid.team()->visit(add);
+  return all;
+}
+
+bool graphs_hold(const std::vector<Communicator*>& exchanges) {
+  return std::all_of(exchanges.begin(), exchanges.end(), [](Communicator* c) { return WorkGraph::possible_with(c->transport()); });
+}
+
+void RepeatedWork::run(Device& dev, const std::function<void()>& tell) {
+  if (!possible_ || watched(dev) || !std::exchange(told_, true)) return tell();
+  if (captured()) {
+    for (std::size_t i = 0; i < exchanges_.size(); ++i) exchanges_[i]->add(traffic_[i]);
+  } else {
+    const std::vector<TrafficCount> before = traffic();
+    graph_.capture(dev.queue, tell);
+    traffic_ = traffic();
+    for (std::size_t i = 0; i < before.size(); ++i) traffic_[i] = traffic_[i].since(before[i]);
+  }
+  graph_.launch(dev.queue);
+}
+
+std::vector<TrafficCount> RepeatedWork::traffic() const {
+  std::vector<TrafficCount> all;
+  for (const Communicator* c : exchanges_) all.push_back(c->traffic());
+  return all;
+}
+
+}  // namespace gyr
