@@ -165,10 +165,9 @@ measure_peer() {
 }
 
 # A training step of a published shape on 4096 tokens; MFU by the GPU's data sheet. The run is ended where enough of them are taken: nothing is saved.
-train_step() {  # DECK
+train_step() {  # DECK [NAME]
   local -a settings
-  local name run
-  name=$(basename "$1" .yaml)
+  local name=${2:-$(basename "$1" .yaml)} run
   mapfile -t settings < "$OUT/settings"
   env -u OMP_NUM_THREADS "$program" train "$1" "${settings[0]}" 'data.tokenizer=""' parallel.tensor=1 parallel.pipeline=1 train.steps=1000 \
     train.global_batch_size=2 train.micro_batch_size=1 train.seq_length=4096 train.eval_every=0 train.log_every=1 checkpoint.every=0 \
@@ -184,6 +183,8 @@ train_step() {  # DECK
         printf "held: %.0f tokens/s, %.1f TFLOP/s, MFU %s\n", tokens[m], tflops[m], peak > 0 ? sprintf("%.3f", tflops[m] / peak) : "unknown"
         printf "{\"training\":\"%s\",\"tokens_per_second\":%g,\"tflops\":%g,\"peak_tflops\":%g}\n", name, tokens[m], tflops[m], peak > "/dev/stderr" }' 2>> "$OUT/records"
 }
+# The same with every kernel told by itself.
+without_graphs() { GYR_CUDA_GRAPHS=off train_step "$1" "$(basename "$1" .yaml)-without-graphs"; }
 # Tokens/s and TFLOP/s of the steps in a run's folder.
 steps_of() { sed -n 's/.*"kind":"step".*"tokens_per_second":\([0-9.e+]*\),"tflops_per_rank":\([0-9.e+]*\).*/\1 \2/p' "$1/metrics.jsonl" 2> /dev/null; }
 
@@ -263,6 +264,7 @@ main() {
       step "train_$(basename $deck .yaml)" 60 train_step $deck
       step "peer_$(basename $deck .yaml)" 90 peer_step $deck
     done
+    step without_graphs 40 without_graphs input/falcon-h1-0.5b.yaml
   fi
   for axis in tensor pipeline data context; do step "ranks_$axis" 40 ranks_sharing $axis; done
   step host_and_gpu 60 host_and_gpu
