@@ -21,9 +21,12 @@ Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& ar
   m_ = take(arena, wide, parameters.kept_extent());
   v_ = take(arena, wide, parameters.kept_extent());
   if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
-  for (const auto& p : parameters.all())
+  Index trained = 0;  // which replicas that update other weights have as many of
+  for (const auto& p : parameters.all()) {
+    trained += p->trained;
     if (p->trained && p->updated().size() > 0) updated_.push_back(p.get());
-  steps_ = take(arena, wide, Index(updated_.size() * AdamWNumbers<float>().size()));
+  }
+  steps_ = take(arena, wide, trained * Index(AdamWNumbers<float>().size()));
 }
 
 void Optimizer::reset(Device& dev) {
