@@ -34,7 +34,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.travel_as(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());
-  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_);
+  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_, weights_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
     stage_.replay(capacity->training, working_, device_.queue);

@@ -16,7 +16,7 @@ AnyTensor own(const Piece& kept, const Parameter& p) { return rows(kept.numbers,
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& arena) : c_(c), parameters_(parameters) {
+Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& arena, Arena& weights) : c_(c), parameters_(parameters) {
   const DType wide = accumulator_of(parameters.dtype());
   m_ = take(arena, wide, parameters.kept_extent());
   v_ = take(arena, wide, parameters.kept_extent());
@@ -26,7 +26,7 @@ Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& ar
     trained += p->trained;
     if (p->trained && p->updated().size() > 0) updated_.push_back(p.get());
   }
-  steps_ = take(arena, wide, trained * Index(AdamWNumbers<float>().size()));
+  steps_ = take(weights, wide, trained * Index(AdamWNumbers<float>().size()));
 }
 
 void Optimizer::reset(Device& dev) {

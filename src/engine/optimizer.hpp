@@ -12,7 +12,8 @@ namespace gyr {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig&, Parameters&, Arena& arena);
+  // Its state lies in the arena, and the numbers of a step beside the weights.
+  Optimizer(const OptimizerConfig&, Parameters&, Arena& arena, Arena& weights);
 
   // Sets the moments to zero and takes the weights' current values as masters.
   void reset(Device&);
