@@ -283,6 +283,12 @@ const LayoutFloor::Places& LayoutFloor::places_of(const LayoutChoice& c, const P
   return places;
 }
 
+// Where mixers are apart the first ranks attend, and the others scan meanwhile.
+bool LayoutFloor::attends(char symbol, const PartsOfRank& rank, const Scale& scale) {
+  if (symbol == 'P') return scale.attention_ranks == 0 || rank.tensor < scale.attention_ranks;
+  return symbol == '*' || symbol == 'B';
+}
+
 // What is made again is linear in the share but for a kernel that is bound by products with some rows and by memory with others: that is told by kind
 // of kernel.
 LayoutFloor::TimesThere LayoutFloor::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const Shares& shares) const {
@@ -295,8 +301,12 @@ LayoutFloor::TimesThere LayoutFloor::times_there(const PartsOfRank& rank, const 
       Scale here = scale;
       here.calls = scale.calls || parts != &rank.parts || i + 1 < parts->size();
       PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, here)});
+      const std::size_t type = parts == &rank.parts ? i - 1 : i;  // none of the embedding and of the head
+      const double waits = type < types_.pattern().size() && attends(types_.pattern()[type], rank, scale) ? scale.waits : 0;
+      t.forward.transfers += waits;
       if (!backwards_) continue;  // some may end early, and what is behind them does not swap
       t.backward_input = seconds_of(part.backward_input, place, here), t.backward_weights = seconds_of(part.backward_weights, place, here);
+      t.backward_input.transfers += waits;
       if (parts != &rank.parts) continue;
       if (!rank.least.empty())
         t.backward_input.compute = std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
@@ -771,18 +781,9 @@ LayoutFloor::Floor LayoutFloor::of_swapping(const LayoutChoice& shape, const Sha
 
 LayoutFloor::Floor LayoutFloor::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const Shares& shares) {
   const Places& places = places_of(shape, run, false);
-  std::vector<StageTimes> times = times_of(shape, run, places, scale_of(shape, 1), shares);
-  if (shape.context == 1) return of_best(shape, places, times);
-  const double waits = meeting(shape, places);
-  const std::string_view waiting = shape.attention_ranks > 0 ? "*B" : "P*B";  // where mixers are apart a rank that scans may be the slowest
-  const std::vector<StageContent>& contents = contents_of(shape);
-  for (std::size_t stage = 0; stage < contents.size(); ++stage)
-    for (std::size_t type = 0; type < contents[stage].layers.size(); ++type)
-      if (waiting.find(types_.pattern()[type]) != waiting.npos) {
-        times[stage].forward += waits * contents[stage].layers[type];
-        if (backwards_) times[stage].backward_input += waits * contents[stage].layers[type];
-      }
-  return of_best(shape, places, times);
+  Scale scale = scale_of(shape, 1);
+  if (shape.context > 1) scale.waits = meeting(shape, places), scale.attention_ranks = shape.attention_ranks;
+  return of_best(shape, places, times_of(shape, run, places, scale, shares));
 }
 
 LayoutFloor::Floor LayoutFloor::of_shared(const LayoutChoice& shape, const Shares& shares) {

@@ -108,6 +108,8 @@ class LayoutFloor {
     bool exact = true, attention = true;  // whether products inside attention and scan count
     double most = 1;                      // times at most: whatever is computed
     bool calls = true;                    // whether the head, which goes over its rows in blocks, has as many calls at least
+    double waits = 0;                     // seconds at least that attention waits for others' tokens, in a layer ...
+    int attention_ranks = 0;              // ... on these where mixers are apart
   };
   // Weights of a stage as they lie on a rank.
   struct Travelling {
@@ -126,6 +128,7 @@ class LayoutFloor {
   TaskTimes times_of(const Program&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const Held&, int rank);
   double seconds_of(const Task&, const Span& stage, const TimesThere&) const;
   TimesThere times_there(const PartsOfRank&, const Place&, const Scale&, const Shares&) const;
+  static bool attends(char symbol, const PartsOfRank&, const Scale&);
   void add_stage(StageTimes&, const StageContent&, const TimesThere&) const;
   double step_of(const LayoutChoice&, int rank);
   // Elements of a rank: of experts, which fewer ranks have, and of all else.
