@@ -92,7 +92,11 @@ struct Tiling {
     drop_columns(dropout, mask.first_sequence + s.sequence, s.head(r), query, key, seen.last - seen.first, x + seen.first);
   }
 
-  Stack stack(Index b, Index kv, Index i) const { return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)}; }
+  // The one of a piece whose first query is the i-th.
+  Stack stack_of(Index piece, Index i) const {
+    const Index b = piece / shape.num_kv_heads, kv = piece % shape.num_kv_heads;
+    return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)};
+  }
   // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
   View view(const Stack& s) const {
     const Index last = s.queries - 1;
@@ -108,9 +112,9 @@ struct Tiling {
   // begin(stack), step(stack, j, n) for its tiles of n keys from j on, end(stack): for every stack of a piece.
   template <class Begin, class Step, class End>
   void walk(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
-    if (dev.dry_run() && !mask.documents.packed()) return count(dev, begin, step, end);
+    if (dev.dry_run()) return count(dev, piece, begin, step, end);
     for (Index i = 0; i < shape.queries; i += queries) {
-      const Stack s = stack(piece / shape.num_kv_heads, piece % shape.num_kv_heads, i);
+      const Stack s = stack_of(piece, i);
       begin(s);
       for (auto [j, last] = view(s); j < last; j += keys) step(s, j, std::min(keys, last - j));
       end(s);
@@ -127,21 +131,21 @@ struct Tiling {
  private:
   // What a dry run makes of walk(): stacks of one height take the same, and so do their tiles of one width.
   template <class Begin, class Step, class End>
-  void count(Device& dev, const Begin& begin, const Step& step, const End& end) const {
+  void count(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
     const Index whole = shape.queries / queries, rest = shape.queries % queries;
-    if (whole > 0) count_stacks(dev, 0, whole, begin, step, end);
-    if (rest > 0) count_stacks(dev, whole, 1, begin, step, end);
+    if (whole > 0) count_stacks(dev, piece, 0, whole, begin, step, end);
+    if (rest > 0) count_stacks(dev, piece, whole, 1, begin, step, end);
   }
   template <class Begin, class Step, class End>
-  void count_stacks(Device& dev, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
+  void count_stacks(Device& dev, Index piece, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
     std::vector<Index> tiles(keys + 1);  // of each width
     for (Index i = first; i < first + number; ++i) {
-      const auto [j, last] = view(stack(0, 0, i * queries));
+      const auto [j, last] = view(stack_of(piece, i * queries));
       if (j >= last) continue;
       tiles[keys] += (last - j) / keys;
       tiles[(last - j) % keys] += 1;
     }
-    const Stack s = stack(0, 0, first * queries);
+    const Stack s = stack_of(piece, first * queries);
     for_equal(dev, number, [&](Index) { begin(s); });
     for (Index n = 1; n <= keys; ++n) for_equal(dev, tiles[n], [&](Index) { step(s, 0, n); });
     for_equal(dev, number, [&](Index) { end(s); });

@@ -40,6 +40,17 @@ TEST(planner, a_plan_on_a_cluster_says_how_long_a_step_takes) {
   EXPECT_EQ(run({"plan", deck, "--ranks", "64"}).out.find("predicted"), std::string::npos);
 }
 
+// By the flops that the same plan says a step has, also where an encoder reads more tokens than are told.
+TEST(planner, utilisation_is_of_the_flops_of_a_step) {
+  for (const char* name : {"t5-small", "bert-base", "falcon-h1-73m", "gpt2-124m"}) {
+    const Result r = run({"plan", fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name), "--cluster", clusters + "h100.yaml"});
+    ASSERT_EQ(r.code, 0) << r.err;
+    const double seconds = number_in(r.out, R"(a step +([0-9.e+-]+) s;)"), peak = 1e12 * number_in(r.out, R"(MFU +[0-9.]+ % of ([0-9.]+) TFLOP)");
+    const double flops = number_in(r.out, R"(model flops +([0-9.e+-]+) a step)"), mfu = number_in(r.out, R"(MFU +([0-9.]+) %)");
+    EXPECT_NEAR(mfu, 100 * flops / (seconds * peak), 0.051 + 1e-3 * mfu) << name;
+  }
+}
+
 TEST(planner, what_is_said_of_a_machine_is_checked) {
   const Folder folder;
   const std::string deck = material().deck();

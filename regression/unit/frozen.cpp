@@ -138,6 +138,9 @@ TEST(frozen, weights_of_a_shared_product_keep_their_bits_and_the_others_learn_to
   }
 }
 
+// Of the numbers of AdamW's steps, which lie beside the weights: four of each parameter that is updated, to where an arena aligns.
+Index bytes_of_steps(Index updated) { return (updated * 4 * 8 + 255) / 256 * 256; }
+
 TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
   const ModelConfig m = model();
   Rig<double> whole(config_of(m, {}), alone(m.layers()));
@@ -148,12 +151,13 @@ TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
     Rig<double> rig(config_of(m, frozen), alone(m.layers()));
     const double norm = rig.engine.gradients(batch_of(m), 1, 1).gradient_norm;
     double squares = 0;
-    Index trained = 0, padding = 0;
-    for (const auto& p : rig.engine.stage().parameters().all())
-      if (p->trained) {
-        for (const double g : gradients.at(p->weight.name)) squares += g * g;
-        trained += p->size(), padding += 64;
-      }
+    Index trained = 0, padding = 0, updated = 0, all = 0;
+    for (const auto& p : rig.engine.stage().parameters().all()) {
+      ++all;
+      if (!p->trained) continue;
+      for (const double g : gradients.at(p->weight.name)) squares += g * g;
+      trained += p->size(), padding += 64, ++updated;
+    }
     EXPECT_NEAR(norm, std::sqrt(squares), 1e-12 * norm);
     const Capacity used = rig.engine.measured();
     EXPECT_GE(used.gradients, trained * 8);
@@ -161,7 +165,7 @@ TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
     EXPECT_LE(used.optimizer, 2 * ((trained + padding) * 8 + 256));
     EXPECT_EQ(used.gradients, rig.capacity.gradients);
     EXPECT_EQ(used.optimizer, rig.capacity.optimizer);
-    EXPECT_EQ(used.weights, whole.engine.measured().weights);
+    EXPECT_EQ(used.weights - bytes_of_steps(updated), whole.engine.measured().weights - bytes_of_steps(all));
   }
 }
 

@@ -108,10 +108,9 @@ TEST(swap_share, sequences_are_as_long_as_there_is_room_for) {
       ASSERT_GT(tokens, 0) << choice.name;
       EXPECT_FALSE(is_longest);
       const LongestSequence tried = longest_sequence(run, ranks, choice, room, fewer);  // where no more are tried, they are said to be the most
-      EXPECT_TRUE(tried.tokens <= fewer && tried.tokens > fewer - std::max(unit, fewer / 32)) << choice.name << " " << fewer;
-      EXPECT_TRUE(tried.is_longest || tokens - tried.tokens <= std::max(unit, tokens / 32)) << choice.name << " " << fewer;
+      EXPECT_TRUE(tried.tokens == fewer && (tried.is_longest || fewer == tokens)) << choice.name << " " << fewer;
       EXPECT_EQ(tokens % unit, 0);
-      const MemoryRoom here = taken(choice, tokens), beyond = taken(choice, tokens + std::max(unit, tokens / 32 / unit * unit));
+      const MemoryRoom here = taken(choice, tokens), beyond = taken(choice, tokens + unit);
       EXPECT_TRUE(here.device <= room.device && here.host <= room.host) << choice.name;
       EXPECT_TRUE(beyond.device > room.device || beyond.host > room.host) << choice.name << " " << tokens;
     }

@@ -63,23 +63,27 @@ PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
       step(timeline_of(plans, plan.config, plan.layout, machine.cluster, machine.profile ? &*machine.profile : nullptr)),
       traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {}
 
+double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, double seconds) {
+  const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
+  return flops / (seconds * cluster.peak(ranks, precision_of(run.train.precision)));
+}
+
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
   const auto& [run, layout, config, ranks] = plan;
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
-  const double flops = training_flops(run.model, run.train.seq_length, run.optimizer.trained()) * of_step;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
   Facts facts{{"memory", room_text(plan, cluster)},
               {"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())},
               {"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
-                                  100 * flops / (p.seconds * peak), 1e-12 * peak / layout.ranks())},
+                                  100 * utilisation(run, layout.ranks(), cluster, p.seconds), 1e-12 * peak / layout.ranks())},
               {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
               {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
               {"copies", part_text(p.copies, p) + " that it waits for, to and from the host"},
               {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
-              {"bubble", part_text(p.rest + p.messages, p) + " that it waits for other stages and their messages"},
+              {"bubble", part_text(bubble(p), p) + " that it waits for other stages and their messages"},
               {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", between_islands(predicted.traffic));
   return facts;

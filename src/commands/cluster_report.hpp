@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,10 @@ struct PredictedRun {
   const Prediction& longest() const { return step.of_rank[std::size_t(step.longest)]; }
 };
 
+// What the rank that computes longest waits for other stages and their messages; what rounding leaves below nothing is nothing.
+inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.rest); }
+// Part of the devices' peak that a step of so many seconds makes of them, by the model's minimal flops (modules/flops.hpp).
+double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
 // How long a step takes there, of what that time is made, and what training takes. `tokens`: of the training; 0: what the deck's steps are.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
 // The bytes of each kind of link, communicator and operation, and what part of all they are.

@@ -184,7 +184,7 @@ Json plan_numbers(const RunPlan& plan, const PredictedRun& predicted, const Mach
                         {"refused", refused}};
   for (const FoundLayout& f : found->best) {
     const Prediction& p = f.prediction;
-    numbers["ranking"]["seconds"].push_back({p.compute, p.transfers, p.copies, p.buckets, p.messages + p.rest});
+    numbers["ranking"]["seconds"].push_back({p.compute, p.transfers, p.copies, p.buckets, bubble(p)});
   }
   return numbers;
 }

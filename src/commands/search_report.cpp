@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "modules/flops.hpp"
-#include "src/base/precision.hpp"
 #include "src/base/table.hpp"
+#include "src/commands/cluster_report.hpp"
 
 namespace gyr {
 
@@ -14,7 +13,7 @@ namespace {
 
 // What a step is made of, as people read it: with transfers that nothing hides, and the rest of it.
 struct Parts {
-  explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, p.messages + p.rest} {}
+  explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, bubble(p)} {}
   static constexpr std::array<const char*, 5> names{"computes", "layers' transfers", "copies", "replicas", "bubble"};
   std::array<double, 5> seconds;
 };
@@ -85,8 +84,6 @@ const std::vector<const char*> ranking_titles{"",
 
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<std::vector<std::string>> rows;
-  const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
-  const double peak = cluster.peak(ranks, precision_of(run.train.precision));
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundLayout& f = result.best[i];
     std::vector<std::string>& row =
@@ -94,7 +91,7 @@ std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ran
                                                    kept_text(f.choice), name_of(f.choice.shard), milli(f.prediction.seconds)});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
-    row.push_back(fmt::format("{:.1f}", 100 * flops / (f.prediction.seconds * peak)));
+    row.push_back(fmt::format("{:.1f}", 100 * utilisation(run, ranks, cluster, f.prediction.seconds)));
     row.push_back(i == 0 ? "" : loss_of(f, result.best.front()));
   }
   return rows;

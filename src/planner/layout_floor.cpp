@@ -63,12 +63,13 @@ double passes_of(const Cluster& cluster) {
 
 Schedule schedule_of(const LayoutChoice& c) { return c.virtual_stages > 1 ? interleaved : schedules[std::size_t(c.schedule)].schedule; }
 
-// Not sure where weights stay as they are; beside adapters where the first layer trains something, and with it one stream.
+// Not sure where weights stay as they are, but where the first layer trains something, and with it one stream.
 bool all_go_back(const RunConfig& run) {
-  if (!run.optimizer.lora) return run.optimizer.frozen.empty();
+  const bool adapters = bool(run.optimizer.lora), frozen = !run.optimizer.frozen.empty();
+  if (!adapters && !frozen) return true;
   const std::vector<Weight> weights = declared_weights(run.model);
   const Trained trained = run.optimizer.trained();
-  return layers_of_encoder(run.model) == 0 && run.optimizer.frozen.empty() &&
+  return layers_of_encoder(run.model) == 0 && adapters != frozen &&
          std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return trained(w) && w.name.starts_with("model.layers.0."); });
 }
 
@@ -80,7 +81,7 @@ LayoutFloor::LayoutFloor(const RunConfig& run, int ranks, const Cluster& cluster
   ModelConfig model = run.model;
   model.pattern = types_.pattern();
   backwards_ = backwards_ && runs_.train_alike();
-  const bool all_trained = backwards_ && !run.optimizer.lora;  // patterns are of the whole model's layers
+  const bool all_trained = backwards_ && !run.optimizer.lora && run.optimizer.frozen.empty();  // patterns are of the whole model's layers
   const std::string layers = "model.layers.";
   std::size_t part = 0;
   for (const Weight& w : declared_weights(model)) {

@@ -37,7 +37,7 @@ LongestSequence longest_sequence(const RunConfig& run, int ranks, const Activati
   const auto has_room = [&](Index units) { return units * unit <= most_tried && fits(run, ranks, units * unit, choice, room); };
   Index most = 0, beyond = 1;
   while (has_room(beyond)) most = beyond, beyond *= 2;
-  while (beyond - most > std::max<Index>(1, most / 64)) {
+  while (beyond - most > 1) {
     const Index between = most + (beyond - most) / 2;
     (has_room(between) ? most : beyond) = between;
   }

@@ -20,7 +20,7 @@ struct LongestSequence {
   Index tokens = 0;         // 0: the deck's rules or its rank have room for none
   bool is_longest = false;  // that is tried: of longer ones a dry run takes minutes
 };
-// The most tokens of a sequence, a multiple of that, with which every rank has room, to within a sixty-fourth; no more than `most` are tried.
+// The most tokens of a sequence, a multiple of that, with which every rank has room; no more than `most` are tried.
 constexpr Index longest_tried = Index(1) << 26;
 LongestSequence longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryRoom&, Index most = longest_tried);
 
