@@ -65,6 +65,17 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   EXPECT_EQ(misspelt.code, int(Exit::config));
   EXPECT_NE(misspelt.err.find(fmt::format("misspelt.yaml:{}", line_of("  bf61:"))), std::string::npos) << misspelt.err;
   EXPECT_NE(misspelt.err.find("bf16"), std::string::npos) << misspelt.err;
+  EXPECT_EQ(misspelt.err.find("command line"), std::string::npos) << misspelt.err;
+  put_contents(folder / "empty.yaml", "# nothing\n");
+  const Result empty = run({"plan", deck, "--cluster", folder / "empty.yaml"});
+  EXPECT_EQ(empty.code, int(Exit::config));
+  EXPECT_NE(empty.err.find("a description of a cluster has"), std::string::npos) << empty.err;
+  for (const char* islands : {"islands: {files: [none.yaml]}\n", "islands: {nodes: [1]}\n"}) {
+    put_contents(folder / "islands.yaml", std::string(islands) + "links: {islands: {bandwidth: 1}}\n");
+    const Result wrong = run({"plan", deck, "--cluster", folder / "islands.yaml"});
+    EXPECT_NE(wrong.code, 0) << islands;
+    EXPECT_NE(wrong.err.find("islands.yaml:1: islands."), std::string::npos) << wrong.err;
+  }
   put_contents(folder / "small.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("nodes: 0"), "nodes: 1"));
   const Result small = run({"plan", deck, "train.global_batch_size=16", "--ranks", "16", "--cluster", folder / "small.yaml"});
   EXPECT_EQ(small.code, int(Exit::config)) << small.out;
@@ -73,6 +84,8 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   const Result profile = run({"plan", deck, "--cluster", clusters + "h100.yaml", "--profile", folder / "profile"});
   EXPECT_EQ(profile.code, int(Exit::config));
   EXPECT_NE(profile.err.find("profile:2"), std::string::npos) << profile.err;
+  put_contents(folder / "profile", "kernel precision flops bytes seconds\n");
+  EXPECT_EQ(run({"plan", deck, "--cluster", clusters + "h100.yaml", "--profile", folder / "profile"}).code, int(Exit::config));
 }
 
 // What the program measures it can read, and a step that it predicts from that is of the length of one that it takes.

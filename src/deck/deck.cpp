@@ -21,6 +21,7 @@ struct Group final : Section {
     std::unique_ptr<Group> section;
   };
   std::string key, path, help, origin;
+  TextKind kind;
   bool describing = false;
   Effect effect = Effect::course;
   const YamlValue* written = nullptr;  // null when the deck has no such section
@@ -120,7 +121,8 @@ std::string way_out(const Group& root, const Group& group, const std::string& ke
   settings_called(root, key, elsewhere);
   if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
   if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
-  return fmt::format("{} has: {}", group.path.empty() ? "the deck" : "section `" + group.path + "`", joined(group.keys(), ", "));
+  return fmt::format("{} has: {}", group.path.empty() ? fmt::format("the {}", group.kind.name) : "section `" + group.path + "`",
+                     joined(group.keys(), ", "));
 }
 
 void check(const Group& root, const Group& group, std::vector<std::string>& unknown) {
@@ -217,6 +219,7 @@ Group& Group::section(std::string_view name, std::string_view help) {
   inner->path = below(path, name);
   inner->help = help;
   inner->origin = origin;
+  inner->kind = kind;
   inner->describing = describing;
   inner->effect = effect;
   inner->written = absent ? nullptr : node;
@@ -281,38 +284,39 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
 
 void Group::missing(std::string_view key, const Declaration& wanted) const {
   if (describing) return;
-  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`, or {}=VALUE on the command line", origin, wanted.path, wanted.help,
-       wanted.type, slip(*this, std::string(key)), key, path, wanted.path);
+  const std::string or_else = kind.overridden ? fmt::format(", or {}=VALUE on the command line", wanted.path) : "";
+  fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`{}", origin, wanted.path, wanted.help, wanted.type,
+       slip(*this, std::string(key)), key, path, or_else);
 }
 
-Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides) {
+Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides, const TextKind& kind) {
   const std::string name = shown(file.string());
   std::error_code no;
-  require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such deck", name);
-  require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a deck", name);
+  require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such {}", name, kind.name);
+  require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}", name, kind.name);
   std::ifstream in(file, std::ios::binary);
   require(in.good(), Exit::missing, "{}: cannot be read: {}", name, std::strerror(errno));
   std::string text(std::size_t(2) << 20, '\0');  // twice what a deck may have; never more, whatever the file is
   in.read(text.data(), std::streamsize(text.size()));
   require(!in.bad(), Exit::io, "{}: reading failed: {}", name, std::strerror(errno));
   text.resize(std::size_t(in.gcount()));
-  require(!parse_yaml(text, name).names.empty(), Exit::config,
-          "{}: is empty; a deck has sections such as model:, data: and train:, see input/ and gyrfalcon train --help", name);
-  return parse(text, name, overrides);
+  require(!parse_yaml(text, name).names.empty(), Exit::config, "{}: is empty; a {} has {}", name, kind.name, kind.sections);
+  return parse(text, name, overrides, kind);
 }
 
-Deck Deck::of(YamlValue written, const std::string& origin) {
+Deck Deck::of(YamlValue written, const std::string& origin, const TextKind& kind) {
   auto root = std::make_shared<Written>();
   root->text = std::move(written);
   root->group.origin = origin;
+  root->group.kind = kind;
   root->group.written = &root->text;
   return Deck({root, &root->group});
 }
 
-Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides) {
+Deck Deck::parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides, const TextKind& kind) {
   YamlValue written = parse_yaml(text, origin);
   for (const std::string& override : overrides) apply(written, override);
-  return of(std::move(written), origin);
+  return of(std::move(written), origin, kind);
 }
 
 Deck Deck::stored(const std::string& text, const std::string& origin) { return of(with_names_of_now(parse_yaml(text, origin)), origin); }

@@ -19,14 +19,20 @@ namespace deck {
 struct Group;
 }
 
+// What messages call a text of sections and keys.
+struct TextKind {
+  std::string_view name = "deck", sections = "sections such as model:, data: and train:, see input/ and gyrfalcon train --help";
+  bool overridden = true;  // a command line may set its keys
+};
+
 class Deck {
  public:
   // Overrides are "section.key=value" and win over the file; the last one of a key wins. Error(missing) when there is
   // no such file, Error(config) naming file:line when its text is not a deck, Error(usage) when an override is not of
   // that form.
-  static Deck read(const std::filesystem::path& file, std::span<const std::string> overrides = {});
+  static Deck read(const std::filesystem::path& file, std::span<const std::string> overrides = {}, const TextKind& = {});
   // The same from memory; messages call it `origin`.
-  static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {});
+  static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {}, const TextKind& = {});
   // A deck that a checkpoint holds: keys that have another name now (renamed_keys.hpp) are read under it.
   static Deck stored(const std::string& text, const std::string& origin);
   // An empty deck that only collects declarations, for help: nothing is required of it.
@@ -42,7 +48,7 @@ class Deck {
   std::string help() const;                                       // key, default, unit, range and help by section, at most 120 columns wide
 
  private:
-  static Deck of(YamlValue written, const std::string& origin);
+  static Deck of(YamlValue written, const std::string& origin, const TextKind& = {});
   explicit Deck(std::shared_ptr<deck::Group> root) : root_(std::move(root)) {}
   std::shared_ptr<deck::Group> root_;
 };

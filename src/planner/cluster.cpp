@@ -55,7 +55,7 @@ void read_fit(Section& s, Cluster& c) {
 }
 
 enum class Whose { whole, island };
-Cluster read_file(const std::string& file, Whose);
+Cluster read_file(const std::string& file, Whose, const std::string& named_by = "");
 
 // As a deck names islands: no comma, no colon, and each another.
 std::string name_of(const std::string& file, const std::vector<Cluster>& others) {
@@ -74,17 +74,14 @@ void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
   const auto files =
       s.get("files", std::vector<std::string>{}, "descriptions of islands that differ, in the order of their ranks, seen from this file").value();
   const auto nodes = s.get("nodes", std::vector<Index>{}, "of each; none: as its file says").positive().at_most(most_ranks).value();
-  if (files.empty()) {
-    require(nodes.empty(), Exit::config, "islands.nodes is of islands.files, and there are none");
-    return;
-  }
-  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "islands.nodes names {} islands, islands.files {}", nodes.size(),
-          files.size());
+  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "{}: {} numbers of nodes for {} files; give one for each",
+          s.told({"nodes", "files"}), nodes.size(), files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string file = (folder / files[i]).string();
-    Cluster part = read_file(file, Whose::island);
+    Cluster part = read_file(file, Whose::island, s.told({"files"}));
     if (!nodes.empty()) part.nodes = nodes[i];
-    require(part.nodes > 0, Exit::config, "{}: an island has a number of nodes; set cluster.nodes there, or islands.nodes here", file);
+    require(part.nodes > 0, Exit::config, "{}: {} does not say how many nodes it has; set islands.nodes here, or cluster.nodes there",
+            s.told({"files"}), file);
     part.island_nodes = 0;
     part.name = name_of(files[i], c.parts);
     c.parts.push_back(std::move(part));
@@ -127,7 +124,8 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
     c.islands = read_link(links, "islands", "of different islands", nullptr);
     read_fit(deck.section("fit", "fitted to measured steps"), c);
     for (const Cluster& part : c.parts) c.fit.step = std::max(c.fit.step, part.fit.step);
-    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "cluster.nodes and cluster.island_nodes are of equal nodes; set islands.nodes");
+    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "{}: nodes are not equal where islands.files are; set islands.nodes instead",
+            deck.told({"cluster.nodes", "cluster.island_nodes"}));
     return c;
   }
   c.node = read_link(links, "node", "of the same node", nullptr);
@@ -138,13 +136,12 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
 }
 
 // An island has no islands: their keys are unknown to it.
-Cluster read_file(const std::string& file, Whose whose) {
+Cluster read_file(const std::string& file, Whose whose, const std::string& named_by) {
   std::error_code no;
   require(std::filesystem::exists(file, no), Exit::missing,
-          "{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon "
-          "probe write one",
-          file);
-  Deck deck = Deck::read(file);
+          "{}{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon probe write one",
+          named_by.empty() ? "" : named_by + ": ", shown(file));
+  Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
   const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
   deck.finish();
   return c;

@@ -68,6 +68,7 @@ Profile Profile::parse(const std::string& text, const std::string& origin) {
             origin, number);
     profile.add(e);
   }
+  require(!profile.entries_.empty(), Exit::config, "{}: has no kernel; have gyrfalcon profile DECK --out FILE write it again", origin);
   return profile;
 }
 

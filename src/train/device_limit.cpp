@@ -22,9 +22,9 @@ void check_device_limit(const RunConfig& run, const EngineConfig& config, const 
     if (bytes <= run.device_bytes) others += fmt::format("{}{} {:.1f}", others.empty() ? "" : ", ", choice.name, mebi(bytes));
   }
   fail(Exit::config,
-       "the rank at position {} takes {:.1f} MiB of its device, and memory.device_bytes = {} allows {:.1f}; {}, or take smaller micro-batches, "
-       "shorter sequences, more ranks",
-       position, mebi(capacity.total()), run.device_bytes, mebi(run.device_bytes),
+       "the rank at position {} takes {:.1f} MiB of its device ({} bytes), and memory.device_bytes = {} allows {:.1f}; {}, or take smaller "
+       "micro-batches, shorter sequences, more ranks",
+       position, mebi(capacity.total()), capacity.total(), run.device_bytes, mebi(run.device_bytes),
        others.empty() ? "no way to keep activations takes so few" : "within it are (activation.*, MiB): " + others);
 }
 
