@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -45,6 +46,7 @@ struct SampleView {
   std::span<const Token> classes = {};           // (L + 1) of token t, or of the text that begins there, or ignored_label; empty: the data has none
   Token start = 0;                               // that a text begins with behind an encoder
   std::span<const TextSpan> texts = {};          // in order, where documents are kept whole
+  std::span<const Token> source = {};            // that belongs to the text, where the data have one
 };
 
 class Objective {
@@ -66,6 +68,10 @@ class Objective {
   virtual TextLengths lengths(Index tokens) const { return tokens; }
   // Whether there is a source, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
+  // Whether the data have it beside each text; else it is made of the text.
+  virtual bool reads_pairs() const { return false; }
+  // What source and text end with, where there is a source.
+  virtual std::optional<Token> end_token() const { return {}; }
   // Whether a model that is trained for it writes texts, token by token: labels are the tokens behind those that are read.
   virtual bool writes_next_token() const { return false; }
   // How many tokens beyond the one that follows are told of each row, each with a loss of its own (read_ahead.hpp), which counts with ahead_weight()

@@ -44,6 +44,7 @@ class SpanCorruptionObjective final : public Objective {
   std::vector<Figure> figures(const Said& said) const override { return {told_rightly("accuracy", said.rows)}; }
   TextLengths lengths(Index tokens) const override { return SpanCounts(s_, tokens).lengths(tokens); }
   bool has_source() const override { return true; }
+  std::optional<Token> end_token() const override { return s_.end_token; }
   std::shared_ptr<const Objective> within(Index vocab_size) const override {
     SpanCorruption small = s_;
     small.end_token = std::min<Token>(small.end_token, 1);
@@ -63,7 +64,8 @@ class SpanCorruptionObjective final : public Objective {
 std::shared_ptr<const Objective> read_span_corruption(Section& train, const ModelConfig&, const Objective& otherwise) {
   Section& s = train.section("span_corruption", "spans that an encoder does not see and a decoder writes (T5)");
   SpanCorruption c;
-  if (const SpanCorruption* const before = span_corruption_of(otherwise)) c.end_token = before->end_token, c.first_sentinel = before->first_sentinel;
+  c.end_token = otherwise.end_token().value_or(c.end_token);
+  if (const SpanCorruption* const before = span_corruption_of(otherwise)) c.first_sentinel = before->first_sentinel;
   c.share = s.get("share", c.share, "of the tokens of a sample that are in spans").positive().at_most(1);
   c.mean_length = s.get("mean_length", c.mean_length, "of a span").unit("tokens").at_least(1).at_most(longest);
   c.end_token = s.get("end_token", c.end_token, "token that ends source and text").at_least(0).at_most(most_tokens);

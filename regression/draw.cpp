@@ -8,6 +8,7 @@
 
 #include "modules/classes.hpp"
 #include "modules/masking.hpp"
+#include "modules/seq2seq.hpp"
 #include "regression/cases.hpp"
 #include "regression/closed_form.hpp"
 
@@ -328,6 +329,7 @@ std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
   if (beta > 0) return preference(beta);
   if (masked) return masked_tokens({.share = share, .head_bias = head_bias, .sentence_order = ordered});
+  if (padded && ahead.depths == 0) return seq2seq({source_length});
   return ahead.depths > 0 ? multi_token(ahead) : next_token(terms);
 }
 

@@ -105,6 +105,8 @@ need() {
     *'data build pairs.jsonl'*) rm -rf PREFIX* && pairs 200 '{"prompt": "\1", "chosen": "\2", "rejected": "\1"}' > pairs.jsonl ;;
     *'--objective preference'*) ;;
     *'train.objective=preference'*) deck OUT 10 PREFIX "$whole_texts" ;;
+    *'data build translations.jsonl'*) rm -rf PREFIX* && pairs 200 '{"en": "\1", "de": "\2"}' > translations.jsonl ;;
+    *'train.objective=seq2seq'*) deck OUT 10 PREFIX && sed -i 's/^  pattern: .*/  pattern: "*-*->*X-*X-"/' DECK && more='train.seq2seq.source_length=64' ;;
     *"'shards/*.jsonl.zst' "*) if has zstd; then shards; fi ;;
     'gyrfalcon data info PREFIX') ;;
     *'finetune.lora'*) deck OUT 10 PREFIX ;;

@@ -56,9 +56,9 @@ const Help helps[] = {
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
     {{"data", "info"}, {"--help"}},
-    {{"data", "build"},
-     {"--help", "--tokenizer", "--documents", "--separator", "--key", "--skip-invalid", "--template", "--prompt-key", "--response-key",
-      "--messages-key", "--role-key", "--content-key", "--assistant", "--classes", "--tags", "--pairs", "--no-end", "--special", "--overwrite"}},
+    {{"data", "build"}, {"--help",       "--tokenizer",    "--documents",    "--separator", "--key",         "--skip-invalid", "--template",
+                         "--prompt-key", "--response-key", "--messages-key", "--role-key",  "--content-key", "--assistant",    "--classes",
+                         "--tags",       "--pairs",        "--source",       "--no-end",    "--special",     "--overwrite"}},
 };
 
 // Names at the start of the lines that describe options.

@@ -3,6 +3,7 @@
 // number of ranks, in files other programs read.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -105,6 +106,23 @@ TEST(evaluation, token_files_have_the_same_summary) {
   for (const Json& record : e.records) sum += record.at("loss").get<double>() / 9;
   EXPECT_NEAR(sum, r.at("loss").get<double>(), 1e-12);
   EXPECT_NEAR(std::exp(r.at("loss").get<double>()), r.at("perplexity").get<double>(), 1e-9);
+}
+
+// Windows of any length and what is left behind the last are all tokens that have one before them, on any number of ranks.
+TEST(evaluation, what_is_left_behind_the_last_window_is_scored) {
+  std::vector<Json> found;
+  for (const char* length : {"50", "77", "333"})
+    for (const int ranks : {0, 2})
+      found.push_back(evaluate(Material::get().trained(), {"--data", Material::get().prefix(), "--length", length}, ranks).summary.at("results"));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].at("tokens"), found[0].at("tokens"));
+    EXPECT_NEAR(found[i].at("loss").get<double>(), found[i / 2 * 2].at("loss").get<double>(), 1e-6);
+  }
+  const std::int64_t tokens = found[0].at("tokens").get<std::int64_t>();
+  for (std::size_t i = 0; i < found.size(); i += 2) {
+    const std::int64_t length = std::array{50, 77, 333}[i / 2];
+    EXPECT_EQ(found[i].at("sequences").get<std::int64_t>(), (tokens + length - 1) / length);
+  }
 }
 
 // With HDF5's own tools. Rows are those of the records' windows; other ranks write the same names and shapes.

@@ -63,7 +63,7 @@ def names(*classes):
     return dict(enumerate(classes))
 
 
-# name: class, settings, sequences, tokens of each
+# name: class, settings, sequences, tokens of each, and where padding stands behind them how many are not; of pairs then those of the texts
 cases = {
     "llama": ("Llama", dict(decoder), 2, 21),
     "llama_biases": ("Llama", dict(decoder, attention_bias=True, mlp_bias=True, num_key_value_heads=4, tie_word_embeddings=True), 2, 17),
@@ -139,6 +139,7 @@ cases = {
     "bert_pretraining_padded": ("Bert ForPreTraining", dict(bert, num_hidden_layers=1, type_vocab_size=3, vocab_size=31), 3, 20, [20, 13, 17]),
     "gpt_oss_blocks": ("GptOss", dict(gpt_oss, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_local_experts=3, head_dim=8,
                                       rope_parameters=dict(rope_type="default", rope_theta=1e4)), 2, 19),
+    "t5_pairs": ("T5", dict(t5, num_layers=1, num_decoder_layers=2, d_ff=12), 4, 12, [12, 5, 1, 9], [13, 4, 1, 7]),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
 configs = {"Gemma3": "Gemma3TextConfig"}
@@ -366,7 +367,13 @@ def write_case(name, seed):
         more["next_sentence_label"] = expected["next_sentence_label"] = torch.arange(sequences) % 2
     if family == "T5":
         labels = torch.randint(3, settings["vocab_size"], (sequences, written), generator=random)
-        labels[0, 3] = -100
+        if len(lengths) > 1:  # source and text end with a token of their own
+            last, first_padding = torch.tensor(lengths[1])[:, None], torch.tensor(lengths[0])[:, None]
+            ids[:] = torch.where(torch.arange(length) == first_padding - 1, settings["eos_token_id"], ids * more["attention_mask"])
+            at = torch.arange(written)
+            labels = torch.where(at == last - 1, settings["eos_token_id"], torch.where(at < last, labels, -100))
+        else:
+            labels[0, 3] = -100
     expected["labels"] = labels.clone()
     results = {"fp32": outcome(model_of(name, weights), ids, labels, **more)}
     with falcon_h1.widened(module, rotary):

@@ -73,7 +73,7 @@ TEST(sentence_order, losses_and_gradients_are_those_of_one_rank) {
     for (const bool tied : {false, true}) {
       const StepOutcome one = step_on(alone(8), placement, tied);
       ASSERT_EQ(one.result.ahead_losses.size(), 1u);
-      ASSERT_GT(one.result.ahead_losses[0], 0.1);
+      ASSERT_GT(one.result.ahead_losses[0].value(), 0.1);
       for (const Layout& layout : layouts()) {
         Grid* const grid = grid_of(layout);
         if (!grid) continue;

@@ -230,6 +230,27 @@ TEST(builder, marks_what_is_learned_of_a_conversation) {
       (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
 }
 
+TEST(builder, a_source_is_read_and_its_text_is_learned) {
+  const auto tokenizer = bytes_only();
+  DocumentFormat format = rule(Rule::json_lines);
+  format.source_key = "en", format.key = "de";
+  for (const int ranks : {1, 3}) {
+    const Folder folder;
+    const auto outcome = build(
+        tokenizer,
+        {{folder.in("a.jsonl", "{\"en\": \"ab\", \"de\": \"c\"}\n\n{\"de\": \"f\", \"id\": 1, \"en\": \" d\"}\n")}, folder.out(), format, 0}, ranks);
+    EXPECT_EQ(outcome[0].first, 0) << outcome[0].second;
+    EXPECT_EQ(marked_documents_of(tokenizer, folder.out()), (Texts{"ab<|endoftext|>", "[c<|endoftext|>]", " d<|endoftext|>", "[f<|endoftext|>]"}));
+  }
+  const std::string good = "{\"en\": \"a\", \"de\": \"b\"}\n";
+  for (const auto& [line, reason] : {std::pair{"{\"de\": \"b\"}", "has no key 'en' (keys: de)"},
+                                     {"{\"en\": \"a\"}", "has no key 'de'"},
+                                     {"{\"en\": \"\", \"de\": \"b\"}", "has an empty text under 'en'"}}) {
+    const std::string error = error_in("a.jsonl", good + line, format);
+    EXPECT_TRUE(has(error, "a.jsonl:2: the line ") && has(error, reason)) << error;
+  }
+}
+
 TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
   const auto tokenizer = with_marks();
   const std::string pair = "{\"prompt\":\"x\",\"response\":\"y\"}\n";

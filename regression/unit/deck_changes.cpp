@@ -169,6 +169,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.span_corruption.end_token", {"7", course}},
                                                                          {"train.span_corruption.first_sentinel", {"20", course}},
                                                                          {"train.span_corruption.seed", {"7", course}},
+                                                                         {"train.seq2seq.source_length", {"4", course}},
+                                                                         {"train.seq2seq.end_token", {"7", course}},
                                                                          {"train.preference.beta", {"0.5", course}},
                                                                          {"train.init_from", {"model", none}},
                                                                          {"train.init_head", {"new", none}},

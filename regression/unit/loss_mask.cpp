@@ -4,35 +4,17 @@
 #include "modules/objective.hpp"
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
+#include "regression/token_files.hpp"
 #include "src/data/dataset.hpp"
-#include "src/data/token_writer.hpp"
 
 namespace gyr::testing {
 namespace {
 
-using Lists = std::vector<std::vector<std::int32_t>>;
-
-// One file per list of numbers, of any token type; an index of our own, because TokenWriter writes no u8.
-void write(const std::filesystem::path& prefix, const Lists& sequences, TokenType type) {
-  std::string tokens, lengths, pointers, documents;
-  const auto add = [](std::string& bytes, auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    add(lengths, std::int32_t(sequences[s].size()));
-    add(pointers, std::int64_t(tokens.size()));
-    add(documents, std::int64_t(s));
-    append_tokens(tokens, sequences[s], type);
-  }
-  add(documents, std::int64_t(sequences.size()));
-  put_contents(tokens_path(prefix), tokens);
-  put_contents(index_path(prefix),
-               index_header(type, std::int64_t(sequences.size()), std::int64_t(sequences.size())) + lengths + pointers + documents);
-}
-
 struct Corpus {
   Folder folder;
   std::filesystem::path prefix = folder / "corpus";
-  Corpus() { write(prefix, {{1, 2, 3}, {4, 5, 6, 7}, {}, {8, 9}}, TokenType::u16); }
-  void mask(const Lists& marks, TokenType type = TokenType::u8) const { write(mask_prefix(prefix), marks, type); }
+  Corpus() { write_token_files(prefix, {{1, 2, 3}, {4, 5, 6, 7}, {}, {8, 9}}, TokenType::u16); }
+  void mask(const TokenLists& marks, TokenType type = TokenType::u8) const { write_token_files(mask_prefix(prefix), marks, type); }
   DatasetOptions options(std::int64_t L = 8) const {
     DatasetOptions o;
     o.corpora = {{prefix, {}}};

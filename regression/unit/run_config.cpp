@@ -68,6 +68,50 @@ TEST(run_config, samples_with_spans_are_text_alone) {
   expect_refused([&] { check_padding(run_of(deck, {"data.order=documents"})); }, {"data.order = documents", "padding", "shuffled"});
 }
 
+// A source and its text are a sample, of any lengths up to those of the deck.
+TEST(run_config, pairs_are_samples_of_their_own) {
+  const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: seq2seq, seq_length: 8}\ndata: {order: documents}\n";
+  EXPECT_EQ(run_of(deck).lengths().source, 8);
+  const RunConfig run = run_of(deck, {"train.seq2seq.source_length=20"});
+  check_padding(run);
+  EXPECT_EQ(run.lengths().source, 20);
+  EXPECT_EQ(run.lengths().text, 8);
+  expect_refused([&] { run_of(deck, {"data.order=shuffled"}); }, {"train.objective = seq2seq", "data.order"});
+  expect_refused([&] { run_of(deck, {"data.documents=separate"}); }, {"data.documents = separate"});
+  expect_refused([&] { run_of(deck, {"model.pattern=*-"}); }, {"train.objective = seq2seq", "no encoder"});
+  expect_refused([&] { run_of(deck, {"train.seq2seq.end_token=40000", "model.vocab_size=300"}); }, {"train.seq2seq.end_token = 40000", "300"});
+}
+
+// What another objective reads is not passed over in silence, but for what says nothing new: a run's own deck has every key.
+TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
+  std::string effective;
+  const auto idle = [&](const std::string& text) {
+    Deck deck = Deck::parse(text, "test.yaml");
+    const RunConfig run = read_run_config(deck);
+    effective = deck.effective();
+    return idle_keys(deck, run);
+  };
+  for (const auto& [section, keys] : {std::pair{"mlm", "mask_token: 4"},
+                                      {"classify", "num_labels: 3"},
+                                      {"tag", "labels: [a, b]"},
+                                      {"mtp", "depths: 2"},
+                                      {"preference", "beta: 0.5"},
+                                      {"seq2seq", "source_length: 9"},
+                                      {"span_corruption", "share: 0.3"}}) {
+    const std::string path = fmt::format("train.{}.", section), way_out = fmt::format("set that to {}", section);
+    expect_refused([&] { idle(fmt::format("train:\n  {}: {{{}}}\n", section, keys)); },
+                   {path.c_str(), "test.yaml:2", "train.objective is next_token", way_out.c_str()});
+    const auto told = idle(fmt::format("train:\n  objective: next_token\n  {}: {{{}}}\n", section, keys));
+    ASSERT_EQ(told.size(), 1u) << section;
+    EXPECT_TRUE(told[0].starts_with("test.yaml:3: " + path) && told[0].ends_with("train.objective is next_token")) << told[0];
+  }
+  for (const char* read :
+       {"train: {objective: mlm, mlm: {mask_token: 4, share: 0.3}}", "train: {mlm: {mask_token: -1}}", "train: {objective: mtp, mtp: {depths: 2}}"}) {
+    EXPECT_TRUE(idle(read).empty()) << read;
+    EXPECT_TRUE(idle(std::string(effective)).empty()) << read;
+  }
+}
+
 TEST(run_config, a_text_that_is_seen_both_ways_sees_no_padding) {
   const std::string deck = "model: {pattern: '*-', attention: {causal: false}}\ntrain: {objective: mlm}\ndata: {order: documents}\n";
   expect_refused([&] { check_padding(run_of(deck)); }, {"data.order = documents", "padding", "data.documents: separate"});

@@ -98,23 +98,31 @@ TEST(samples, permutations_have_no_favourites) {
 TEST(samples, every_epoch_visits_every_window_once) {
   const Corpus corpus({7, 30, 0, 64, 3, 100, 5});
   const gyr::TokenFile file(corpus.prefix());
-  for (const std::int64_t L : {1, 4, 10, 103}) {
+  for (const auto& [L, predicts] :
+       {std::pair<std::int64_t, bool>{1, true}, {4, true}, {10, true}, {103, true}, {1, false}, {10, false}, {197, false}}) {
     const gyr::SequenceRange range{1, 6};  // tokens 7 to 203
-    const auto samples = gyr::shuffled_samples(file, range, L, 9);
+    const auto samples = gyr::shuffled_samples(file, range, L, 9, predicts);
     const std::int64_t W = samples->per_epoch();
-    EXPECT_EQ(W, (197 - 1) / L);
+    EXPECT_EQ(W, (197 - predicts) / L);
     std::set<Ids> orders;
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       Ids starts;
       for (std::int64_t i = 0; i < W; ++i) {
-        const Ids ids = read(file, *samples, epoch * W + i, L);
-        for (std::int64_t t = 0; t <= L; ++t) ASSERT_EQ(ids[std::size_t(t)], ids[0] + t);
+        const Ids ids = read(file, *samples, epoch * W + i, L - !predicts);
+        for (std::size_t t = 0; t < ids.size(); ++t) ASSERT_EQ(ids[t], ids[0] + std::int32_t(t));
         starts.push_back(ids[0]);
       }
       orders.insert(starts);
       std::sort(starts.begin(), starts.end());
       for (std::int64_t i = 0; i < W; ++i) EXPECT_EQ(starts[std::size_t(i)], 7 + i * L);
     }
+    Ids rest(std::size_t(197 - W * L)), found;
+    std::iota(rest.begin(), rest.end(), std::int32_t(7 + W * L));
+    for (const gyr::Extract& e : samples->rest()) {
+      found.resize(found.size() + std::size_t(e.count));
+      file.read(e.sequence, e.offset, std::span(found).last(std::size_t(e.count)));
+    }
+    EXPECT_EQ(found, rest);
     EXPECT_TRUE(W <= 10 || orders.size() == 3) << "epochs are shuffled apart";
   }
   EXPECT_NE(read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2), read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));

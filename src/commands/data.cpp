@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon data info PREFIX: what token files hold. gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss
-// mask where it is made of prompts and responses, and labels where it is made of examples with classes; under mpiexec the ranks share the work.
+// mask where it is made of prompts and responses or of pairs, and labels where it is made of examples with classes; under mpiexec the ranks share the
+// work.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -31,9 +32,11 @@ struct Arguments {
   std::string tokenizer;
   DocumentsOption documents;
   ConversationOption conversation;
-  std::string classes, tags;
+  std::string classes, tags, source;
   bool pairs = false, no_end = false, special = false, overwrite = false;
 
+  // Texts are encoded as a prompt is, and are whole.
+  bool complete() const { return labelled() || !source.empty(); }
   bool labelled() const { return !classes.empty() || !tags.empty(); }
 };
 
@@ -58,10 +61,17 @@ DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
   DocumentFormat format = a.documents.format();
   format.conversation = a.conversation.format(tokenizer);
   if (a.labelled()) format.labelled = labelled_of(a);
-  format.pairs = a.pairs;
+  format.pairs = a.pairs, format.source_key = a.source;
   require(!a.pairs || (!format.conversation && !format.labelled), Exit::usage, "--pairs: goes with none of --template, --classes and --tags");
-  if (!format.conversation && !format.labelled && !format.pairs) return format;
-  const char* const option = format.pairs ? "--pairs" : format.conversation ? "--template" : a.tags.empty() ? "--classes" : "--tags";
+  require(a.source.empty() || !(a.pairs || format.conversation || format.labelled), Exit::usage,
+          "--source: goes with none of --pairs, --template, --classes and --tags");
+  require(a.source.empty() || a.source != format.key, Exit::usage, "--source {}: is the key of the text too; name that by --key", a.source);
+  if (!format.conversation && !format.labelled && !format.pairs && a.source.empty()) return format;
+  const char* const option = !a.source.empty()     ? "--source"
+                             : format.pairs        ? "--pairs"
+                             : format.conversation ? "--template"
+                             : a.tags.empty()      ? "--classes"
+                                                   : "--tags";
   require(!format.conversation || !format.labelled, Exit::usage, "--template: examples with classes are not written down by a template");
   using Rule = DocumentFormat::Rule;
   require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
@@ -107,12 +117,12 @@ int build(const Arguments& a) {
                 (options.prefix / "text").string());
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
-        options.complete = a.special && !a.labelled();
+        options.complete = (a.special || !a.source.empty()) && !a.labelled();
         require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
                 a.tokenizer);
         require(!a.special || !options.format.conversation, Exit::usage, "--special: what stands around turns is the template's to say");
         require(!a.special || !options.format.pairs, Exit::usage, "--special: does not go with --pairs");
-        if (!a.no_end && !a.special && (!a.labelled() || tokenizer.vocabulary().templates.empty())) {
+        if (!a.no_end && !a.special && (!a.complete() || tokenizer.vocabulary().templates.empty())) {
           options.eod = tokenizer.eod();
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
         }
@@ -167,11 +177,14 @@ void add_data(Command& app, Action& action) {
       "--pairs", a->pairs,
       "Pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents for each, prompt and answer, "
       "of which the answer is learned; the prompt may be missing");
+  b->add_option("--source", a->source,
+                "Pairs for train.objective seq2seq: the key of what an encoder reads, beside that of the text to be written of it (--key). Two "
+                "documents for each, of which the second is learned, encoded as prompts are");
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
   b->add_flag(
       "--special", a->special,
       "Put around every document what the tokenizer's post-processor puts around a text ([CLS] ... [SEP]), in place of that token; examples with "
-      "classes have it anyway");
+      "classes and pairs of a source and a text have it anyway");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });
 

@@ -43,6 +43,8 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   }
   RunConfig run = read_run_config(deck, defaults);
   check_padding(run);
+  for (const std::string& note : idle_keys(deck, run))
+    if (const Note say = notes_of(runtime)) say(note);
   deck.finish();
   effective = deck.effective();
   return run;

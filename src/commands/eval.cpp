@@ -41,10 +41,11 @@ struct Arguments {
 
 constexpr const char* footer = R"(
 One task a run:
-  --data     Loss and perplexity over windows of --length tokens and the token after each. Of a model that tells classes the files are whole texts
+  --data     Loss and perplexity over windows of --length tokens and the token after each, and of what is left behind the last. Of a model that tells classes the files are whole texts
              with labels (data build --classes, --tags), and the figures also accuracy, F1 of each class, their mean (macro) and that of all
              labels together (micro), and, where classes are few, how many of each are taken for each. Of masked tokens, and of spans that a
              decoder writes, accuracy is the part of them than which the model finds nothing likelier, and order accuracy that of halves.
+             Of a model that reads pairs of a source and a text (data build --source) each text is a window, which --length cuts.
              Of pairs of texts (--objective preference) --records has a line with the model and its sum, and the sum of ln p of each text, which
              train.objective preference reads as PREFIX_reference.jsonl; with that file there the figures are also the loss, how often the chosen
              text is preferred, and by how much.
@@ -75,9 +76,10 @@ DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index s
   data.seed = run.data.seed;
   data.classes = run.model.objective->classes();
   if (run.model.objective->most_pairs(seq_length) > 0) data.pairs = Pairs::as_they_are;
-  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;            // texts
-  if (whole || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
-  data.separate = whole || run.data.separate;
+  if (run.model.objective->reads_pairs()) data.source_length = run.model.objective->lengths(seq_length).source;
+  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;                                      // texts
+  if (whole || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
+  data.separate = whole || (run.data.separate && data.source_length == 0);
   data.predicts = run.model.objective->writes_next_token();
   data.vocab_size = run.model.vocab_size;
   data.words = words_of(run);
@@ -226,11 +228,12 @@ void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
 
 // Another objective of the same weights.
 void choose(const std::string& name, ModelConfig& model) {
-  const bool writes = model.objective->writes_next_token();
+  const Objective& before = *model.objective;
   Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", name), "--objective");
   const auto chosen = read_objective(deck.section("train", "objective"), model, *model.objective);
-  require(writes && chosen->writes_next_token() && chosen->depths() == 0, Exit::usage,
-          "--objective {}: the model was trained with train.objective = {}, whose head is another one", name, model.objective->name());
+  const bool both_write = before.writes_next_token() && chosen->writes_next_token() && chosen->depths() == 0;
+  require(both_write || (before.has_source() && chosen->has_source()), Exit::usage,
+          "--objective {}: the model was trained with train.objective = {}, whose head is another one", name, before.name());
   model.objective = chosen;
 }
 
@@ -277,8 +280,10 @@ void add_eval(Command& app, Action& action) {
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   std::vector<std::string> objectives;
   for (const ObjectiveType& type : objective_types()) objectives.push_back(type.name);
-  c->add_option("--objective", a->objective,
-                "What token files are scored by, where it is not what the model was trained for: preference, of pairs (data build --pairs)")
+  c->add_option(
+       "--objective", a->objective,
+       "What token files are scored by, where it is not what the model was trained for: preference, of pairs (data build --pairs), or seq2seq "
+       "or span_corruption of a model with an encoder")
       ->one_of(objectives);
   c->add_option("--mask-token", a->mask_token, "Id of the token that hides those to be found; without it the deck's, or that of a folder's tokenizer")
       ->not_negative();

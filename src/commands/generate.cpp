@@ -46,7 +46,8 @@ struct Questions {
   }
 };
 
-Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
+// `source_end`: what a source ends with, of a model with an encoder.
+Questions read_questions(const Arguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end) {
   Questions q;
   const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer))
                     : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer))
@@ -57,12 +58,13 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer) {
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
     else
       for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
+    if (source_end && !a.plain && (prompt.empty() || prompt.back() != *source_end)) prompt.push_back(*source_end);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
     require(!prompt.empty(), Exit::usage, "{} '{}' has no token, and the tokenizer no end-of-text token to begin with; write some text",
             a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.prompts.size()), text);
   }
-  for (const auto& end : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt})
-    if (end) q.ends.insert(*end);
+  for (const auto& mark : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt, source_end})
+    if (mark) q.ends.insert(*mark);
   for (const Index end : end_tokens_in(companions_of(a.checkpoint), a.checkpoint)) q.ends.insert(Token(end));
   return q;
 }
@@ -165,7 +167,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   const Tokenizer tokenizer = Tokenizer::load(file);
   require(tokenizer.size() <= run.model.vocab_size, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
-  const Questions questions = read_questions(a, tokenizer);
+  const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token());
   const std::set<Index> lengths = questions.lengths();
   const Index count = Index(questions.prompts.size()), asked = *lengths.rbegin();
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked,

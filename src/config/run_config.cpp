@@ -26,12 +26,15 @@ void check_data(const RunConfig& run) {
           "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
+  require(!run.model.objective->reads_pairs() || run.data.order == "documents", Exit::config,
+          "train.objective = {}: a source and its text are a sample of their own; set data.order to documents", run.model.objective->name());
   require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
 }
 
 void check_source(const ModelConfig& m) {
   require(m.objective->has_source() || !has_encoder(m), Exit::config,
-          "train.objective = {}: nothing is read by the encoder of model.pattern (layers before >); set it to span_corruption", m.objective->name());
+          "train.objective = {}: nothing is read by the encoder of model.pattern (layers before >); set it to span_corruption or seq2seq",
+          m.objective->name());
   require(!m.objective->has_source() || has_encoder(m), Exit::config,
           "train.objective = {}: its samples have a source, and model.pattern has no encoder to read it; put the encoder's layers and > in front",
           m.objective->name());
@@ -133,8 +136,24 @@ Index RunConfig::batch_after(double tokens) const {
   return batch;
 }
 
+std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
+  const std::string chosen = run.model.objective->name();
+  const std::vector<Declaration> settings = deck.settings();
+  const bool named = std::any_of(settings.begin(), settings.end(), [](const auto& d) { return d.path == "train.objective" && !d.where.empty(); });
+  std::vector<std::string> idle;
+  for (const Declaration& d : settings)
+    for (const ObjectiveType& type : objective_types()) {
+      if (type.name == chosen || !d.path.starts_with("train." + type.name + ".") || d.where.empty() || d.value == d.fallback) continue;
+      const std::string told = deck.told({d.path});
+      require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or take the key out", told, chosen, type.name);
+      idle.push_back(fmt::format("{} is not read: train.objective is {}", told, chosen));
+    }
+  return idle;
+}
+
 void check_padding(const RunConfig& run) {
   if (run.data.order != "documents") return;
+  if (run.model.objective->reads_pairs()) return;  // padding is told from text
   require(!run.model.objective->has_source(), Exit::config,
           "data.order = documents: an encoder reads the whole of a sample, and would have spans of padding; take shuffled");
   require(run.model.attention.causal || run.data.separate, Exit::config,

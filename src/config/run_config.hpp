@@ -65,6 +65,9 @@ struct RunDefaults {
 RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
 // Exit::config where a run would read padding as text. For runs that begin: what was trained so before is still read.
 void check_padding(const RunConfig&);
+// What the deck sets, to another value than the usual, for another objective than the run's to read: a sentence each. Exit::config where it does not
+// name the run's. For runs that begin.
+std::vector<std::string> idle_keys(const Deck&, const RunConfig&);
 // train.init_from alone, which decides about the defaults of the others.
 std::string read_init_from(Deck& deck);
 

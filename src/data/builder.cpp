@@ -199,7 +199,8 @@ class Builder {
       first_block_.push_back(blocks);
     }
     tokens_.emplace(options_.prefix, token_type_for(tokenizer_.size()), team_.rank);
-    if (options_.format.conversation || options_.format.pairs) mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
+    if (options_.format.conversation || options_.format.pairs || !options_.format.source_key.empty())
+      mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
     if (options_.format.labelled)
       labels_.emplace(labels_prefix(options_.prefix), token_type_for(std::int64_t(options_.format.labelled->classes.size()) + 1), team_.rank);
   }
@@ -270,16 +271,16 @@ class Builder {
     if (options_.complete && fragment.begins) add_template(&Template::before);
     tokenizer_.encode(fragment.text, ids_);
     if (options_.complete && fragment.ends) add_template(&Template::after);
-    marks_.resize(ids_.size(), true);
+    marks_.resize(ids_.size(), fragment.learned);
     for (const Utterance& utterance : fragment.utterances) {
       gyr::encode(utterance, tokenizer_, ids_);
       marks_.resize(ids_.size(), utterance.learned);
     }
     if (fragment.labelled) encode(*fragment.labelled);
-    marks_.resize(ids_.size(), true);
+    marks_.resize(ids_.size(), fragment.learned);
     if (fragment.ends && options_.eod) {
       ids_.push_back(*options_.eod);
-      marks_.push_back(marks_.empty() || marks_.back());
+      marks_.push_back(marks_.empty() ? fragment.learned : marks_.back());
     }
     part_.add(fragment.begins, std::int64_t(ids_.size()));
     learned_ += std::count(marks_.begin(), marks_.end(), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Turns text files into a tokenized corpus (token_file.hpp), with a loss mask (loss_mask.hpp) where the text is made of
-// conversations and with labels (class_labels.hpp) where it is made of examples with classes, shared out over any number of ranks. The bytes written
-// do not depend on how many there are.
+// conversations or of pairs, and with labels (class_labels.hpp) where it is made of examples with classes, shared out over any number of ranks. The
+// bytes written do not depend on how many there are.
 #pragma once
 
 #include <cstdint>

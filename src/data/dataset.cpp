@@ -11,6 +11,7 @@
 #include "kernels/cross_entropy.hpp"
 #include "kernels/error.hpp"
 #include "src/data/packing.hpp"
+#include "src/data/sourced_samples.hpp"
 
 namespace gyr {
 namespace {
@@ -66,6 +67,8 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
           "a text with a class must be whole and alone: set data.order: documents and data.documents: separate");
   require(options.pairs == Pairs::none || (options.order == SampleOrder::documents && options.separate), Exit::config,
           "texts that are compared must be whole and alone: set data.order: documents and data.documents: separate");
+  require(options.source_length == 0 || (options.order == SampleOrder::documents && !options.separate), Exit::config,
+          "a source and its text are a sample of their own: set data.order: documents and data.documents: joined");
   const bool megatron = options.order == SampleOrder::megatron;
   require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs to know how many samples will be read");
   require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
@@ -85,6 +88,9 @@ void Dataset::open(const Corpus& corpus) {
   masks_.push_back(LossMask::beside(file));
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
   if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
+  require(options_.source_length == 0 || (masks_.back() && file.sequences() % 2 == 0), Exit::data,
+          "{}: {} sequences{} are no pairs of a source and a text; build them with `gyrfalcon data build --source`", file.prefix().string(),
+          file.sequences(), masks_.back() ? "" : " without a loss mask");
   const SequenceRange range = range_of(file);
   require(range.first < range.last, Exit::data,
           "{}: the {} split is empty: {} of {} documents makes none; give it a larger share, or cut the text into more documents (data build "
@@ -95,7 +101,7 @@ void Dataset::open(const Corpus& corpus) {
 
 // A pair is in one split.
 SequenceRange Dataset::range_of(const TokenFile& file) const {
-  if (options_.pairs == Pairs::none) return split_range(options_.split, options_.which, file.sequences());
+  if (!two_by_two()) return split_range(options_.split, options_.which, file.sequences());
   const SequenceRange pairs = split_range(options_.split, options_.which, file.sequences() / 2);
   return {2 * pairs.first, 2 * pairs.last};
 }
@@ -110,7 +116,8 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
   }
   // Corpora of equal size must not walk in step: each has a seed of its own.
   const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);
-  if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed);
+  if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed, options_.predicts);
+  if (options_.source_length > 0) return sourced_samples(file, range, options_.source_length, options_.seq_length, seed);
   return packed_samples(file, range, options_.seq_length, seed, options_.predicts, options_.pairs == Pairs::none ? Together::texts : Together::pairs);
 }
 
@@ -123,9 +130,34 @@ std::vector<double> Dataset::given_weights() const {
   return weights;
 }
 
+// Nothing of it is learned.
+std::vector<std::int32_t> Dataset::source_of(std::size_t c, const Extract& extract) const {
+  std::vector<std::int32_t> source(std::size_t(extract.count));
+  std::vector<std::uint8_t> learned(source.size());
+  files_[c]->read(extract.sequence, extract.offset, source, options_.vocab_size);
+  masks_[c]->read(extract.sequence, extract.offset, learned);
+  require(std::count(learned.begin(), learned.end(), 1) == 0, Exit::data,
+          "{}: sequence {} is where a source stands, and its loss mask has tokens to be learned; build pairs with `gyrfalcon data build --source`",
+          files_[c]->prefix().string(), extract.sequence);
+  return source;
+}
+
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number);
-  const auto c = std::size_t(pick.corpus), length = std::size_t(options_.seq_length) + 1;
+  const auto c = std::size_t(pick.corpus);
+  return sample_of(c, samples_[c]->extracts(pick.number), std::size_t(options_.seq_length) + 1);
+}
+
+Sample Dataset::rest(std::int64_t corpus) const {
+  const std::vector<Extract> extracts = samples_[std::size_t(corpus)]->rest();
+  if (extracts.empty()) return {};
+  const auto length =
+      std::accumulate(extracts.begin(), extracts.end(), std::int64_t(0), [](std::int64_t sum, const Extract& e) { return sum + e.count; });
+  return sample_of(std::size_t(corpus), extracts, std::size_t(length));
+}
+
+// The extracts, and padding up to so many tokens.
+Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, std::size_t length) const {
   Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
   if (!labels_.empty()) s.classes.assign(length, ignored_label);
   if (options_.separate) s.positions.resize(length);
@@ -134,8 +166,9 @@ Sample Dataset::sample(std::int64_t number) const {
     std::iota(s.positions.begin() + std::ptrdiff_t(first), s.positions.begin() + std::ptrdiff_t(first + count), 0);
     s.learned[first] = 0;
   };
+  if (options_.source_length > 0) s.source = source_of(c, extracts.front());
   std::size_t first = 0;
-  for (const Extract& extract : samples_[c]->extracts(pick.number)) {
+  for (const Extract& extract : std::span(extracts).subspan(options_.source_length > 0 ? 1 : 0)) {
     const auto count = std::size_t(extract.count);
     const auto learned = std::span(s.learned).subspan(first, count);
     files_[c]->read(extract.sequence, extract.offset, std::span(s.tokens).subspan(first, count), options_.vocab_size);

@@ -42,6 +42,7 @@ struct Sample {
   std::vector<std::uint8_t> begins;        // 1 where a token begins a word; empty: nobody asked
   std::vector<std::int32_t> classes = {};  // of each token or of the text that begins with it, or ignored_label; empty: nobody asked
   std::vector<TextSpan> texts = {};        // in the documents order
+  std::vector<std::int32_t> source = {};   // that belongs to the text, where the corpora have one
 };
 
 // Whether the texts of a corpus are pairs, a chosen one and behind it a rejected one (data build --pairs); then both are in one sample. What a
@@ -62,6 +63,7 @@ struct DatasetOptions {
   std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does
   std::vector<std::string> classes;                // by name, that the corpora tell; none: nobody asks
   Pairs pairs = Pairs::none;
+  std::int64_t source_length = 0;  // most tokens of a source beside each text (data build --source); 0: the corpora have none
 };
 
 // The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.
@@ -80,6 +82,9 @@ class Dataset {
   // Exit::data for ids outside the vocabulary and marks that are neither 0 nor 1, with file and byte.
   Sample sample(std::int64_t number) const;
 
+  // Of a corpus what the next window behind the last would begin with, as a shorter sample; empty where documents are whole.
+  Sample rest(std::int64_t corpus) const;
+
   // What the user should know of the corpora, a line each: how full windows are, how many documents are cut.
   std::vector<std::string> notes() const;
 
@@ -93,7 +98,10 @@ class Dataset {
   std::vector<double> given_weights() const;
   void open(const Corpus&);
   std::unique_ptr<Samples> samples_of(std::size_t corpus, SequenceRange) const;
+  Sample sample_of(std::size_t corpus, const std::vector<Extract>&, std::size_t length) const;
   SequenceRange range_of(const TokenFile&) const;
+  bool two_by_two() const { return options_.pairs != Pairs::none || options_.source_length > 0; }
+  std::vector<std::int32_t> source_of(std::size_t corpus, const Extract&) const;
 
   DatasetOptions options_;
   std::vector<std::unique_ptr<TokenFile>> files_;

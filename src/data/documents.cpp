@@ -10,6 +10,7 @@
 #include "src/base/json_text.hpp"
 #include "src/data/json_line.hpp"
 #include "src/data/paired_texts.hpp"
+#include "src/data/sourced_text.hpp"
 
 namespace gyr {
 namespace {
@@ -246,6 +247,11 @@ std::string DocumentFile::problem_of_object(std::string_view line, const Visit& 
   if (format_.pairs) {
     const PairedAnswers pair = read_pair(line);
     if (pair.problem.empty()) visit({{}, true, true, pair.chosen}), visit({{}, true, true, pair.rejected});
+    return pair.problem;
+  }
+  if (!format_.source_key.empty()) {
+    const SourcedText pair = read_sourced(line, format_.source_key, format_.key);
+    if (pair.problem.empty()) visit({pair.source, true, true, {}, nullptr, false}), visit({pair.text, true, true});
     return pair.problem;
   }
   TextOfObject object(format_.key);

@@ -34,6 +34,7 @@ struct DocumentFormat {
   Rule rule = Rule::automatic;
   std::string separator;                                   // "" is a blank line (white space only); any run of them is one cut
   std::string key = "text";                                // of json_lines
+  std::string source_key;                                  // the same: of a source in front of it (sourced_text.hpp), two documents; "": none
   std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
   std::shared_ptr<const LabelledFormat> labelled;          // the same
   bool pairs = false;                                      // the same: a chosen and a rejected text (paired_texts.hpp), two documents
@@ -51,6 +52,7 @@ struct Fragment {
   bool begins, ends;                           // the document begins or ends here
   std::span<const Utterance> utterances = {};  // of a conversation, which comes whole; there is no text then
   const LabelledText* labelled = nullptr;      // an example with classes, likewise
+  bool learned = true;                         // the text; a source is only read
 };
 
 // One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is

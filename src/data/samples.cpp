@@ -18,14 +18,14 @@ constexpr std::int64_t max_index = std::int64_t(std::numeric_limits<std::uint32_
 std::int64_t tokens_in(const TokenFile& file, SequenceRange r) { return file.first_token(r.last) - file.first_token(r.first); }
 
 // W, checked to be at least one.
-std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L) {
+std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, bool predicts = true) {
   const std::int64_t tokens = tokens_in(file, r);
-  require(tokens > L, Exit::data,
+  require(tokens >= L + predicts, Exit::data,
           "{}: sequences {} to {} hold {} tokens, and one sample needs {}; take a shorter sequence length, a larger "
           "share for this "
           "split, or more data",
-          file.prefix().string(), r.first, r.last, tokens, L + 1);
-  return (tokens - 1) / L;
+          file.prefix().string(), r.first, r.last, tokens, L + predicts);
+  return (tokens - predicts) / L;
 }
 
 // `count` tokens from `offset` on, counted within the first of a row of sequences joined end to end.
@@ -44,22 +44,29 @@ std::vector<Extract> cut(const TokenFile& file, SequenceAt&& sequence_at, std::i
 
 class ShuffledSamples : public Samples {
  public:
-  ShuffledSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed)
-      : file_(file), range_(r), start_(file.first_token(r.first)), seq_length_(L), windows_(windows_in(file, r, L)), seed_(seed) {}
+  ShuffledSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts)
+      : file_(file), range_(r), start_(file.first_token(r.first)), seq_length_(L), windows_(windows_in(file, r, L, predicts)), seed_(seed),
+        predicts_(predicts) {}
 
   std::vector<Extract> extracts(std::int64_t number) const override {
     ensure(number >= 0, "sample {} was asked for", number);
     const std::int64_t epoch = number / windows_;
     const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
-    const std::int64_t begin = start_ + window * seq_length_;
-    const std::int64_t sequence = sequence_of(begin);
-    return cut(
-        file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), seq_length_ + 1);
+    return extracts_from(start_ + window * seq_length_, seq_length_ + predicts_);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
+  std::vector<Extract> rest() const override {
+    const std::int64_t begin = start_ + windows_ * seq_length_;
+    return extracts_from(begin, file_.first_token(range_.last) - begin);
+  }
 
  private:
+  std::vector<Extract> extracts_from(std::int64_t begin, std::int64_t count) const {
+    const std::int64_t sequence = sequence_of(begin);
+    return cut(
+        file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), count);
+  }
   // The last sequence that begins at or before token `position`: empty ones before it hold nothing of it.
   std::int64_t sequence_of(std::int64_t position) const {
     std::int64_t low = range_.first, high = range_.last;
@@ -74,6 +81,7 @@ class ShuffledSamples : public Samples {
   SequenceRange range_;
   std::int64_t start_, seq_length_, windows_;
   std::uint64_t seed_;
+  bool predicts_;
 };
 
 // numpy.random.RandomState(seed).shuffle, bit for bit: Fisher-Yates from the back, with indices drawn by masked
@@ -194,8 +202,8 @@ std::int64_t permuted(std::int64_t i, std::int64_t n, std::uint64_t key) {
   return std::int64_t(x);
 }
 
-std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed) {
-  return std::make_unique<ShuffledSamples>(file, r, L, seed);
+std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts) {
+  return std::make_unique<ShuffledSamples>(file, r, L, seed, predicts);
 }
 
 std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training samples of a corpus: which tokens make up which sample. Samples of joined text are windows of L + 1 tokens, one
-// every L tokens, so that each token but the first is predicted once; samples of whole documents are packing.hpp's. A
-// document is a sequence of the token file: what splits count and what is shuffled.   L sequence length, E epochs
+// every L tokens, so that each token but the first is predicted once, or of L tokens that are labelled themselves; samples of whole documents are
+// packing.hpp's. A document is a sequence of the token file: what splits count and what is shuffled.   L sequence length, E epochs
 #pragma once
 
 #include <cstdint>
@@ -37,17 +37,20 @@ struct Extract {
 class Samples {
  public:
   virtual ~Samples() = default;
-  // The extracts of sample `number` >= 0, in order and none empty: L + 1 tokens together, or fewer where padding follows.
+  // The extracts of sample `number` >= 0, in order and none empty: a window's tokens together, or fewer where padding follows.
   virtual std::vector<Extract> extracts(std::int64_t number) const = 0;
   virtual std::int64_t per_epoch() const = 0;  // windows in one pass over the range
   virtual std::int64_t size() const = 0;       // samples there are; 2^63 - 1 where they never end
+  // What the next window would begin with, were there enough of it; none where documents are whole.
+  virtual std::vector<Extract> rest() const { return {}; }
   // What the user of this order should know; empty where there is nothing to say.
   virtual std::string note() const { return {}; }
 };
 
 // Sample n is window pi(n mod W) of the range, W windows to an epoch, pi a permutation keyed by (seed, n / W): every
-// epoch visits each window once. `file` must outlive the result. Exit::data when the range has fewer than L + 1 tokens.
-std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed);
+// epoch visits each window once. `predicts`: the token behind each, else windows have L. `file` must outlive the result. Exit::data when the range
+// has fewer tokens than a window.
+std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true);
 
 // Bit-compatible with Megatron-LM's GPTDataset for `requested` samples: the document index, then the shuffle index,
 // come from one MT19937 stream as numpy's RandomState(seed) draws it, and the last epoch is shuffled apart when less

@@ -160,7 +160,10 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
       grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
               fullest_expert(stage_.parameters().expert_loads(), expert_choices_), dropped_choices(stage_.parameters().expert_loads())});
   result.loss = loss.sums[0] / double(result.tokens);
-  for (Index k = 1; k <= further; ++k) result.ahead_losses.push_back(loss.sums[k] / double(std::max<Index>(1, labels[k])));
+  for (Index k = 1; k <= further; ++k) {
+    result.ahead_losses.emplace_back();
+    if (labels[k] > 0) result.ahead_losses.back() = loss.sums[k] / double(labels[k]);
+  }
   result.stop_request = loss.stop_request;
   result.expert_load = loss.expert_load, result.dropped_choices = loss.dropped;
   result.finite = device_.dry_run() || (loss.not_finite == 0 && std::isfinite(result.loss));

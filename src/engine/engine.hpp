@@ -39,15 +39,16 @@ struct EngineConfig {
 std::vector<std::string> engine_timer_names();
 
 struct StepResult {
-  double loss = 0;                        // mean over labelled tokens of the global batch, of what follows each
-  double gradient_norm = 0;               // before clipping
-  Index tokens = 0;                       // labelled tokens of the global batch
-  bool finite = true;                     // loss and norm, on every rank
-  bool applied = true;                    // the weights have been updated
-  double stop_request = 0;                // the greatest stop request of all ranks
-  double expert_load = 0;                 // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
-  double dropped_choices = 0;             // of tokens, that experts had no room for, in all layers
-  std::vector<double> ahead_losses = {};  // further ones (Objective::further_losses), of each the mean over rows that have a label there
+  double loss = 0;             // mean over labelled tokens of the global batch, of what follows each
+  double gradient_norm = 0;    // before clipping
+  Index tokens = 0;            // labelled tokens of the global batch
+  bool finite = true;          // loss and norm, on every rank
+  bool applied = true;         // the weights have been updated
+  double stop_request = 0;     // the greatest stop request of all ranks
+  double expert_load = 0;      // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
+  double dropped_choices = 0;  // of tokens, that experts had no room for, in all layers
+  // Further ones (Objective::further_losses), of each the mean over rows that have a label there; nothing where none has.
+  std::vector<std::optional<double>> ahead_losses = {};
 };
 
 // What a step is told besides its data.

@@ -14,7 +14,7 @@ struct Passage {
   std::vector<Token> tokens;
   std::vector<Token> labels;                 // labels[i] follows tokens[i]; ignored_label where it is not asked for
   std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
-  std::vector<Token> source = {};            // that an encoder reads
+  std::vector<Token> source = {};            // that an encoder reads, of source_length tokens at most
   std::vector<Token> types = {};             // of each token, where halves are told apart; none: all have the first
   std::vector<Token> order = {};             // labels of those that tell the order of halves, as labels are; none: none does
 };

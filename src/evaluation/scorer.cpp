@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/engine/plan.hpp"
+#include "src/engine/source_padding.hpp"
 
 namespace gyr {
 
@@ -20,10 +21,11 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     const Passage p = passages.make(i);
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
-    m.source.insert(m.source.end(), p.source.begin(), p.source.end());
+    append_source(p.source, m);
     m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
-    ensure(p.positions.empty() || Index(p.positions.size()) == batch.seq_length, "packed passages are of one length");
-    // What stands behind the last token reaches nothing before it: any token will do.
+    // What stands behind the last token reaches nothing before it: any token will do, and where documents are packed it is one of its own.
+    for (Index t = Index(p.positions.size()); !p.positions.empty() && t < batch.seq_length; ++t)
+      m.positions.push_back(std::int32_t(t - Index(p.positions.size())));
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
     m.types.insert(m.types.end(), p.types.begin(), p.types.end());

@@ -27,15 +27,17 @@ class TokenFileEvaluation : public Evaluation {
     const TextLengths lengths = model.objective->lengths(options.seq_length);
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, lengths.text);
     passages_.source_length = lengths.source;
+    windows_ = passages_.count();
+    if (windows_ == windows) add_rests(limit > 0 ? limit - windows : dataset_.corpora());
     passages_.make = [this](Index i) {
-      Sample s = dataset_.sample(i);
+      Sample s = sample(i);
       Labelled l = labelled(s, i);
       if (!s.positions.empty()) s.positions.pop_back();
       return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types), std::move(l.order)};
     };
     if (!model.objective->predicts()) return;
     passages_.told = [this](Index i, std::span<const RowScore> rows) {
-      const Sample s = dataset_.sample(i);
+      const Sample s = sample(i);
       predicted_[i] = model_.objective->predict(view_of(s, i, model_), labelled(s, i), rows);
     };
   }
@@ -51,6 +53,9 @@ class TokenFileEvaluation : public Evaluation {
     }
     require(loss.count() > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
+    if (left_out_ > 0)
+      c.text += fmt::format("{} token{} behind the last window {} left out: fewer than --length make no sample\n", left_out_,
+                            left_out_ > 1 ? "s" : "", left_out_ > 1 ? "are" : "is");
     c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
                           scores.size());
     c.results = {{"loss", loss.value()},
@@ -63,6 +68,17 @@ class TokenFileEvaluation : public Evaluation {
   }
 
  private:
+  // Behind the windows, of each corpus what is left, which tells next tokens as a shorter window; other objectives need whole ones.
+  void add_rests(Index most) {
+    for (Index c = 0; c < dataset_.corpora() && Index(rests_.size()) < most; ++c) {
+      Sample rest = dataset_.rest(c);
+      const Index tokens = Index(rest.tokens.size());
+      if (!model_.objective->writes_next_token()) left_out_ += tokens;
+      else if (tokens > 1) passages_.lengths.push_back(tokens - 1), rests_.push_back(std::move(rest));
+    }
+  }
+  Sample sample(Index i) const { return i < windows_ ? dataset_.sample(i) : rests_.at(std::size_t(i - windows_)); }
+
   Labelled labelled(const Sample& s, Index number) const { return model_.objective->label(view_of(s, number, model_)); }
 
   void add_predictions(Conclusion& c) const {
@@ -85,6 +101,8 @@ class TokenFileEvaluation : public Evaluation {
   Dataset dataset_;
   ModelConfig model_;
   Passages passages_;
+  Index windows_ = 0, left_out_ = 0;  // left_out_: tokens
+  std::vector<Sample> rests_;
   std::map<Index, std::vector<Record>> predicted_;
 };
 

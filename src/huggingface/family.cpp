@@ -7,7 +7,7 @@
 #include <set>
 
 #include "modules/layer.hpp"
-#include "modules/objective.hpp"
+#include "modules/span_corruption.hpp"
 #include "src/deck/deck.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
@@ -45,8 +45,9 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
-  const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective;  // what compares texts tells the next token as any other
-  read_objective(deck.section("train", ""), m, *objective);                            // has a head of its own
+  // What compares texts tells the next token as any other, and what reads pairs writes as any other behind an encoder.
+  const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective->reads_pairs() ? span_corruption() : m.objective;
+  read_objective(deck.section("train", ""), m, *objective);  // has a head of its own
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });

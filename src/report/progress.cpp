@@ -67,7 +67,8 @@ std::string step_line(const StepReport& r) {
   field("global batch size", fmt::format("{:5}", r.global_batch_size));
   field("lm loss", fmt::format("{:.6E}", r.loss));
   if (r.order_loss) field("sop loss", fmt::format("{:.6E}", *r.order_loss));
-  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k) field(fmt::format("mtp_{} loss", k + 1), fmt::format("{:.6E}", r.mtp_losses[k]));
+  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k)
+    field(fmt::format("mtp_{} loss", k + 1), r.mtp_losses[k] ? fmt::format("{:.6E}", *r.mtp_losses[k]) : "none");
   field("loss scale", "1.0");  // bf16 needs none
   field("grad norm", fmt::format("{:.3f}", r.grad_norm));
   if (r.params_norm) field("params norm", fmt::format("{:.3f}", *r.params_norm));

@@ -20,10 +20,10 @@ struct StepReport {
   double tflops = 0;              // 10^12 floating-point operations per second and rank
   std::optional<double> mfu;      // 0..1: tflops as a part of the rank's peak, where the peak is known
   double learning_rate = 0;
-  double loss = 0;                        // mean over tokens, natural logarithm
-  std::vector<double> mtp_losses = {};    // of tokens further ahead, by depth, where they are told
-  std::optional<double> order_loss = {};  // of the order of halves, where it is told
-  double grad_norm = 0;                   // before clipping
+  double loss = 0;                                     // mean over tokens, natural logarithm
+  std::vector<std::optional<double>> mtp_losses = {};  // of tokens further ahead, by depth, where they are told; nothing: no token is so far ahead
+  std::optional<double> order_loss = {};               // of the order of halves, where it is told
+  double grad_norm = 0;                                // before clipping
   std::optional<double> params_norm;
   std::optional<double> expert_load;      // tokens of the fullest expert of any layer by an even share, where there are experts
   std::optional<double> dropped_choices;  // 0..1: of all choices of experts those that there was no room for, where room is limited

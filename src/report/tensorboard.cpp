@@ -102,7 +102,8 @@ void TensorBoard::write(const StepReport& r) {
   };
   both("lm loss", r.loss);
   if (r.order_loss) both("sop loss", *r.order_loss);
-  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k) both("mtp_" + std::to_string(k + 1) + " loss", r.mtp_losses[k]);
+  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k)
+    if (r.mtp_losses[k]) both("mtp_" + std::to_string(k + 1) + " loss", *r.mtp_losses[k]);
   both("learning-rate", r.learning_rate);
   both("batch-size", double(r.global_batch_size));
   both("grad-norm", r.grad_norm);

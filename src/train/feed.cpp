@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/data/sample_view.hpp"
+#include "src/engine/source_padding.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -27,6 +28,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.vocab_size = run.model.vocab_size;
   o.words = words_of(run);
   o.classes = run.model.objective->classes();
+  if (run.model.objective->reads_pairs()) o.source_length = run.lengths().source;
   o.pairs = run.model.objective->most_pairs(run.train.seq_length) > 0 ? Pairs::with_reference : Pairs::none;
   return o;
 }
@@ -83,8 +85,8 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
     const Labelled labelled = model.objective->label(view_of(s, first + b, model));
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
-    m.source.insert(m.source.end(), labelled.source.begin(), labelled.source.end());
-    m.source_length = Index(labelled.source.size());
+    m.source_length = model.objective->lengths(Index(s.tokens.size()) - 1).source;
+    append_source(labelled.source, m);
     m.pairs.append(labelled.pairs);
     m.types.insert(m.types.end(), labelled.types.begin(), labelled.types.end());
     m.order.insert(m.order.end(), labelled.order.begin(), labelled.order.end());

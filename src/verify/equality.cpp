@@ -46,9 +46,11 @@ double relative_error(double one, double many) { return many == one ? 0 : number
 Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   const double norm = one.result.gradient_norm;
   Errors errors{relative_error(one.result.loss, many.result.loss), relative_error(norm, many.result.gradient_norm), {}};
-  const std::vector<double>&ahead = one.result.ahead_losses, &ahead_there = many.result.ahead_losses;
-  for (std::size_t k = 0; k < std::min(ahead.size(), ahead_there.size()); ++k)
-    errors.loss = std::max(errors.loss, relative_error(ahead[k], ahead_there[k]));
+  const auto &ahead = one.result.ahead_losses, &ahead_there = many.result.ahead_losses;
+  for (std::size_t k = 0; k < std::min(ahead.size(), ahead_there.size()); ++k) {
+    if (ahead[k].has_value() != ahead_there[k].has_value()) errors.loss = infinity;
+    else if (ahead[k]) errors.loss = std::max(errors.loss, relative_error(*ahead[k], *ahead_there[k]));
+  }
   if (ahead.size() != ahead_there.size() || one.result.dropped_choices != many.result.dropped_choices || many.result.tokens != one.result.tokens ||
       many.gradients.size() != one.gradients.size())
     errors.loss = infinity;

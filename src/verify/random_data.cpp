@@ -60,6 +60,12 @@ Sample random_sample(const RunConfig& run, Index number) {
   if (begins_with_pair) s.learned[3] = 1;
   if (compares) s.texts = texts_of(s.positions, documents);
   if (number == 0 && length > 1) s.learned[1] = 1;  // so that there is something to learn
+  if (run.model.objective->reads_pairs()) {
+    s.texts = {{0, std::min(run.train.seq_length, length - padding), 2 * number + 1}};
+    const Stream of_source = stream("source");
+    const Index most = run.lengths().source, count = 1 + Index(of_source.uniform(most) * double(most));
+    for (Index t = 0; t < count; ++t) s.source.push_back(Token(of_source.uniform(t) * double(run.model.vocab_size)));
+  }
   return s;
 }
 

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pairs of a source and a text through the program: from JSONL (data build --source) to a model with an encoder and a decoder that writes the text
+// (train.objective seq2seq), the same on any grid, and its figures.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "regression/material.hpp"
+#include "regression/seed.hpp"
+
+using namespace gyr;
+using namespace gyr::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string sorted(std::string digits) {
+  std::sort(digits.begin(), digits.end());
+  return digits;
+}
+
+// Digits in any order, and the same in theirs.
+struct Pairs {
+  static constexpr int count = 3000;
+  Folder folder;
+  fs::path prefix = folder / "pairs";
+  Words unseen;  // sources
+  Result built;
+
+  Pairs() {
+    std::mt19937 random(seed_of_run());
+    const auto digits = [&] {
+      std::string all = "0123456789";
+      std::shuffle(all.begin(), all.end(), random);
+      return all.substr(0, 1 + random() % 5);
+    };
+    std::string lines;
+    for (int i = 0; i < count; ++i) {
+      const std::string source = digits();
+      lines += Json{{"number", i}, {"asked", source}, {"answer", sorted(source)}}.dump() + "\n";
+    }
+    put_contents(prefix.string() + ".jsonl", lines);
+    for (int i = 0; i < 30; ++i) unseen.push_back(digits());
+    built = build(prefix);
+  }
+  Result build(const fs::path& to, int ranks = 0, const Words& more = {}) const {
+    Words words{"data", "build", prefix.string() + ".jsonl", to, "--tokenizer", Material::get().tokenizer(), "--source", "asked", "--key", "answer"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, {.ranks = ranks});
+  }
+  // A model that T5's class can be; 2 is the tokenizer's end of a text.
+  Words learning(const fs::path& output, const Words& more = {}) const {
+    Words words{"data.prefixes=[" + prefix.string() + "]",
+                "data.order=documents",
+                "data.split=\"98,2,0\"",
+                "model.pattern=*-*->*X-*X-",
+                "model.rms_norm_eps=1e-6",
+                "model.attention.num_kv_heads=4",
+                "model.attention.rotary_fraction=0",
+                "model.attention.key_multiplier=2.8284271247461903",
+                "model.attention.relative_bias.buckets=16",
+                "model.attention.relative_bias.max_distance=32",
+                "model.mlp.gated=false",
+                "model.mlp.activation=relu",
+                "train.objective=seq2seq",
+                "train.seq2seq.end_token=2",
+                "train.seq2seq.source_length=8",
+                "train.seq_length=7",
+                "train.precision=fp64",
+                "checkpoint.every=0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Material::get().train(output, words);
+  }
+};
+
+const Pairs& material() {
+  static const Pairs pairs;
+  return pairs;
+}
+
+void expect_told(const Result& r, int code, const std::string& words) {
+  EXPECT_EQ(r.code, code) << r.out << r.err;
+  EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
+}
+
+// What the model writes of each prompt.
+Words written(const fs::path& model, const Words& prompts) {
+  const Folder folder;
+  std::string lines;
+  for (const std::string& prompt : prompts) lines += prompt + "\n";
+  const Result r = run(
+      {"generate", model, "--batch", folder.write("prompts.txt", lines), "--greedy", "--tokens", "8", "--tokenizer", Material::get().tokenizer()});
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  Words texts;
+  for (const std::string& line : lines_of(r.out))
+    if (const Json said = Json::parse(line, nullptr, false); said.is_object()) texts.push_back(said.at("text"));
+  return texts;
+}
+
+}  // namespace
+
+TEST(seq2seq, pairs_are_built_alike_on_any_number_of_ranks) {
+  ASSERT_EQ(material().built.code, 0) << material().built.out << material().built.err;
+  EXPECT_NE(material().built.out.find("in 6000 documents"), std::string::npos) << material().built.out;
+  const Folder folder;
+  ASSERT_EQ(material().build(folder / "p", 2).code, 0);
+  for (const char* file : {".bin", ".idx", "_mask.bin", "_mask.idx"})
+    EXPECT_EQ(contents((folder / "p").string() + file), contents(material().prefix.string() + file)) << file;
+}
+
+TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
+  ASSERT_EQ(material().built.code, 0);
+  const Folder folder;
+  const Result r = run(material().learning(folder.path(), {"train.steps=300", "train.global_batch_size=32", "train.micro_batch_size=32",
+                                                           "train.precision=fp32", "train.eval_every=300", "train.eval_batches=1"}));
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("2940 pairs of a source and a text"), std::string::npos) << r.out;
+  EXPECT_GT(double(metrics(folder.path(), "validation").back().at("accuracy")), 0.95);
+  const fs::path trained = Material::checkpoint(folder.path(), 300);
+  const Words texts = written(trained, material().unseen);
+  ASSERT_EQ(texts.size(), material().unseen.size());
+  int right = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) right += texts[i] == sorted(material().unseen[i]);
+  EXPECT_GE(right, 27);
+
+  const Result exported = run({"export-hf", trained, folder / "t5"});
+  ASSERT_EQ(exported.code, 0) << exported.out << exported.err;
+  EXPECT_EQ(json_in(folder / "t5" / "config.json").at("architectures").at(0), "T5ForConditionalGeneration");
+  EXPECT_EQ(written(folder / "t5", material().unseen), texts);
+  const auto loss = [&](const fs::path& model, int ranks, const Words& more) {
+    Words words{"eval", model, "--data", material().prefix, "--length", "7", "--json", folder / "summary.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words, {.ranks = ranks});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    const Json results = json_in(folder / "summary.json").at("results");
+    EXPECT_EQ(int(results.at("sequences")), Pairs::count);
+    EXPECT_GT(double(results.at("accuracy")), 0.95);
+    return double(results.at("loss"));
+  };
+  const double alone = loss(trained, 0, {});
+  EXPECT_NEAR(loss(trained, 2, {"--tensor", "2"}), alone, 1e-6);
+  EXPECT_NEAR(loss(trained, 2, {"--tensor", "1"}), alone, 1e-6);
+  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq"}), alone, 1e-6);
+}
+
+TEST(seq2seq, ranks_agree_and_a_run_goes_on_with_the_same_bits) {
+  ASSERT_EQ(material().built.code, 0);
+  const Folder whole;
+  ASSERT_EQ(run(material().learning(whole.path(), {"train.steps=6"})).code, 0);
+  const auto alone = losses(whole.path());
+  ASSERT_EQ(alone.size(), 6u);
+  for (const Words& grid :
+       {Words{"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}, {"parallel.data=2"}}) {
+    const Folder folder;
+    Words more{"train.steps=6"};
+    more.insert(more.end(), grid.begin(), grid.end());
+    const Result r = run(material().learning(folder.path(), more), {.ranks = 2});
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const auto found = losses(folder.path());
+    for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << grid[0] << " step " << step;
+  }
+  const Folder parts;
+  ASSERT_EQ(run(material().learning(parts.path(), {"train.steps=3"})).code, 0);
+  Words more = material().learning(parts.path(), {"train.steps=6"});
+  more.push_back("--resume");
+  const Result r = run(more);
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  expect_same_end(whole.path(), parts.path(), 6);
+}
+
+TEST(seq2seq, is_planned_and_verified) {
+  const Folder folder;
+  Words words = material().learning(folder.path(), {"parallel.tensor=2", "parallel.context=2"});
+  words.front() = "verify";
+  words.insert(words.end(), {"-n", "4"});
+  expect_told(run(words), 0, "RUN OK");
+  words = material().learning(folder.path());
+  words.front() = "plan";
+  EXPECT_EQ(run(words).code, 0);
+}
+
+TEST(seq2seq, what_does_not_go_is_told) {
+  const Folder folder;
+  const Words build{"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer()};
+  const auto built = [&](const std::string& line, const Words& more) {
+    put_contents(folder / "wrong.jsonl", "{\"s\": \"a\", \"t\": \"b\"}\n" + line + "\n");
+    Words words = build;
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Words keys{"--source", "s", "--key", "t"};
+  expect_told(built("{\"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has no key 's' (keys: t)");
+  expect_told(built("{\"s\": \"a\"}", keys), 65, "wrong.jsonl:2: the line has no key 't'");
+  expect_told(built("{\"s\": \" \", \"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has an empty text under 's'");
+  expect_told(built("", {"--source", "text"}), 64, "--source text: is the key of the text too");
+  expect_told(built("", {"--source", "s", "--pairs"}), 64, "--source: goes with none of");
+  expect_told(built("", {"--source", "s", "--documents", "line"}), 64, "--source reads JSON lines");
+  const auto learnt = [&](const Words& more) { return run(material().learning(folder / "out", more)); };
+  expect_told(learnt({"data.order=shuffled"}), 78, "set data.order to documents");
+  expect_told(learnt({"data.prefixes=[" + Material::get().prefix().string() + "]"}), 65, "are no pairs of a source and a text");
+  expect_told(learnt({"model.pattern=*-"}), 78, "no encoder");
+  expect_told(run(Material::get().train(folder / "out", {"train.seq2seq.end_token=3"})), 78, "train.seq2seq.end_token");
+  expect_told(learnt({"train.steps=1", "train.mlm.mask_token=3"}), 0, "train.mlm.mask_token");
+  expect_told(run({"eval", Material::get().trained(), "--objective", "seq2seq", "--data", material().prefix}), 64, "--objective seq2seq");
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/sourced_samples.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/error.hpp"
+
+namespace gyr {
+
+namespace {
+
+class SourcedSamples : public Samples {
+ public:
+  SourcedSamples(const TokenFile& file, SequenceRange r, std::int64_t source_room, std::int64_t text_room, std::uint64_t seed)
+      : file_(file), range_(r), rooms_{source_room, text_room}, seed_(seed) {
+    for (std::int64_t s = r.first; s < r.last; ++s) {
+      require(file.length(s) > 0, Exit::data, "{}: sequence {} is empty, and a source and its text have a token at least", file.prefix().string(), s);
+      cut_[s % 2] += file.length(s) > rooms_[s % 2];
+    }
+  }
+
+  std::vector<Extract> extracts(std::int64_t number) const override {
+    ensure(number >= 0, "sample {} was asked for", number);
+    const std::int64_t source = range_.first + 2 * permuted(number % per_epoch(), per_epoch(), epoch_key(seed_, number / per_epoch()));
+    return {extract(source), extract(source + 1)};
+  }
+  std::int64_t per_epoch() const override { return (range_.last - range_.first) / 2; }
+  std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
+
+  std::string note() const override {
+    const auto told = [](std::int64_t count, const char* what, std::int64_t room) {
+      return count > 0
+                 ? fmt::format("; {} {}{} longer than {} tokens lose{} the end", count, what, count == 1 ? "" : "s", room, count == 1 ? "s" : "")
+                 : std::string();
+    };
+    return fmt::format("{}: {} pairs of a source and a text{}{}", file_.prefix().string(), per_epoch(), told(cut_[0], "source", rooms_[0]),
+                       told(cut_[1], "text", rooms_[1]));
+  }
+
+ private:
+  Extract extract(std::int64_t sequence) const { return {sequence, 0, std::min(file_.length(sequence), rooms_[sequence % 2])}; }
+
+  const TokenFile& file_;
+  SequenceRange range_;
+  std::int64_t rooms_[2], cut_[2] = {0, 0};  // of sources and of texts
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Samples> sourced_samples(const TokenFile& file, SequenceRange r, std::int64_t source_room, std::int64_t text_room,
+                                         std::uint64_t seed) {
+  return std::make_unique<SourcedSamples>(file, r, source_room, text_room, seed);
+}
+
+}  // namespace gyr
