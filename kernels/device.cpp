@@ -21,9 +21,10 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   work.calls += times_;
   work.flops += double(times_) * flops;
   work.bytes += double(times_) * bytes;
-  LaunchCount* count = nullptr;
-  if (dry_run_ || times_launches) count = &launch_counts[{kernel, flops, bytes}], count->calls += times_;
-  hidden_transfers.launched({kernel, flops, bytes}, times_);
+  const LaunchShape shape{kernel, flops, bytes};
+  std::size_t count = 0;
+  if (dry_run_ || times_launches) count = launch_counts.place_of(shape), launch_counts.line(count).second.calls += times_;
+  hidden_transfers.launched(shape, times_);
   return Launch(*this, std::size_t(&work - work_.data()), count);
 }
 
@@ -44,7 +45,7 @@ void Device::join(const Device& lane, Index times, double part_of_seconds) {
   }
 }
 
-Device::Launch::Launch(Device& device, std::size_t entry, LaunchCount* count) : device_(device), entry_(entry), count_(count) {
+Device::Launch::Launch(Device& device, std::size_t entry, std::size_t count) : device_(device), entry_(entry), count_(count) {
   if (!device.dry_run_)
     start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
 }
@@ -55,7 +56,7 @@ Device::Launch::~Launch() {
   Work& work = device_.work_[entry_];
   const double seconds = std::chrono::duration<double>(end - start_).count();
   work.seconds += seconds;
-  if (count_) count_->seconds += seconds;
+  if (device_.times_launches) device_.launch_counts.line(count_).second.seconds += seconds;
   if (device_.recorder_) device_.recorder_->kernel(work.kernel, moment_of(start_), moment_of(end));
 }
 

@@ -4,9 +4,8 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,13 +28,18 @@ enum class ProductLibrary { automatic, cblas, onednn };
 
 // A product of matrices as gemm is asked for it: op(A) (M,K) op(B) (K,N), rows so far apart.
 struct ProductShape {
-  std::string kernel;
+  std::string_view kernel;              // a literal
   bool transpose_a, transpose_b, adds;  // adds: to what is there
   Index m, n, k, stride_a, stride_b, stride_c;
   DType in, out;
   auto operator<=>(const ProductShape&) const = default;
+  std::size_t hash() const {
+    std::size_t hash = kernel.size();
+    for (const Index extent : {m, n, k, stride_a, stride_b, stride_c}) hash = mixed(hash, std::uint64_t(extent));
+    return hash;
+  }
 };
-using ProductCounts = std::map<ProductShape, Index>;  // how often
+using ProductCounts = ShapeCounts<ProductShape, Index>;  // how often
 
 class ProductCache;
 
@@ -73,7 +77,7 @@ class Device {
   // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
   class Launch {
    public:
-    Launch(Device& device, std::size_t entry, LaunchCount* count);
+    Launch(Device& device, std::size_t entry, std::size_t count);
     ~Launch();
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
@@ -81,8 +85,7 @@ class Device {
 
    private:
     Device& device_;
-    std::size_t entry_;
-    LaunchCount* count_;
+    std::size_t entry_, count_;  // places
     std::chrono::steady_clock::time_point start_;
   };
   [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);

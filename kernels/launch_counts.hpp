@@ -2,10 +2,11 @@
 // Kernels as they are announced to a device, and how often.
 #pragma once
 
-#include <map>
+#include <bit>
 #include <string_view>
 
 #include "kernels/scalar.hpp"
+#include "kernels/shape_counts.hpp"
 
 namespace gyr {
 
@@ -13,12 +14,13 @@ namespace gyr {
 struct LaunchShape {
   std::string_view kernel;  // a literal
   double flops, bytes;
-  auto operator<=>(const LaunchShape&) const = default;
+  bool operator==(const LaunchShape& other) const { return flops == other.flops && bytes == other.bytes && kernel == other.kernel; }
+  std::size_t hash() const { return mixed(mixed(kernel.size(), std::bit_cast<std::uint64_t>(flops)), std::bit_cast<std::uint64_t>(bytes)); }
 };
 struct LaunchCount {
   Index calls = 0;
   double seconds = 0;
 };
-using LaunchCounts = std::map<LaunchShape, LaunchCount>;
+using LaunchCounts = ShapeCounts<LaunchShape, LaunchCount>;
 
 }  // namespace gyr

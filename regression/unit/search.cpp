@@ -115,7 +115,7 @@ TEST(search, bounds_are_below_what_is_predicted_and_planned) {
     Drawn d = draw(dice, false, i % 2 == 1);
     if (i % 3 == 2) d = parted(dice, d);
     const std::vector<LayoutChoice> all = all_of(d);
-    LayoutFloor floor(d.run, d.ranks, d.cluster, nullptr);
+    LayoutFloor floor(d.run, d.cluster, nullptr);
     StageRuns runs;
     for (int j = 0; j < 8 && !all.empty(); ++j) {
       LayoutChoice c = dice.one_of(all);

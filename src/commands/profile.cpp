@@ -65,7 +65,7 @@ std::string table_of(std::vector<ProductTime> times, const std::vector<NamedLibr
   columns.push_back({"auto"});
   Table table(columns);
   for (const ProductTime& t : times) {
-    std::vector<std::string> row = {t.shape.kernel,
+    std::vector<std::string> row = {std::string(t.shape.kernel),
                                     shape_text(t.shape),
                                     std::string(name_of(t.shape.in)),
                                     std::string(name_of(t.shape.out)),

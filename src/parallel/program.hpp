@@ -41,6 +41,7 @@ struct BucketPlan {
   std::vector<bool> kept_whole;           // each bucket: in a place of its own from its first use in a step to the last
   bool head = false;                      // the last part is the head, which is done with its weights in the forward
   Shard shard = Shard::none;
+  bool operator==(const BucketPlan&) const = default;
 
   Span of(int chunk) const;
 };

@@ -76,7 +76,7 @@ const PartRun& PartRuns::counted(const LayoutChoice& c, bool split, std::optiona
   return known != runs_.end() ? known->second : runs_.emplace(key, run(c, split, share)).first->second;
 }
 
-// Weights are cut among replicas, so that each part is a task of its own.
+// Weights are cut among replicas, so that each part is a task of its own. The rules have been asked of the whole run.
 PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<double> share) {
   LayoutChoice c = choice;
   c.pipeline = c.virtual_stages = 1, c.shard = Shard::weights;
@@ -88,7 +88,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   run.swap = {share.has_value(), share.value_or(1)};
   run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.train.ramp.clear(), run.train.global_batch_size = c.data * c.micro_batch_size;
-  const Layout layout = layout_by_rules(run, c.data * c.context * c.tensor);
+  const Layout layout = layout_of_settled(run.parallel, c.data, c.attention_ranks, {{0, run.model.layers()}});
   EngineConfig config = engine_config(run, layout);
   config.schedule = split ? zero_bubble : one_f_one_b;
   PartRun parts{{}, split};

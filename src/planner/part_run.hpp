@@ -27,6 +27,9 @@ struct Part {
   Index back = 0;                                       // of a layer: bytes while it goes back besides those that are there before
 };
 
+// What is linear in the share of rows that are swapped.
+inline double between(double none, double all, double share) { return none + share * (all - none); }
+
 // Of the rank at these coordinates, which stands for others.
 struct PartsOfRank {
   int tensor = 0, context = 0;
@@ -34,6 +37,10 @@ struct PartsOfRank {
   std::vector<Part> least = {};    // where layers swap: the same at the least of two shares
   std::vector<Part> staying = {};  // ... and of each type one that does not
   std::vector<std::string> communicators = {};
+  // Bytes that a part swaps at a share between the two.
+  double copied(std::size_t part, double share) const {
+    return least.empty() ? parts[part].copied : between(least[part].copied, parts[part].copied, share);
+  }
 };
 
 struct PartRun {

@@ -35,7 +35,7 @@ class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most)
       : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
-        floor_(run, ranks, cluster, profile) {}
+        floor_(run, cluster, profile) {}
 
   SearchResult run() {
     const Clock::time_point begin = Clock::now();
