@@ -149,18 +149,25 @@ TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
 TEST(seq2seq, ranks_agree_and_a_run_goes_on_with_the_same_bits) {
   ASSERT_EQ(material().built.code, 0);
   const Folder whole;
-  ASSERT_EQ(run(material().learning(whole.path(), {"train.steps=6"})).code, 0);
+  const Words six{"train.steps=6", "train.eval_every=3", "train.eval_batches=2"};
+  ASSERT_EQ(run(material().learning(whole.path(), six)).code, 0);
   const auto alone = losses(whole.path());
+  const auto validated = metrics(whole.path(), "validation");
   ASSERT_EQ(alone.size(), 6u);
+  ASSERT_EQ(validated.size(), 2u);
   for (const Words& grid :
        {Words{"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}, {"parallel.data=2"}}) {
     const Folder folder;
-    Words more{"train.steps=6"};
+    Words more = six;
     more.insert(more.end(), grid.begin(), grid.end());
     const Result r = run(material().learning(folder.path(), more), {.ranks = 2});
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto found = losses(folder.path());
     for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << grid[0] << " step " << step;
+    const auto told = metrics(folder.path(), "validation");
+    ASSERT_EQ(told.size(), validated.size());
+    for (std::size_t i = 0; i < told.size(); ++i)
+      for (const char* key : {"loss", "accuracy"}) EXPECT_NEAR(double(told[i].at(key)), double(validated[i].at(key)), 1e-9) << grid[0] << " " << key;
   }
   const Folder parts;
   ASSERT_EQ(run(material().learning(parts.path(), {"train.steps=3"})).code, 0);
