@@ -144,6 +144,7 @@ TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
   EXPECT_NEAR(loss(trained, 2, {"--tensor", "2"}), alone, 1e-6);
   EXPECT_NEAR(loss(trained, 2, {"--tensor", "1"}), alone, 1e-6);
   EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq"}), alone, 1e-6);
+  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq", "--batch", "1"}), alone, 1e-6) << "texts without padding";
 }
 
 TEST(seq2seq, ranks_agree_and_a_run_goes_on_with_the_same_bits) {
