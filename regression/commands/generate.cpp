@@ -155,7 +155,8 @@ TEST(generate, loss_is_the_same_on_every_grid) {
   const auto file = Material::get().trained();
   const Score one = score(file);
   EXPECT_GT(one.sequences, 100);
-  EXPECT_EQ(one.tokens, one.sequences * Material::seq_length);
+  EXPECT_LE(one.tokens, one.sequences * Material::seq_length);
+  EXPECT_GT(one.tokens, (one.sequences - 1) * Material::seq_length);  // the last is what is left behind the windows
   EXPECT_NEAR(std::log(one.perplexity), one.loss, 1e-5);
   EXPECT_LT(one.loss, 4);
   EXPECT_NEAR(score(file, {"--tensor", "2"}, 2).loss, one.loss, 1e-6 * one.loss);

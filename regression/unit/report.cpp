@@ -180,6 +180,20 @@ TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
       " micro F1: 0.7500 |");
 }
 
+// Where no text is so long that a token stands so far ahead.
+TEST(report, a_loss_that_is_of_nothing_is_none) {
+  StepReport r = step(300);
+  r.mtp_losses = {1.5, std::nullopt};
+  EXPECT_NE(step_line(r).find("| mtp_1 loss: 1.500000E+00 | mtp_2 loss: none |"), std::string::npos) << step_line(r);
+  const Folder folder;
+  TensorBoard(folder.path / "tb", 1.7e9, std::nullopt).write(r);
+  std::string all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path))
+    if (entry.is_regular_file()) all += content(entry.path());
+  EXPECT_NE(all.find("mtp_1 loss"), std::string::npos);
+  EXPECT_EQ(all.find("mtp_2 loss"), std::string::npos);
+}
+
 TEST(report, a_file_gets_no_control_characters) {
   const std::string log = written({.every = 10}, [](Progress& p) {
     for (Index n = 1; n <= 25; ++n) p.show(step(n));
@@ -274,6 +288,7 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
     lines.write(r);
     EXPECT_EQ(count(content(file), "\n"), 2u);  // on disk at once
     r.loss = 0.1 + 0.2;
+    r.mtp_losses = {1.5, std::nullopt};
     lines.write(r);
     lines.write(
         ValidationReport{.time = 1, .step = 2, .samples = 512, .loss = 1, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}});
@@ -286,6 +301,8 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
   EXPECT_EQ(b["loss"].get<double>(), 0.1 + 0.2);  // to the last bit
   EXPECT_EQ(b["consumed_tokens"].get<Index>(), 2 * 256 * 2048);
   EXPECT_EQ(b["mfu"].get<double>(), 0.417);
+  EXPECT_EQ(b["mtp_losses"], nlohmann::json::parse("[1.5, null]"));
+  EXPECT_FALSE(a.contains("mtp_losses"));
   EXPECT_EQ(b["step"].get<Index>(), 2);
   EXPECT_EQ(c["kind"], "validation");
   EXPECT_EQ(c["perplexity"].get<double>(), std::exp(1.0));

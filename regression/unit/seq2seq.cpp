@@ -38,6 +38,11 @@ TEST(seq2seq, a_line_is_a_source_and_a_text) {
   EXPECT_EQ(pair.source, "a b");
   EXPECT_EQ(pair.text, "c");
   EXPECT_EQ(pair.problem, "");
+  const SourcedText inner = read_sourced(R"({"t": {"en": "a", "de": "b"}, "t.de": "c"})", "t.en", "t.de");
+  EXPECT_EQ(inner.source, "a");
+  EXPECT_EQ(inner.text, "c") << "a key of that name comes first";
+  EXPECT_EQ(read_sourced(R"({"t": {"en": "a"}})", "t.en", "t.de").problem, "has no key 'de' in 't' (keys: en)");
+  EXPECT_EQ(read_sourced(R"({"t": 1})", "t.en", "t.de").problem, "has a number under 't', not an object");
   for (const auto& [line, part] : {std::pair{R"({"de": "c"})", "has no key 'en' (keys: de)"},
                                    {R"({"en": "a"})", "has no key 'de'"},
                                    {R"({"en": 1, "de": "c"})", "a number"},

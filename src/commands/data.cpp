@@ -178,8 +178,8 @@ void add_data(Command& app, Action& action) {
       "Pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents for each, prompt and answer, "
       "of which the answer is learned; the prompt may be missing");
   b->add_option("--source", a->source,
-                "Pairs for train.objective seq2seq: the key of what an encoder reads, beside that of the text to be written of it (--key). Two "
-                "documents for each, of which the second is learned, encoded as prompts are");
+                "Pairs for train.objective seq2seq: the key of what an encoder reads, beside that of the text to be written of it (--key); "
+                "a.b is key b of the object a. Two documents for each, of which the second is learned, encoded as prompts are");
   b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
   b->add_flag(
       "--special", a->special,

@@ -5,12 +5,27 @@
 
 namespace gyr {
 
+using namespace json_line;
+
+namespace {
+
+// Under a key, or under `a.b` the text b of the object a.
+const std::string& text_at(const json& object, const std::string& key, const std::string& where = "") {
+  const auto dot = key.find('.');
+  if (dot == key.npos || object.contains(key)) return string_of(object, key, where);
+  const std::string outer = key.substr(0, dot);
+  const json& inner = value_of(object, outer, where);
+  if (!inner.is_object()) refuse("has {} under '{}'{}, not an object", kind_of(inner), outer, where);
+  return text_at(inner, key.substr(dot + 1), fmt::format(" in '{}'{}", outer, where));
+}
+
+}  // namespace
+
 SourcedText read_sourced(std::string_view line, const std::string& source_key, const std::string& text_key) {
-  using namespace json_line;
   try {
     const json row = parse_object(line);
     const auto text = [&](const std::string& key) {
-      const std::string& text = string_of(row, key);
+      const std::string& text = text_at(row, key);
       if (text.find_first_not_of(" \t\n\v\f\r") == text.npos) refuse("has an empty text under '{}'", key);
       return text;
     };

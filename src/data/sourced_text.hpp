@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as a source and the text to be written of it: {"source": "...", "target": "..."}, under keys that the user names.
+// One line of JSON as a source and the text to be written of it: {"source": "...", "target": "..."}, under keys that the user names, or in an object
+// of its own: {"translation": {"en": "...", "de": "..."}} under translation.en and translation.de.
 #pragma once
 
 #include <string>

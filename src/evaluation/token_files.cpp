@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Loss and perplexity over the windows of token files.
+#include <algorithm>
 #include <map>
 
 #include "kernels/printable.hpp"
@@ -28,10 +29,12 @@ class TokenFileEvaluation : public Evaluation {
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, lengths.text);
     passages_.source_length = lengths.source;
     windows_ = passages_.count();
+    if (model.objective->reads_pairs()) measure_pairs();
     if (windows_ == windows) add_rests(limit > 0 ? limit - windows : dataset_.corpora());
     passages_.make = [this](Index i) {
       Sample s = sample(i);
       Labelled l = labelled(s, i);
+      l.tokens.resize(std::size_t(passages_.lengths[i])), l.labels.resize(std::size_t(passages_.lengths[i]));
       if (!s.positions.empty()) s.positions.pop_back();
       return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types), std::move(l.order)};
     };
@@ -68,6 +71,16 @@ class TokenFileEvaluation : public Evaluation {
   }
 
  private:
+  // A text is as long as its labels reach, and sources are padded to the longest.
+  void measure_pairs() {
+    passages_.source_length = 0;
+    for (Index i = 0; i < windows_; ++i) {
+      const Labelled l = labelled(dataset_.sample(i), i);
+      const auto padding = std::find_if(l.labels.rbegin(), l.labels.rend(), [](Token label) { return label != ignored_label; });
+      passages_.lengths[i] = std::max<Index>(1, l.labels.rend() - padding);
+      passages_.source_length = std::max(passages_.source_length, Index(l.source.size()));
+    }
+  }
   // Behind the windows, of each corpus what is left, which tells next tokens as a shorter window; other objectives need whole ones.
   void add_rests(Index most) {
     for (Index c = 0; c < dataset_.corpora() && Index(rests_.size()) < most; ++c) {
