@@ -120,9 +120,12 @@ double ProgramFloor::seconds_of(const Task& t, const LayoutChoice& c, const Plac
 
 TaskTimes ProgramFloor::times_of(const Compiled& all, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& stages,
                                  const Held& held, int rank) {
+  const std::vector<Task>& kinds = all.kinds[std::size_t(rank)];
   std::vector<double> of_kinds;
-  for (const Task& kind : all.kinds[std::size_t(rank)]) of_kinds.push_back(seconds_of(kind, c, places, stages, held, rank));
+  of_kinds.reserve(kinds.size());
+  for (const Task& kind : kinds) of_kinds.push_back(seconds_of(kind, c, places, stages, held, rank));
   TaskTimes times{{}, *held.plan, cluster_.links_beside};
+  times.seconds.reserve(all.kind_of[std::size_t(rank)].size());
   for (const int kind : all.kind_of[std::size_t(rank)]) times.seconds.push_back(of_kinds[std::size_t(kind)]);
   // As a prediction has it, those behind the step are alike.
   const std::vector<Task>& tasks = all.programs[std::size_t(rank)].tasks;
