@@ -4,6 +4,7 @@
 #ifdef GYR_ONEDNN
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <unordered_map>
 
 #ifdef __x86_64__
@@ -24,13 +25,13 @@ struct StridedProduct {
   DType in, out;
   double alpha, beta;
   bool operator==(const StridedProduct&) const = default;
-
+  std::size_t hash() const {
+    std::size_t hash = std::size_t(op_a) * 2 + std::size_t(op_b);
+    for (const Index extent : {m, n, k, stride_a, stride_b, stride_c}) hash = mixed(hash, std::uint64_t(extent));
+    return hash;
+  }
   struct Hash {
-    std::size_t operator()(const StridedProduct& s) const {
-      std::size_t hash = 0;
-      for (const Index extent : {s.m, s.n, s.k, s.stride_a, s.stride_b, s.stride_c}) hash = hash * 1000003 + std::size_t(extent);
-      return hash;
-    }
+    std::size_t operator()(const StridedProduct& s) const { return s.hash(); }
   };
 };
 
@@ -95,6 +96,13 @@ class ProductCache {
     return p;
   }
 
+  // Bytes; dry runs ask for nothing else, and often.
+  Index workspace_of(const StridedProduct& s) {
+    std::optional<Index>& known = workspaces_[s];
+    if (!known) known = of(s).workspace;
+    return *known;
+  }
+
   void run(Product& p, const void* a, const void* b, void* c, void* workspace) {
     if (!p.run) {
       p.run = dnnl::matmul(p.description);
@@ -114,6 +122,7 @@ class ProductCache {
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::unordered_map<StridedProduct, Product, StridedProduct::Hash> products_;
+  ShapeCounts<StridedProduct, std::optional<Index>> workspaces_;
 };
 
 bool has_onednn() { return true; }
@@ -131,9 +140,14 @@ void onednn_product(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b
   choose_instructions();
   if (!dev.products) dev.products = std::make_shared<ProductCache>();
   const Index k = op_a == MatrixOp::none ? a.columns : a.rows;
-  auto& product = dev.products->of({op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta});
+  const StridedProduct shape{op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta};
+  if (dev.dry_run()) {
+    dev.scratch.tensor<std::uint8_t>(dev.products->workspace_of(shape));
+    return;
+  }
+  auto& product = dev.products->of(shape);
   const auto workspace = dev.scratch.tensor<std::uint8_t>(product.workspace);
-  if (!dev.dry_run()) dev.products->run(product, a.data, b.data, c.data, workspace.data());
+  dev.products->run(product, a.data, b.data, c.data, workspace.data());
 }
 
 std::string onednn_version() {

@@ -56,22 +56,21 @@ namespace {
 
 constexpr int staying_layers = 2;  // the last of a model, which do not swap
 
-std::string key_of(const LayoutChoice& c, bool split) {
-  return fmt::format("t{} a{} c{} {} e{} s{} b{} r{} {}", c.tensor, c.attention_ranks, c.context, int(c.context_mode), c.expert, c.sequence,
-                     c.micro_batch_size, c.recompute, split);
-}
-
 }  // namespace
+
+PartRuns::Key PartRuns::key_of(const LayoutChoice& c, bool split) {
+  return {c.tensor, c.attention_ranks, c.context, Index(c.context_mode), c.expert, c.sequence, c.micro_batch_size, c.recompute, split};
+}
 
 const PartRun& PartRuns::of(const LayoutChoice& c, bool split, const Shares& shares) {
   if (!run_.swap.on) return counted(c, split, {});
-  const std::string key = fmt::format("{} h{}/{}", key_of(c, split), shares.least, shares.most);
+  const std::pair key(key_of(c, split), shares);
   const auto known = joined_.find(key);
   return known != joined_.end() ? known->second : joined_.emplace(key, joined(c, split, shares)).first->second;
 }
 
 const PartRun& PartRuns::counted(const LayoutChoice& c, bool split, std::optional<double> share) {
-  const std::string key = key_of(c, split) + (share ? fmt::format(" h{}", *share) : "");
+  const std::pair key(key_of(c, split), share);
   const auto known = runs_.find(key);
   return known != runs_.end() ? known->second : runs_.emplace(key, run(c, split, share)).first->second;
 }

@@ -3,6 +3,8 @@
 // are on. From it follows in microseconds what no stage of many layers can be faster or smaller than.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -93,7 +95,11 @@ class PartRuns {
   const Profile* profile_;
   LayerTypes types_;
   bool train_alike_;
-  std::map<std::string, PartRun> runs_, joined_;
+  // What a run depends on, and the share.
+  using Key = std::array<Index, 9>;
+  static Key key_of(const LayoutChoice&, bool split);
+  std::map<std::pair<Key, std::optional<double>>, PartRun> runs_;
+  std::map<std::pair<Key, Shares>, PartRun> joined_;
   KnownProducts known_;
 };
 

@@ -31,8 +31,8 @@ const ProgramFloor::Held& ProgramFloor::held_by(const RunConfig& run, const Layo
   const int replicas = layout.size(token_axes);
   const bool cut = layout.cut() != Shard::none || layout.expert > 1;
   const std::string key =
-      fmt::format("{} t{} a{} e{} c{} n{} z{}", content_of(run.model, layout, stage), layout.size(Axis::tensor), layout.attention_ranks,
-                  layout.expert, layout.expert > 1 ? layout.size(Axis::context) : 1, cut ? replicas : std::min(replicas, 2), int(layout.cut()));
+      fmt::format("n{} t{} z{} a{} e{} c{} {}", cut ? replicas : std::min(replicas, 2), layout.size(Axis::tensor), int(layout.cut()),
+                  layout.attention_ranks, layout.expert, layout.expert > 1 ? layout.size(Axis::context) : 1, content_of(run.model, layout, stage));
   const auto [known, fresh] = held_.try_emplace(key);
   if (!fresh) return known->second;
   EngineConfig config = engine_config(run, layout);
@@ -108,7 +108,8 @@ double ProgramFloor::seconds_of(const Task& t, const LayoutChoice& c, const Plac
     }
     case Op::send: return stages[std::size_t(t.payload == Payload::activations ? rank : t.peer)].message;
     case Op::reduce:
-      return seconds_of(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, held.reduced[std::size_t(t.bucket)], places, rank);
+      return seconds_of(c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter, held.reduced[std::size_t(t.bucket)], places,
+                        rank);
     case Op::gather: return seconds_of(Operation::all_gather, held.gathered[std::size_t(t.bucket)], places, rank);
     case Op::step: return replicas_.step_of(c, rank);
     case Op::clear: return replicas_.clearing(held.cleared[std::size_t(t.bucket)]);
@@ -119,9 +120,12 @@ double ProgramFloor::seconds_of(const Task& t, const LayoutChoice& c, const Plac
 
 TaskTimes ProgramFloor::times_of(const Compiled& all, const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& stages,
                                  const Held& held, int rank) {
+  const std::vector<Task>& kinds = all.kinds[std::size_t(rank)];
   std::vector<double> of_kinds;
-  for (const Task& kind : all.kinds[std::size_t(rank)]) of_kinds.push_back(seconds_of(kind, c, places, stages, held, rank));
+  of_kinds.reserve(kinds.size());
+  for (const Task& kind : kinds) of_kinds.push_back(seconds_of(kind, c, places, stages, held, rank));
   TaskTimes times{{}, *held.plan, cluster_.links_beside};
+  times.seconds.reserve(all.kind_of[std::size_t(rank)].size());
   for (const int kind : all.kind_of[std::size_t(rank)]) times.seconds.push_back(of_kinds[std::size_t(kind)]);
   // As a prediction has it, those behind the step are alike.
   const std::vector<Task>& tasks = all.programs[std::size_t(rank)].tasks;

@@ -8,8 +8,9 @@ namespace gyr {
 namespace {
 
 int position_of(const Layout& layout, int rank, int tensor, int context) {
-  return layout.position_at(
-      [&](Axis axis) { return axis == Axis::pipeline ? rank : axis == Axis::tensor ? tensor : axis == Axis::context ? context : 0; });
+  return layout.position_at([&](Axis axis) {
+    return axis == Axis::pipeline ? rank : axis == Axis::tensor ? tensor : axis == Axis::context ? context : 0;
+  });
 }
 
 // Communicators that a part hands something over on.

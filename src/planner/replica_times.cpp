@@ -49,8 +49,7 @@ ReplicaTimes ReplicaFloor::times_of(const LayoutChoice& c, const Places& places,
     if (c.shard != Shard::none && trained.sum() > 0) times.gather = gathering(all);
     if (const Turning turning = turning_of(c, rank); turning.trained.sum() > 0) {
       times.clear = clearing(turning.trained.sum() * double(size_of(wide)));
-      times.turning =
-          seconds_of(summing, turning.trained, travel, places, rank) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0);
+      times.turning = seconds_of(summing, turning.trained, travel, places, rank) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0);
     }
   }
   return times;

@@ -17,11 +17,16 @@ StageContents::Key StageContents::key_of(const LayoutChoice& c) const {
 
 const Stages& StageContents::of(const LayoutChoice& c) {
   const Key key = key_of(c);
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  Stages stages{spans_of(c), {}, {}};
-  stages.contents = contents_of(stages.spans);
-  stages.islands = islands_of(c, layout_of(c, stages.spans));
-  return known_.emplace(key, std::move(stages)).first->second;
+  if (last_.second && last_.first == key) return *last_.second;
+  auto known = known_.find(key);
+  if (known == known_.end()) {
+    Stages stages{spans_of(c), {}, {}};
+    stages.contents = contents_of(stages.spans);
+    stages.islands = islands_of(c, layout_of(c, stages.spans));
+    known = known_.emplace(key, std::move(stages)).first;
+  }
+  last_ = {key, &known->second};
+  return known->second;
 }
 
 Layout StageContents::layout_of(const LayoutChoice& c) { return layout_of(c, of(c).spans); }

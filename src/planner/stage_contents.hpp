@@ -46,6 +46,7 @@ class StageContents {
   using Key = std::array<int, 6>;
   Key key_of(const LayoutChoice&) const;
   std::map<Key, Stages> known_;
+  std::pair<Key, const Stages*> last_ = {};  // that was asked for, and is mostly asked for again
 };
 
 // The first position of a stage.
