@@ -87,7 +87,7 @@ TEST(hidden_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gat
     for (Index layer = 0; layer < s.config.model.layers(); ++layer) products += layer_flops(s.config.model, layer, s.config.seq_length).products;
     products *= double(s.config.micro_batch_size * s.config.seq_length) / ranks;
     const Program program = compile(s.config.schedule, pipeline_shape(s.layout, s.config.micros), 0, step.engine().buckets());
-    const TaskCounts& counts = step.engine().task_counts();
+    const TaskCounts counts = step.engine().take_task_counts();
     std::map<int, double> sums, gathers;  // flops beside them, by micro-batch
     for (std::size_t i = 0; i < counts.of_task.size(); ++i) {
       const Task& task = program.tasks[i];

@@ -101,7 +101,7 @@ class Engine final : public ModelState {
   // The program of a step, its buckets, and in a dry run what the tasks of the last program have taken.
   Program training_program(int micros) const { return program(config_.schedule, micros); }
   const BucketPlan& buckets() const { return buckets_; }
-  const TaskCounts& task_counts() const { return executor_.task_counts(); }
+  TaskCounts take_task_counts() { return executor_.take_task_counts(); }
   // What of a step is told as graphs, in one line; empty where the backend has none, or the environment does not let it.
   std::string graphs() const;
 

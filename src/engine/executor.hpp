@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "src/engine/dry_count.hpp"
 #include "src/engine/gathering.hpp"
@@ -38,7 +39,7 @@ class Executor {
   // Of a dry run: the most bytes of slots and scratch that a program with backwards has needed at once.
   Index live() const { return live_; }
   // Of a dry run: what the tasks of the last program have taken.
-  const TaskCounts& task_counts() const { return task_counts_; }
+  TaskCounts take_task_counts() { return std::exchange(task_counts_, {}); }
 
  private:
   // What is under way around a slot.

@@ -2,6 +2,7 @@
 #include "src/engine/plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/engine/dry_step.hpp"
 
@@ -26,9 +27,9 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
                 engine.device().work(),
                 traffic_of(step.grid()),
                 {},
-                engine.device().product_counts,
-                engine.device().launch_counts,
-                engine.task_counts(),
+                std::exchange(engine.device().product_counts, {}),
+                std::exchange(engine.device().launch_counts, {}),
+                engine.take_task_counts(),
                 engine.buckets()};
   if (config.training) step.evaluate(1);  // for its memory
   plan.capacity = engine.measured();

@@ -119,7 +119,7 @@ PartRun PartRuns::joined(const LayoutChoice& c, bool split, const Shares& shares
 
 PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layout, int position) {
   DryStep step(config, layout, position, {}, &known_);
-  const TaskCounts& counts = step.engine().task_counts();
+  const TaskCounts counts = step.engine().take_task_counts();
   const Program program = compile(config.schedule, pipeline_shape(layout, 1), 0, step.engine().buckets());
   PartsOfRank rank{layout.coordinate(position, Axis::tensor), layout.coordinate(position, Axis::context), {}};
   rank.parts.resize(std::size_t(config.model.layers()) + 2);
