@@ -64,7 +64,7 @@ Output output_of_classes(const Objective& objective, const ModelConfig& c) {
   require(classes >= 2, Exit::config,
           "train.objective = {0}: there are {1} classes; name them in train.{0}.labels, or give their number as train.{0}.num_labels",
           objective.name(), classes);
-  return {.name = "classifier", .columns = classes, .bias = true, .told = true, .dropped = c.dropout.head};
+  return {.name = "classifier", .columns = classes, .bias = true, .told = true, .dropped = c.dropout.head, .terms = c.loss_terms};
 }
 
 }  // namespace gyr

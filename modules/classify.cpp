@@ -20,7 +20,7 @@ class Classify final : public ClassObjective {
   Pool pool() const { return pool_; }
   Labelled label(const SampleView&) const override;
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& parameters) const override {
-    return make_typed<Head, TextClassHead>(parameters.dtype(), c, LossTerms(), output_of_classes(*this, c), parameters);
+    return make_typed<Head, TextClassHead>(parameters.dtype(), c, output_of_classes(*this, c), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(Index(classes().size()) + c.hidden_size); }
 

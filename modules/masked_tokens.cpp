@@ -30,7 +30,7 @@ class MaskedTokensFront {
  public:
   MaskedTokensFront(const ModelConfig& c, Parameters& parameters)
       : last_(c, parameters), transform_(c, "lm_head", masking_of(*c.objective)->head_bias, parameters) {
-    if (c.objective->tells_order()) order_ = std::make_unique<OrderHead<T>>(c, LossTerms(), output_of_order, parameters);
+    if (c.objective->tells_order()) order_ = std::make_unique<OrderHead<T>>(c, output_of_order, parameters);
   }
 
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) {
@@ -122,7 +122,7 @@ class MaskedTokens final : public Objective {
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
     output.bias = true;
-    return make_typed<Head, MaskedTokensHead>(parameters.dtype(), c, LossTerms(), output, parameters);
+    return make_typed<Head, MaskedTokensHead>(parameters.dtype(), c, output, parameters);
   }
   double flops(const ModelConfig& c) const override {
     const double order = masking_.sentence_order ? double(c.hidden_size + output_of_order.columns) : 0;

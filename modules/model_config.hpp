@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/activation.hpp"
+#include "kernels/cross_entropy.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/routing.hpp"
@@ -148,6 +149,7 @@ struct ModelConfig {
   DropoutConfig dropout;
   LoraConfig lora;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
+  LossTerms loss_terms = {};                                  // what its loss is added there
 
   Index layers() const { return Index(pattern.size()); }
   bool has_embed_norm() const { return embed_norm || norm_placement == NormPlacement::after; }

@@ -45,10 +45,9 @@ class MultiTokenHead final : public VocabularyHead<T> {
 
  private:
   MultiTokenHead(const ModelConfig& c, const MultiToken& m, FinalNorm<T> front, Parameter* table, Parameters& parameters)
-      : MultiTokenHead(c, m, std::move(front), make_modules<T>(c, m, parameters), table, parameters) {}
-  MultiTokenHead(const ModelConfig& c, const MultiToken& m, FinalNorm<T> front, std::vector<MtpModule<T>> modules, Parameter* table,
-                 Parameters& parameters)
-      : VocabularyHead<T>(c, m.terms, output_of_tokens(c, c.tie_word_embeddings ? table : nullptr), nullptr, parameters), front_(std::move(front)),
+      : MultiTokenHead(c, std::move(front), make_modules<T>(c, m, parameters), table, parameters) {}
+  MultiTokenHead(const ModelConfig& c, FinalNorm<T> front, std::vector<MtpModule<T>> modules, Parameter* table, Parameters& parameters)
+      : VocabularyHead<T>(c, output_of_tokens(c, c.tie_word_embeddings ? table : nullptr), nullptr, parameters), front_(std::move(front)),
         modules_(std::move(modules)), table_(c.tie_word_embeddings ? &this->w_ : table) {
     if (table_) return;
     table_ = &declare_table_of_first_stage(c, parameters);
@@ -135,7 +134,6 @@ std::shared_ptr<const Objective> read_multi_token(Section& train, const ModelCon
   m.weight = s.get("weight", m.weight, "times the mean of their losses is added to the loss; Megatron-LM's mtp_loss_scaling_factor")
                  .positive()
                  .at_most(1000);
-  m.terms = read_loss_terms(train);
   return multi_token(m);
 }
 

@@ -13,8 +13,7 @@ struct MultiToken {
   Index depths = 1;
   std::string pattern;  // layers of each module
   double weight = 0.3;
-  LossTerms terms = {};  // of every loss
-  bool usual = false;    // the pattern is the model's last_block: its deck names none
+  bool usual = false;  // the pattern is the model's last_block: its deck names none
 };
 
 std::shared_ptr<const Objective> multi_token(const MultiToken&);

@@ -12,21 +12,17 @@ using NextTokenHead = FrontedHead<T, FinalNorm>;
 
 class NextToken final : public Objective {
  public:
-  explicit NextToken(const LossTerms& terms = {}) : terms_(terms) {}
   const char* name() const override { return "next_token"; }
   bool writes_next_token() const override { return true; }
   bool repeats() const override { return true; }
   Labelled label(const SampleView& s) const override { return {{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, terms_, output_of_tokens(c, table), parameters);
+    return make_typed<Head, NextTokenHead>(parameters.dtype(), c, output_of_tokens(c, table), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
-
- private:
-  LossTerms terms_;
 };
 
-std::shared_ptr<const Objective> read_next_token(Section& train, const ModelConfig&, const Objective&) { return next_token(read_loss_terms(train)); }
+std::shared_ptr<const Objective> read_next_token(Section&, const ModelConfig&, const Objective&) { return next_token(); }
 
 const RegisteredObjective here({"next_token", "each token that follows", read_next_token});
 
@@ -35,20 +31,6 @@ const RegisteredObjective here({"next_token", "each token that follows", read_ne
 std::shared_ptr<const Objective> next_token() {
   static const auto objective = std::make_shared<const NextToken>();
   return objective;
-}
-
-std::shared_ptr<const Objective> next_token(const LossTerms& terms) {
-  return terms.smoothing > 0 || terms.z > 0 ? std::make_shared<const NextToken>(terms) : next_token();
-}
-
-LossTerms read_loss_terms(Section& train) {
-  LossTerms terms;
-  terms.smoothing =
-      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
-  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
-                .at_least(0)
-                .at_most(1);
-  return terms;
 }
 
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned) {

@@ -44,6 +44,16 @@ bool reads_types(const ModelConfig& c) { return c.type_vocab_size >= 2 && c.obje
 
 const std::vector<ObjectiveType>& objective_types() { return table(); }
 
+LossTerms read_loss_terms(Section& train) {
+  LossTerms terms;
+  terms.smoothing =
+      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
+  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
+                .at_least(0)
+                .at_most(1);
+  return terms;
+}
+
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig& model, const Objective& otherwise) {
   std::string help = "what a batch is scored by:";
   std::vector<std::string> names;

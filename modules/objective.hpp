@@ -117,9 +117,8 @@ struct ObjectiveType {
 // Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
-std::shared_ptr<const Objective> next_token(const LossTerms&);  // with these added to the loss that it is trained by
-std::shared_ptr<const Objective> preference(double beta);       // which of two texts is preferred
-LossTerms read_loss_terms(Section& train);
+std::shared_ptr<const Objective> preference(double beta);  // which of two texts is preferred
+LossTerms read_loss_terms(Section& train);                 // of any objective that scores rows
 
 // By symbol: those of the model's pattern, and those that its head has.
 std::string all_layers(const ModelConfig&);

@@ -13,8 +13,8 @@ namespace gyr {
 template <class T>
 class PairedLoss : public VocabularyHead<T> {
  public:
-  PairedLoss(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameter* bias, Parameters& parameters)
-      : VocabularyHead<T>(c, terms, output, bias, parameters), scale_(output.pair_scale) {}
+  PairedLoss(const ModelConfig& c, const Output& output, Parameter* bias, Parameters& parameters)
+      : VocabularyHead<T>(c, output, bias, parameters), scale_(output.pair_scale) {}
 
  protected:
   using A = Acc<T>;

@@ -53,8 +53,8 @@ class Preference final : public Objective {
   Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a learned token follows another
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
-    output.pair_scale = beta_;
-    return make_typed<Head, PreferenceHead>(parameters.dtype(), c, LossTerms(), output, parameters);
+    output.pair_scale = beta_, output.terms = {};
+    return make_typed<Head, PreferenceHead>(parameters.dtype(), c, output, parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
 

@@ -32,7 +32,7 @@ class Seq2SeqObjective final : public Objective {
             c.vocab_size);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, PairHead>(parameters.dtype(), c, LossTerms(), output_of_tokens(c, table), parameters);
+    return make_typed<Head, PairHead>(parameters.dtype(), c, output_of_tokens(c, table), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
   const Seq2Seq& settings() const { return s_; }

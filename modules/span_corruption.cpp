@@ -52,7 +52,7 @@ class SpanCorruptionObjective final : public Objective {
     return std::make_shared<const SpanCorruptionObjective>(small);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
-    return make_typed<Head, SpansHead>(parameters.dtype(), c, LossTerms(), output_of_tokens(c, table), parameters);
+    return make_typed<Head, SpansHead>(parameters.dtype(), c, output_of_tokens(c, table), parameters);
   }
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
   const SpanCorruption& spans() const { return s_; }

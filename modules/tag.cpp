@@ -43,7 +43,7 @@ class Tag final : public ClassObjective {
     return {{s.tokens.begin(), s.tokens.end() - 1}, {s.classes.begin(), s.classes.end() - 1}};
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& parameters) const override {
-    return make_typed<Head, TagHead>(parameters.dtype(), c, LossTerms(), output_of_classes(*this, c), parameters);
+    return make_typed<Head, TagHead>(parameters.dtype(), c, output_of_classes(*this, c), parameters);
   }
   double flops(const ModelConfig& c) const override {
     return 2.0 * double(c.hidden_size) * double(Index(classes().size()) + (front() == ClassFront::usual ? 0 : c.hidden_size));

@@ -46,7 +46,8 @@ Output output_of_tokens(const ModelConfig& c, Parameter* table) {
           .multiplier = c.lm_head_multiplier,
           .soft_cap = c.lm_head_soft_cap,
           .tied = c.tie_word_embeddings,
-          .table = table};
+          .table = table,
+          .terms = c.loss_terms};
 }
 
 namespace {
@@ -77,8 +78,8 @@ Parameter* declare_bias(const Output& output, Parameters& parameters) {
 }
 
 template <class T>
-VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameter* bias, Parameters& parameters)
-    : Head(output_matrix(c, output, parameters)), bias_(bias), multiplier_(output.multiplier), soft_cap_(output.soft_cap), terms_(terms),
+VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const Output& output, Parameter* bias, Parameters& parameters)
+    : Head(output_matrix(c, output, parameters)), bias_(bias), multiplier_(output.multiplier), soft_cap_(output.soft_cap), terms_(output.terms),
       told_(output.told) {
   terms_.vocab_size = output.columns;
 }
@@ -140,7 +141,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
   auto logits = scratch.template tensor<A>(n, columns);
   auto top = scratch.template tensor<A>(n);
   const bool trains = scale.extent(0) > 0;
-  const LossTerms terms = trains ? terms_ : LossTerms{};  // what is only measured is the plain loss
+  const LossTerms terms = trains ? terms_ : LossTerms{};
   auto sums = scratch.template tensor<A>(terms.sums(), n);
   auto losses = given.losses.extent(0) > 0 ? given.losses : scratch.template tensor<double>(n);
   Tensor1<A> found;

@@ -40,6 +40,7 @@ struct Output {
   bool told = false;           // scores name the likeliest column
   double dropped = 0;          // share of the matrix's input
   double pair_scale = 0;       // of a loss that compares texts, see paired_loss.hpp
+  LossTerms terms = {};        // added to the loss that is trained on; what is only measured is the plain one
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
 inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // of the halves of a text
@@ -49,7 +50,7 @@ template <class T>
 class VocabularyHead : public Head {
  public:
   // `bias`: of the matrix, or null.
-  VocabularyHead(const ModelConfig&, const LossTerms&, const Output&, Parameter* bias, Parameters&);
+  VocabularyHead(const ModelConfig&, const Output&, Parameter* bias, Parameters&);
 
  protected:
   using A = Acc<T>;
@@ -92,8 +93,7 @@ Parameter* declare_bias(const Output&, Parameters&);
 template <class T, template <class> class Front, template <class> class Base = VocabularyHead>
 class FrontedHead : public Base<T> {
  public:
-  FrontedHead(const ModelConfig& c, const LossTerms& terms, const Output& output, Parameters& parameters)
-      : FrontedHead(c, terms, Front<T>(c, parameters), output, parameters) {}
+  FrontedHead(const ModelConfig& c, const Output& output, Parameters& parameters) : FrontedHead(c, Front<T>(c, parameters), output, parameters) {}
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, Said* said) override {
     this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
@@ -119,9 +119,8 @@ class FrontedHead : public Base<T> {
   Front<T>& front() { return front_; }
 
  private:
-  FrontedHead(const ModelConfig& c, const LossTerms& terms, Front<T> front, const Output& output, Parameters& parameters)
-      : Base<T>(c, terms, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name),
-        dropped_(output.dropped) {}
+  FrontedHead(const ModelConfig& c, Front<T> front, const Output& output, Parameters& parameters)
+      : Base<T>(c, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name), dropped_(output.dropped) {}
 
   static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
   Front<T> front_;

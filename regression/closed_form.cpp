@@ -157,10 +157,7 @@ struct Place {
   // Of texts that are compared in a micro-batch, here.
   Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.whole_length()) : 0; }
   // Whether a loss is smoothed, or has a z term.
-  bool has_terms() const {
-    if (const MultiToken* m = multi_token_of(*model().objective)) return m->terms.smoothing > 0 || m->terms.z > 0;
-    return has("next_token") && model().objective != next_token();
-  }
+  bool is_smoothed() const { return model().loss_terms.smoothing > 0; }
   // Of them those whose forward is run again for what takes so much effort; or for products of which only a part of the rows was kept.
   Index count(const char* symbols, Effort least) const {
     Index count = 0;
@@ -475,7 +472,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
   }
-  const Index sums = p.has_terms() ? 3 : 2;                               // a smoothed loss takes one more
+  const Index sums = p.is_smoothed() ? 3 : 2;                             // a smoothed loss takes one more
   const Index scored = micros * (1 + p.depths() + (p.most_pairs() > 0));  // rows of pairs are scored twice
   for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.scored_rows() - row);

@@ -185,6 +185,20 @@ TEST(devices, train_with_the_same_bits_by_graphs) {
   }
 }
 
+// A program has code for GPUs from 8.0 on; on another it says so before it begins.
+TEST(devices, without_code_for_them_are_refused) {
+  const Folder folder;
+  const auto trained = [&](const std::string& capability) {
+    return run_on_devices(Material::get().train(folder.path() / capability, {"train.steps=1"}), 1, 1, "capability=" + capability);
+  };
+  for (const char* known : {"86", "120"}) EXPECT_EQ(trained(known).code, 0) << known;
+  const Result r = trained("75");
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+  for (const char* part : {"capability 80 90a 100+", "has 75", "make cuda GPUS=75"}) EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "75"));
+}
+
 // A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
 TEST(devices, that_wait_for_a_hanging_rank_name_it) {
   const Folder folder;

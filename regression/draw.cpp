@@ -166,7 +166,7 @@ void draw_extras(Dice& dice, ModelConfig& m) {
 void draw_ahead(Dice& dice, Draw& d) {
   if (d.masked || d.classes > 0 || d.source_length > 0 || d.model.attention.relative_bias.buckets > 0 || !dice.chance(0.4)) return;
   const std::string& pattern = d.model.pattern;
-  d.ahead.depths = dice.of<Index>({1, 1, 2, 3}), d.ahead.weight = dice.real(0.3, 3), d.ahead.terms = d.terms;
+  d.ahead.depths = dice.of<Index>({1, 1, 2, 3}), d.ahead.weight = dice.real(0.3, 3);
   for (Index i = dice.between(1, 2); i > 0; --i) d.ahead.pattern += pattern[dice.between(0, Index(pattern.size()) - 1)];
 }
 
@@ -215,7 +215,7 @@ void make_encoder(Draw& d, Dice& dice) {
   if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
   d.source_length = std::max(dice.between(1, 15), least_length(d));
   if (m.positions > 0) m.positions = std::max(m.positions, d.source_length);
-  d.packed = d.masked = false, d.classes = 0, d.terms = {};
+  d.packed = d.masked = false, d.classes = 0;
   d.padded = dice.chance(0.5);
 }
 
@@ -287,7 +287,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.classes = dice.between(2, 5), d.tagged = dice.chance(0.4);
     d.pool = dice.of<Pool>({Pool::first, Pool::mean});
     d.front = dice.of<ClassFront>({ClassFront::usual, ClassFront::transform, ClassFront::transform_no_bias});
-    d.masked = d.model.tie_word_embeddings = false, d.terms = {};
+    d.masked = d.model.tie_word_embeddings = false;
   }
   if (d.context_mode != ContextMode::balanced && d.attention_ranks == 0 && layers > 2 && dice.chance(0.35)) make_encoder(d, dice);
   const bool hybrid = d.model.pattern.find('P') != std::string::npos;
@@ -330,12 +330,12 @@ std::shared_ptr<const Objective> Draw::objective() const {
   if (beta > 0) return preference(beta);
   if (masked) return masked_tokens({.share = share, .head_bias = head_bias, .sentence_order = ordered});
   if (padded && ahead.depths == 0) return seq2seq({source_length});
-  return ahead.depths > 0 ? multi_token(ahead) : next_token(terms);
+  return ahead.depths > 0 ? multi_token(ahead) : next_token();
 }
 
 ModelConfig Draw::whole_model() const {
   ModelConfig m = model;
-  m.objective = objective();
+  m.objective = objective(), m.loss_terms = terms;
   return m;
 }
 
@@ -537,7 +537,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
   attempt([](Draw& d) { d.swap = {}; });
-  attempt([](Draw& d) { d.terms = d.ahead.terms = {}; });
+  attempt([](Draw& d) { d.terms = {}; });
   attempt([](Draw& d) { d.ahead.depths = 0; });
   attempt([](Draw& d) { d.ahead.depths = std::min<Index>(d.ahead.depths, 1); });
   attempt([](Draw& d) { d.ahead.pattern = d.ahead.pattern.substr(0, 1); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/queue.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -38,7 +40,7 @@ bool pinned() {
 
 }  // namespace
 
-std::string name() { return "cuda " + cuda::runtime_version(); }
+std::string name() { return fmt::format("cuda {}, for GPUs {}", cuda::runtime_version(), cuda::compiled_gpus()); }
 
 bool host_reads_memory() { return pinned(); }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/cuda/compiled_gpus.hpp"
 #include "kernels/error.hpp"
 
 namespace gyr::cuda {
@@ -20,6 +21,15 @@ struct Place {
 Place& place() {
   static Place place;
   return place;
+}
+
+// Else its first kernel fails, with words that name neither.
+void check_code(int device) {
+  cudaDeviceProp it;
+  check(cudaGetDeviceProperties(&it, device), "properties of the GPU");
+  require(has_code_for(GYR_COMPILED_GPUS, 10 * it.major + it.minor), Exit::device,
+          "this program has code for GPUs of capability {}, and this one, {}, has {}; build it anew: make cuda GPUS={}", GYR_COMPILED_GPUS, it.name,
+          10 * it.major + it.minor, 10 * it.major + it.minor);
 }
 
 cudaDeviceProp properties() {
@@ -46,6 +56,7 @@ void take_device() {
     fail(Exit::device,
          "this program computes on NVIDIA GPUs and finds none here ({}); start it on a machine that has one, or build it for hosts (make)",
          error == cudaSuccess ? "there is a driver, and no device" : cudaGetErrorString(error));
+  check_code(here.rank % count);
   check(cudaSetDevice(here.rank % count), "the choice of a GPU");
   here.device = here.rank % count;
 }
@@ -73,6 +84,8 @@ bool environment_allows(const char* variable) {
   require(wanted == "on" || wanted == "off", Exit::usage, "{} is on or off, not '{}'", variable, wanted);
   return wanted == "on";
 }
+
+std::string compiled_gpus() { return GYR_COMPILED_GPUS; }
 
 std::string runtime_version() {
   int version = 0;

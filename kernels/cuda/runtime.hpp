@@ -41,6 +41,7 @@ int device_capability();  // 10 major + minor
 // Whether a variable of the environment that switches something off is `on` or not there; Exit::usage where it is neither `on` nor `off`.
 bool environment_allows(const char* variable);
 std::string runtime_version();
+std::string compiled_gpus();  // for which there is code, see compiled_gpus.hpp
 
 }  // namespace cuda
 

@@ -5,7 +5,7 @@ if(NOT GYR_NVCC)
   message(FATAL_ERROR "GYR_BACKEND=cuda needs CUDA's toolkit, 12.4 or newer, and finds no nvcc. ${where}")
 endif()
 execute_process(COMMAND ${GYR_NVCC} --list-gpu-code OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-set(GYR_GPUS "" CACHE STRING "GPUs to compile for, as 80;90: 80, 90 and 100, as far as the toolkit knows them, unless given")
+set(GYR_GPUS "" CACHE STRING "GPUs to compile for, as 80;90, and no others; else 80, 90 and 100, as far as the toolkit knows them, and later ones")
 foreach(gpu IN LISTS GYR_GPUS)
   if(NOT "${known}\n" MATCHES "sm_${gpu}\n")
     message(FATAL_ERROR "GYR_GPUS=${GYR_GPUS}: ${GYR_NVCC} does not know sm_${gpu}")
@@ -22,7 +22,13 @@ endif()
 list(GET gpus -1 newest)
 list(TRANSFORM gpus REPLACE "^90$" "90a")  # with the instructions of warpgroups, which no other GPU has
 list(TRANSFORM gpus REPLACE "(.+)" "-gencode=arch=compute_\\1,code=sm_\\1" OUTPUT_VARIABLE GYR_GPU_CODE)
-list(APPEND GYR_GPU_CODE -gencode=arch=compute_${newest},code=compute_${newest})  # what newer GPUs compile when they load it
+set(later)
+if(NOT GYR_GPUS)  # what later GPUs compile when they load it
+  list(APPEND GYR_GPU_CODE -gencode=arch=compute_${newest},code=compute_${newest})
+  set(later +)
+endif()
+list(JOIN gpus " " GYR_COMPILED_GPUS)
+string(APPEND GYR_COMPILED_GPUS "${later}")  # as compiled_gpus.hpp reads it
 
 set(CMAKE_CUDA_COMPILER ${GYR_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES OFF)

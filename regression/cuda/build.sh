@@ -10,6 +10,7 @@ nvcc=${1:?usage: regression/cuda/build.sh NVCC FOLDER} build=${2:?usage: regress
 [ "${KEEP:-}" = yes ] || trap 'rm -rf "$build"' EXIT
 failed() { echo "FAILED: $*"; exit 1; }
 begun=$SECONDS
+! command -v ninja > /dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 cmake --preset cuda -B "$build" -DGYR_NVCC="$nvcc" -DGYR_GPUS="${GPUS:-90}" -DGYR_WERROR=ON --log-level=WARNING
 cmake --build "$build" --parallel "$(nproc)" --target gyrfalcon
 echo "== built for ${GPUS:-90} in $((SECONDS - begun)) s on $(nproc) cores"
@@ -17,6 +18,7 @@ echo "== built for ${GPUS:-90} in $((SECONDS - begun)) s on $(nproc) cores"
 program=$build/bin/gyrfalcon
 "$program" --version | tee "$build/version"
 grep -q '^backend *cuda [0-9]' "$build/version" || failed "--version does not name CUDA"
+[ "${GPUS:-90}" != 90 ] || grep -q '^backend.* for GPUs 90a$' "$build/version" || failed "--version does not name the GPUs it has code for"
 grep -q '^BLAS *cuBLASLt [0-9.]*$' "$build/version" || failed "--version does not name cuBLASLt"
 "$program" plan input/falcon-h1-1.5b.yaml --ranks 4 > "$build/plan" || failed "plan ended with $?"
 if ! nvidia-smi -L > /dev/null 2>&1; then

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <span>
 
+#include "kernels/cuda/compiled_gpus.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/rmsnorm.hpp"
@@ -155,4 +156,13 @@ TEST(emulation, kernels_of_this_program_are_those_of_cuda) {
   const Index before = grids_run();
   rmsnorm<float>(bench.dev, x, weight, 1e-6, y, rstd);
   EXPECT_EQ(grids_run(), before + 1);
+}
+
+TEST(compiled_gpus, are_those_of_a_kind_from_one_on_or_one_alone_or_all_later_ones) {
+  for (const int known : {80, 86, 89, 90, 100, 103, 120}) EXPECT_TRUE(has_code_for("80 90a 100+", known)) << known;
+  for (const int unknown : {75, 91}) EXPECT_FALSE(has_code_for("80 90a 100+", unknown)) << unknown;
+  for (const int unknown : {80, 89, 91, 100}) EXPECT_FALSE(has_code_for("90a", unknown)) << unknown;
+  EXPECT_TRUE(has_code_for("90a", 90));
+  EXPECT_TRUE(has_code_for("100", 103));
+  EXPECT_FALSE(has_code_for("100", 120));
 }

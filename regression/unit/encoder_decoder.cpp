@@ -3,8 +3,8 @@
 #include <random>
 
 #include "modules/span_corruption.hpp"
-#include "regression/cases.hpp"
 #include "regression/differences.hpp"
+#include "regression/encoder_decoder.hpp"
 #include "regression/folder.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
@@ -19,11 +19,7 @@ namespace {
 constexpr Index sequences = 2, length = 9, source_length = 14;
 
 ModelConfig model_of(const std::string& pattern, Index buckets) {
-  ModelConfig m = named("T2").model;
-  m.pattern = pattern;
-  m.attention.relative_bias = {buckets, 7};
-  if (buckets > 0) m.attention.rotary_fraction = 0;
-  m.decoder_start_token_id = 3;
+  ModelConfig m = encoder_and_decoder(pattern, buckets);
   m.objective = span_corruption();
   return m;
 }

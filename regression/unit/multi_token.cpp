@@ -74,18 +74,25 @@ struct Kind {
   const char* name;
   std::string trunk;
   MultiToken ahead;
+  LossTerms terms = {};
 };
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
-      {"T1", "P", {1, "P", 0.7}}, {"T5", "*-", {2, "*-", 1.5}}, {"T2", "LE", {3, "LE", 0.3}}, {"T3", "M", {2, "-", 2, {0.1, 0.01}}}};
+      {"T1", "P", {1, "P", 0.7}}, {"T5", "*-", {2, "*-", 1.5}}, {"T2", "LE", {3, "LE", 0.3}}, {"T3", "M", {2, "-", 2}, {0.1, 0.01}}};
   return all;
+}
+
+EngineConfig config_of(const Kind& kind, Index batch = 2) {
+  EngineConfig config = config_of(kind.name, kind.trunk, kind.ahead, batch);
+  config.model.loss_terms = kind.terms;
+  return config;
 }
 
 TEST(multi_token, gradients_are_differences_of_all_losses_together) {
   for (const Kind& kind : kinds())
     for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both}) {
       SCOPED_TRACE(fmt::format("{} {} {}", kind.name, kind.trunk, int(placement)));
-      EngineConfig config = config_of(kind.name, kind.trunk, kind.ahead);
+      EngineConfig config = config_of(kind);
       config.model.norm_placement = placement;
       Rig<double> rig(config, alone(config.model.layers()));
       MicroBatch batch = packed(batch_of(config), {4, seq_length});
@@ -100,7 +107,7 @@ TEST(multi_token, gradients_are_differences_of_all_losses_together) {
 TEST(multi_token, packed_documents_are_as_if_apart) {
   for (const Kind& kind : kinds()) {
     SCOPED_TRACE(kind.name);
-    const EngineConfig config = config_of(kind.name, kind.trunk, kind.ahead, 1);
+    const EngineConfig config = config_of(kind, 1);
     Rig<double> together(config, alone(config.model.layers()));
     const MicroBatch all = packed(batch_of(config), {5, 1, 2, seq_length});
     const StepResult whole = together.engine.gradients([&](int) { return all; }, 1, 1);
@@ -149,7 +156,7 @@ TEST(multi_token, a_depth_without_labels_adds_nothing) {
 
 TEST(multi_token, what_is_validated_is_the_model_alone) {
   for (const Kind& kind : kinds()) {
-    EngineConfig config = config_of(kind.name, kind.trunk, kind.ahead);
+    EngineConfig config = config_of(kind);
     const MicroBatch batch = batch_of(config);
     const auto measured = [&](const EngineConfig& c) {
       Rig<double> rig(c, alone(c.model.layers()));
@@ -165,7 +172,7 @@ TEST(multi_token, what_is_validated_is_the_model_alone) {
 // Beside layers of the trunk of the same kinds.
 TEST(multi_token, weights_and_flops_are_those_of_layers_norms_a_joining_matrix_and_more_logits) {
   for (const Kind& kind : kinds()) {
-    const ModelConfig with = config_of(kind.name, kind.trunk, kind.ahead).model;
+    const ModelConfig with = config_of(kind).model;
     ModelConfig layers = with;
     layers.pattern = all_layers(with), layers.objective = next_token();
     const Index d = with.hidden_size, depths = kind.ahead.depths, norm = with.norm == NormType::layer ? 2 * d : d;
@@ -201,7 +208,7 @@ TEST(multi_token, is_named_in_a_deck) {
   Deck said = Deck::parse("model: {pattern: \"*-*E\"}\ntrain: {objective: mtp, mtp: {pattern: \"*-\"}}", "run.yaml");
   EXPECT_EQ(multi_token_of(*read_run_config(said).model.objective)->pattern, "*-");
   EXPECT_EQ(m->weight, 0.1);
-  EXPECT_EQ(m->terms.z, 0.01);
+  EXPECT_EQ(run.model.loss_terms.z, 0.01);
   EXPECT_EQ(all_layers(run.model), "*-*E*E*E");
   for (const auto& [pattern, part] : {std::pair{"X", "train.mtp.pattern: 'X'"}, {"Q", "there is no layer type 'Q'"}})
     EXPECT_NE(std::string(refusal(fmt::format("train: {{objective: mtp, mtp: {{pattern: \"{}\"}}}}", pattern)).what()).find(part), std::string::npos)

@@ -105,6 +105,14 @@ TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
     ASSERT_EQ(told.size(), 1u) << section;
     EXPECT_TRUE(told[0].starts_with("test.yaml:3: " + path) && told[0].ends_with("train.objective is next_token")) << told[0];
   }
+  for (const char* term : {"label_smoothing", "z_loss"}) {
+    const auto told = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
+    ASSERT_EQ(told.size(), 1u) << term;
+    EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts"))
+        << told[0];
+    for (const char* reads : {"next_token", "mlm", "mtp", "classify", "tag"})
+      EXPECT_TRUE(idle(fmt::format("train: {{objective: {}, {}: 0.1}}", reads, term)).empty()) << reads;
+  }
   for (const char* read :
        {"train: {objective: mlm, mlm: {mask_token: 4, share: 0.3}}", "train: {mlm: {mask_token: -1}}", "train: {objective: mtp, mtp: {depths: 2}}"}) {
     EXPECT_TRUE(idle(read).empty()) << read;

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "regression/cases.hpp"
+#include "regression/encoder_decoder.hpp"
 #include "regression/golden.hpp"
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
@@ -204,15 +204,6 @@ TEST(seq2seq, files_that_hold_no_pairs_are_refused) {
   }
 }
 
-ModelConfig model_of(const std::string& pattern, Index buckets) {
-  ModelConfig m = named("T2").model;
-  m.pattern = pattern;
-  m.attention.relative_bias = {buckets, 7};
-  if (buckets > 0) m.attention.rotary_fraction = 0;
-  m.decoder_start_token_id = 3;
-  return m;
-}
-
 EngineConfig config_of(const ModelConfig& m, Index batch, Index seq_length) {
   EngineConfig c;
   c.model = m;
@@ -237,7 +228,7 @@ TEST(seq2seq, a_pair_with_padding_is_what_it_is_alone) {
       for (int draw = 0; draw < 4; ++draw) {
         const Index pairs = dice.from(1, 4), seq_length = dice.from(1, 9), source_length = dice.from(1, 12);
         SCOPED_TRACE(fmt::format("{} {} buckets, {} pairs in {} and {}", pattern, buckets, pairs, source_length, seq_length));
-        ModelConfig m = model_of(pattern, buckets);
+        ModelConfig m = encoder_and_decoder(pattern, buckets);
         m.objective = seq2seq({source_length, 1});
         std::vector<std::vector<Token>> sources, texts;
         for (Index i = 0; i < pairs; ++i)

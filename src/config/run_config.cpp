@@ -61,6 +61,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
   run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
+  run.model.loss_terms = read_loss_terms(train_section(deck));
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
   run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters"), defaults.model.lora);
   check_source(run.model);
@@ -140,14 +141,19 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   const std::string chosen = run.model.objective->name();
   const std::vector<Declaration> settings = deck.settings();
   const bool named = std::any_of(settings.begin(), settings.end(), [](const auto& d) { return d.path == "train.objective" && !d.where.empty(); });
+  const bool scores_rows = run.model.objective->most_pairs(run.train.seq_length) == 0;
   std::vector<std::string> idle;
-  for (const Declaration& d : settings)
+  for (const Declaration& d : settings) {
+    if (d.where.empty() || d.value == d.fallback) continue;
+    if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss"))
+      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts", deck.told({d.path}), chosen));
     for (const ObjectiveType& type : objective_types()) {
-      if (type.name == chosen || !d.path.starts_with("train." + type.name + ".") || d.where.empty() || d.value == d.fallback) continue;
+      if (type.name == chosen || !d.path.starts_with("train." + type.name + ".")) continue;
       const std::string told = deck.told({d.path});
       require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or take the key out", told, chosen, type.name);
       idle.push_back(fmt::format("{} is not read: train.objective is {}", told, chosen));
     }
+  }
   return idle;
 }
 

@@ -124,6 +124,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
   static_assert(sizeof identity == sizeof p->uuid);
   std::memcpy(&p->uuid, identity, sizeof identity);
   p->totalGlobalMem = device_memory_bytes();
+  const int capability = Machine::instance().capability;
+  p->major = capability / 10, p->minor = capability % 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
