@@ -110,7 +110,7 @@ TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
     ASSERT_EQ(told.size(), 1u) << term;
     EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts"))
         << told[0];
-    for (const char* reads : {"next_token", "mlm", "mtp", "classify", "tag"})
+    for (const char* reads : {"next_token", "mlm", "mtp"})
       EXPECT_TRUE(idle(fmt::format("train: {{objective: {}, {}: 0.1}}", reads, term)).empty()) << reads;
   }
   for (const char* read :

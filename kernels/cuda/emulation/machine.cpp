@@ -95,10 +95,10 @@ Machine asked_for() {
     else if (word == "any") m.when = When::any;
     else if (word == "apart") m.apart = true;
     else if (word == "counts") m.counted = true;
-    else if (word == "capability=80" || word == "capability=90") m.capability = std::atoi(word.c_str() + 11);
+    else if (word.starts_with("capability=") && std::atoi(word.c_str() + 11) > 0) m.capability = std::atoi(word.c_str() + 11);
     else
       fail(Exit::usage,
-           "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=80 or 90 and checked, not '{}'", word);
+           "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER and checked, not '{}'", word);
   }
   return m;
 }
