@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/cuda/held_memory.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/error.hpp"
+#include "kernels/nccl/memory.hpp"
 
 namespace gyr {
 
@@ -31,11 +33,26 @@ namespace backend {
 
 namespace {
 
-// For tests, which look at the device's memory from the host: pinned memory, which both know by the same address. With CUDA_LAUNCH_BLOCKING=1 all is
-// done when they look.
-bool pinned() {
-  const char* const wanted = std::getenv("GYR_CUDA_MEMORY");
-  return wanted && std::string_view(wanted) == "pinned";
+// GYR_CUDA_MEMORY. `pinned` is for tests, which look at the device's memory from the host: memory that both know by the same address. With
+// CUDA_LAUNCH_BLOCKING=1 all is done when they look. `nccl`: taken by NCCL.
+enum class Kind { of_cuda, of_nccl, pinned };
+Kind kind_of_memory() {
+  const char* const given = std::getenv("GYR_CUDA_MEMORY");
+  const std::string_view wanted = given ? given : "cuda";
+  require(wanted == "cuda" || wanted == "nccl" || wanted == "pinned", Exit::usage, "GYR_CUDA_MEMORY is cuda, nccl or pinned, not '{}'", wanted);
+  return wanted == "nccl" ? Kind::of_nccl : (wanted == "pinned" ? Kind::pinned : Kind::of_cuda);
+}
+bool pinned() { return kind_of_memory() == Kind::pinned; }
+
+void* memory_of_cuda(Index bytes, bool pinned) {
+  void* memory = nullptr;
+  const cudaError_t error = pinned ? cudaMallocHost(&memory, std::size_t(bytes)) : cudaMalloc(&memory, std::size_t(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is told, and no kernel's
+    return nullptr;
+  }
+  cuda::check(error, "memory");
+  return memory;
 }
 
 }  // namespace
@@ -46,16 +63,21 @@ bool host_reads_memory() { return pinned(); }
 
 void* take_memory(Index bytes) {
   cuda::take_device();
-  void* memory = nullptr;
-  const cudaError_t error = pinned() ? cudaMallocHost(&memory, std::size_t(bytes)) : cudaMalloc(&memory, std::size_t(bytes));
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is told, and no kernel's
-    return nullptr;
-  }
-  check(error, "memory");
+  const Kind kind = kind_of_memory();
+  void* const memory = kind == Kind::of_nccl ? take_nccl_memory(bytes) : memory_of_cuda(bytes, kind == Kind::pinned);
+  if (memory && kind != Kind::pinned) cuda::HeldMemory::of_process().take(memory, bytes);
   return memory;
 }
-void return_memory(void* memory) { pinned() ? cudaFreeHost(memory) : cudaFree(memory); }
+void return_memory(void* memory) {
+  const Kind kind = kind_of_memory();
+  if (kind == Kind::pinned) {
+    cudaFreeHost(memory);
+    return;
+  }
+  cuda::HeldMemory::of_process().give_back(memory);
+  if (kind == Kind::of_nccl) return_nccl_memory(memory);
+  else cudaFree(memory);
+}
 
 void copy_on_device(const Queue& queue, const void* from, void* to, Index bytes) {
   check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, queue.state().stream), "a copy on the device");

@@ -6,12 +6,15 @@
 
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/signal.hpp"
 #include "kernels/cuda/staged_transport.hpp"
 #include "kernels/error.hpp"
+#include "kernels/nccl/check.hpp"
+#include "kernels/nccl/registered_memory.hpp"
 #include "kernels/operations.hpp"
 
 namespace gyr {
@@ -20,11 +23,6 @@ namespace {
 
 using cuda::check;
 using cuda::Signal;
-
-void check(ncclResult_t result, const char* what, int rank, int size) {
-  if (result != ncclSuccess && result != ncclInProgress)
-    fail(Exit::device, "NCCL, {} on rank {} of {}: {} ({})", what, rank, size, ncclGetErrorString(result), ncclGetLastError(nullptr));
-}
 
 ncclDataType_t nccl(DType type) {
   switch (type) {
@@ -38,16 +36,24 @@ ncclDataType_t nccl(DType type) {
   return ncclUint8;
 }
 
-// A communicator and the stream of what is told to it.
+// A communicator, the stream of what is told to it, and the memory that it knows.
 class Channel {
  public:
   explicit Channel(ncclComm_t communicator) : communicator_(communicator) {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream of NCCL");
   }
-  Channel(Channel&& other) noexcept : communicator_(std::exchange(other.communicator_, nullptr)), stream_(std::exchange(other.stream_, nullptr)) {}
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
   ~Channel() {
-    if (stream_) cudaStreamDestroy(stream_);
+    memory_.reset();
+    cudaStreamDestroy(stream_);
     if (communicator_) ncclCommDestroy(communicator_);
+  }
+  void register_memory(int rank, int size) { memory_.emplace(communicator_, stream_, rank, size); }
+  // What is under way ends somehow.
+  void abort() {
+    if (memory_) memory_->forget();
+    ncclCommAbort(std::exchange(communicator_, nullptr));
   }
   ncclComm_t communicator() const { return communicator_; }
   cudaStream_t stream() const { return stream_; }
@@ -55,6 +61,7 @@ class Channel {
  private:
   ncclComm_t communicator_;
   cudaStream_t stream_ = nullptr;
+  std::optional<RegisteredMemory> memory_;
 };
 
 class NcclTransport final : public Transport {
@@ -63,13 +70,14 @@ class NcclTransport final : public Transport {
       : rank_(hosts->rank()), size_(hosts->size()), hosts_(cuda::staged_transport(std::move(hosts))), all_(joined()) {
     for (int from = 0; from < size_; ++from)
       for (const int to : neighbours(from)) add_pair(from, to);
+    if (from_first(RegisteredMemory::wanted())) register_memory();
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override {
     int version = 0;
-    check(ncclGetVersion(&version), "its version", rank_, size_);
+    check_nccl(ncclGetVersion(&version), "its version", rank_, size_);
     return fmt::format("NCCL {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
   }
 
@@ -152,16 +160,24 @@ class NcclTransport final : public Transport {
     }
   };
 
-  // Host memory: the identity that rank 0 made, brought to all.
-  Channel joined() {
+  // What rank 0 has, in memory of the host, brought to all.
+  template <class T>
+  T from_first(T value) {
+    const Ticket ticket = hosts_->broadcast(&value, Index(sizeof value), DType::u8, 0);
+    while (!hosts_->done(ticket)) hosts_->rest();
+    return value;
+  }
+  ncclComm_t joined() {
     cuda::take_device();
     ncclUniqueId id{};
-    if (rank_ == 0) check(ncclGetUniqueId(&id), "an identity", rank_, size_);
-    const Ticket ticket = hosts_->broadcast(&id, Index(sizeof id), DType::u8, 0);
-    while (!hosts_->done(ticket)) hosts_->rest();
+    if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "an identity", rank_, size_);
     ncclComm_t communicator = nullptr;
-    check(ncclCommInitRank(&communicator, size_, id, rank_), "a communicator", rank_, size_);
-    return Channel(communicator);
+    check_nccl(ncclCommInitRank(&communicator, size_, from_first(id), rank_), "a communicator", rank_, size_);
+    return communicator;
+  }
+  void register_memory() {
+    all_.register_memory(rank_, size_);
+    for (auto& [pair, channel] : pairs_) channel.register_memory(rank_, size_);
   }
   std::vector<int> neighbours(int rank) const {
     if (size_ == 1) return {};
@@ -171,14 +187,14 @@ class NcclTransport final : public Transport {
   void add_pair(int from, int to) {
     ncclComm_t pair = nullptr;
     const bool mine = rank_ == from || rank_ == to;
-    check(ncclCommSplit(all_.communicator(), mine ? 0 : NCCL_SPLIT_NOCOLOR, rank_ == from ? 0 : 1, &pair, nullptr), "a pair", rank_, size_);
-    if (mine) pairs_.emplace(std::pair(from, to), Channel(pair));
+    check_nccl(ncclCommSplit(all_.communicator(), mine ? 0 : NCCL_SPLIT_NOCOLOR, rank_ == from ? 0 : 1, &pair, nullptr), "a pair", rank_, size_);
+    if (mine) pairs_.try_emplace({from, to}, pair);
   }
 
   template <class Start>
   Ticket on(const Channel& channel, const char* what, const Start& start) {
     ready_.wait_in(channel.stream());
-    check(start(channel.communicator(), channel.stream()), what, rank_, size_);
+    check_nccl(start(channel.communicator(), channel.stream()), what, rank_, size_);
     const Ticket ticket = under_way_.next();
     Signal signal = this->signal();
     signal.record(channel.stream());
@@ -194,11 +210,11 @@ class NcclTransport final : public Transport {
     return on(all_, "all_to_all", [&](ncclComm_t c, cudaStream_t s) {
       const char* from = static_cast<const char*>(data);
       char* to = static_cast<char*>(received);
-      check(ncclGroupStart(), "all_to_all", rank_, size_);
+      check_nccl(ncclGroupStart(), "all_to_all", rank_, size_);
       for (int r = 0; r < size_; ++r) {
         const auto n = std::size_t(counts[std::size_t(r)]), m = std::size_t(received_counts[std::size_t(r)]);
-        if (n > 0) check(ncclSend(from, n, nccl(type), r, c, s), "all_to_all", rank_, size_);
-        if (m > 0) check(ncclRecv(to, m, nccl(type), r, c, s), "all_to_all", rank_, size_);
+        if (n > 0) check_nccl(ncclSend(from, n, nccl(type), r, c, s), "all_to_all", rank_, size_);
+        if (m > 0) check_nccl(ncclRecv(to, m, nccl(type), r, c, s), "all_to_all", rank_, size_);
         from += n * std::size_t(size_of(type)), to += m * std::size_t(size_of(type));
       }
       return ncclGroupEnd();
@@ -207,10 +223,10 @@ class NcclTransport final : public Transport {
   // Says what NCCL has met meanwhile, and gives up what it does: the others learn of it by their watch.
   void failed() {
     ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(all_.communicator(), &state), "its state", rank_, size_);
+    check_nccl(ncclCommGetAsyncError(all_.communicator(), &state), "its state", rank_, size_);
     if (state == ncclSuccess || state == ncclInProgress) return;
-    ncclCommAbort(all_.communicator());
-    check(state, "an operation under way", rank_, size_);
+    all_.abort();
+    check_nccl(state, "an operation under way", rank_, size_);
   }
 
   Signal signal() {

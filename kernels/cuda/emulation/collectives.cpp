@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/cuda/emulation/memory.hpp"
+#include "kernels/cuda/emulation/registrations.hpp"
 #include "kernels/cuda/emulation/streams.hpp"
 
 using namespace gyr::cuda;
@@ -139,6 +140,7 @@ void tell_group() {
 }
 
 ncclResult_t call(Call c) {
+  for (const Span& span : c.spans) Registrations::instance().judge_operation(c.name.c_str(), c.communicator, span.data, span.bytes);
   group().calls.push_back(std::move(c));
   if (group().depth == 0) tell_group();
   return ncclSuccess;
@@ -206,6 +208,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t* part, n
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
+  Registrations::instance().judge_end(c);
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized) MPI_Comm_free(&c->ranks);
@@ -217,6 +220,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
   *state = ncclSuccess;
   return ncclSuccess;
 }
+ncclResult_t ncclCommRegister(const ncclComm_t c, void* begin, size_t bytes, void** handle) {
+  *handle = Registrations::instance().add(c, begin, bytes);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t c, void* handle) {
+  Registrations::instance().remove(c, handle);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
+  constexpr std::size_t piece = 2 << 20;
+  return cudaMalloc(memory, (bytes + piece - 1) / piece * piece) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+ncclResult_t ncclMemFree(void* memory) { return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; }
 ncclResult_t ncclGroupStart() {
   ++group().depth;
   return ncclSuccess;

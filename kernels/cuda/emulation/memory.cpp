@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "kernels/cuda/emulation/registrations.hpp"
 #include "kernels/cuda/emulation/streams.hpp"
 #include "kernels/error.hpp"
 
@@ -55,6 +56,7 @@ class DeviceMemory {
   void give_back(const void* p) {
     const auto piece = taken_.find(std::size_t(static_cast<const char*>(p) - device_));
     ensure(piece != taken_.end(), "memory is given back to the device that was not taken there");
+    Registrations::instance().judge_return(p, piece->second);
     forget(piece->first, piece->second);
     mmap(host_ + piece->first, piece->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     taken_.erase(piece);

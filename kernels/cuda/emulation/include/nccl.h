@@ -39,6 +39,10 @@ ncclResult_t ncclCommSplit(ncclComm_t, int color, int key, ncclComm_t*, ncclConf
 ncclResult_t ncclCommAbort(ncclComm_t);
 ncclResult_t ncclCommDestroy(ncclComm_t);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
+ncclResult_t ncclCommRegister(const ncclComm_t, void* begin, size_t bytes, void** handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t, void* handle);
+ncclResult_t ncclMemAlloc(void** memory, size_t bytes);
+ncclResult_t ncclMemFree(void* memory);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
