@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/cuda/device.sh NVCC FOLDER...
 # Compiles the kernels of CUDA for GPUs, which takes none, and holds what the assembler says of each against bounds.txt: registers of a thread, bytes
-# of stack, and that no register is spilled where it allows none; and against blocks.txt, how many blocks of a kernel an SM takes. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC is not there.
+# of stack, and that no register is spilled where it allows none; against blocks.txt, how many blocks of a kernel an SM takes; and against
+# addresses.txt, which share of a kernel's hottest loop finds addresses. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC
+# is not there.
 #   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/NAME.cu
 set -euo pipefail
 nvcc=${1:?usage: regression/cuda/device.sh NVCC FOLDER...}
@@ -42,13 +44,29 @@ blocks() {
     }' "$here/blocks.txt" "$work/log"
 }
 
+# addresses NAME ARCHITECTURE: of each kernel in addresses.txt the share that whole numbers have of its loop's instructions (addresses.awk).
+addresses() {
+  awk -f "$here/addresses.awk" "$work/kept/$1.ptx" | awk -v n="$1" -v a="$2" '
+    NR == FNR { if ($1 == n) { part[++rows] = $2; most[rows] = a ~ /sm_80/ ? $3 : $4 } next }
+    { for (r = 1; r <= rows; ++r) if (index($1, part[r])) { share = 100 * $5 / $2; if (share >= worst[r]) { worst[r] = share; all[r] = $2; products[r] = $3; memory[r] = $4 } } }
+    END {
+      for (r = 1; r <= rows; ++r) {
+        if (most[r] == "-") continue
+        printf "  %-36s %4d instructions, %d products, %d of memory, %.1f %% addresses, at most %d\n", part[r], all[r], products[r], memory[r], worst[r], most[r]
+        if (!all[r] || worst[r] > most[r]) bad = 1
+      }
+      exit bad
+    }' "$here/addresses.txt" -
+}
+
 printf '%-20s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
 for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
   for source in kernels/cuda/*.cu regression/cuda/*.cu; do
     name=$(basename "$source" .cu)
     [[ " ${FILES:-$name} " = *" $name "* ]] || continue
+    rm -rf "$work/kept" && mkdir "$work/kept"
     # FMT_USE_CONSTEXPR: fmt would do without where nvcc compiles, and then not compile.
-    if ! "$nvcc" -std=c++20 -arch="$architecture" --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -Xptxas -v "${includes[@]}" -c "$source" \
+    if ! "$nvcc" -std=c++20 -arch="$architecture" --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -Xptxas -v --keep --keep-dir "$work/kept" "${includes[@]}" -c "$source" \
       -o "$work/object" > "$work/log" 2>&1; then
       echo "$name does not compile for $architecture:"
       head -n 20 "$work/log"
@@ -71,6 +89,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
         printf "%-20s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
         exit !(kernels > 0 && used <= most && stack <= allowed && spilled <= may_spill)
       }' || { echo "$name on $architecture is beyond its bounds (regression/cuda/bounds.txt)"; failed=1; }
+    addresses "$name" "$architecture" || { echo "more of $name finds addresses than should (regression/cuda/addresses.txt)"; failed=1; }
     blocks "$name" "$architecture" || { echo "an SM takes fewer blocks of $name than it should (regression/cuda/blocks.txt)"; failed=1; }
   done
 done
