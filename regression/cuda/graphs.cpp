@@ -282,7 +282,7 @@ TEST(graphs, are_not_made_where_the_host_decides) {
 
 namespace {
 
-// A run of a drawn model on one rank, of several steps whose rates, labels and samples differ.
+// A run of a drawn model on one rank, of several steps whose rates, labels, samples and numbers of micro-batches differ.
 struct Course {
   gyr::testing::Draw draw;
   DType dtype;
@@ -296,11 +296,12 @@ struct Course {
     return c;
   }
   double lr(int step) const { return 1e-2 / step; }
+  int micros(int step) const { return step == 4 ? draw.micros - 1 : draw.micros; }
   MicroBatch batch(int step, int i) const {
     MicroBatch m = draw.batch(Index(draw.micros) * step + i);
     const bool some = std::any_of(m.labels.begin(), m.labels.end(), [](Token label) { return label != ignored_label; });
     if (i == 0 && !some) m.labels[0] = 0;  // a step learns something
-    if (step == 3 && !draw.packed)         // which kernels are told by themselves, between others
+    if (step == 3 && !draw.packed)         // between others without
       for (Index r = 0; r < m.batch * m.seq_length; ++r) m.positions.push_back(std::int32_t(r % m.seq_length % 4));
     return m;
   }
@@ -348,7 +349,7 @@ Left trained(const Course& course, const char* graphs, int first = 1, int last =
   Left t;
   for (int step = first; step <= last; ++step) {
     const Index before = launches();
-    const StepResult r = rig.engine.train([&](int i) { return course.batch(step, i); }, course.draw.micros, step, course.lr(step));
+    const StepResult r = rig.engine.train([&](int i) { return course.batch(step, i); }, course.micros(step), step, course.lr(step));
     t.told.insert(t.told.end(), {r.loss, r.gradient_norm});
     t.launches.push_back(launches() - before);
   }
@@ -356,10 +357,26 @@ Left trained(const Course& course, const char* graphs, int first = 1, int last =
   return t;
 }
 
+std::string why_told(const Course& course) { return why_kernel_by_kernel(course.config(), gyr::testing::alone(course.draw.model.layers())); }
+
+// Losses, norms and all that is kept are those of kernels, also where a run goes on behind another; launches are fewer by that factor.
+void expect_training_of_kernels(const Course& course, Index factor) {
+  const Left kernels = trained(course, "off"), graphs = trained(course, "on");
+  EXPECT_EQ(kernels.graphs, "");
+  EXPECT_EQ(graphs.told, kernels.told);
+  EXPECT_TRUE(graphs.state == kernels.state);
+  EXPECT_LT(factor * graphs.launches.back(), kernels.launches.back());
+  fmt::print("{}, {} micro-batches: {} launches a step, {} with graphs: {}\n", course.draw.model.pattern, course.draw.micros, kernels.launches.back(),
+             graphs.launches.back(), graphs.graphs);
+  if (factor == 1) return;
+  const Left begun = trained(course, "on", 1, 2), went_on = trained(course, "on", 3, Course::steps, begun.state);
+  EXPECT_TRUE(went_on.state == kernels.state);
+}
+
 }  // namespace
 
 // Drawn models, and steps of several micro-batches that differ in samples, in how many labels there are, in rate and in what clips them, one of them
-// with documents: losses, norms and all that is kept are those of kernels, also where a run goes on behind another.
+// with documents.
 TEST(graphs, train_as_kernels_do) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   int repeated = 0, told = 0;
@@ -368,18 +385,35 @@ TEST(graphs, train_as_kernels_do) {
     Course course = drawn_course(seed, number);
     course.draw.schedule = gyr::testing::Draw::Kind(repeated % 3), course.draw.micros = 2 + repeated % 2;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
-    const bool repeats = why_kernel_by_kernel(course.config(), gyr::testing::alone(course.draw.model.layers())).empty();
+    const bool repeats = why_told(course).empty();
     if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 4 : 2)) continue;
-    const Left kernels = trained(course, "off"), graphs = trained(course, "on");
-    EXPECT_EQ(kernels.graphs, "");
-    EXPECT_EQ(graphs.told, kernels.told);
-    EXPECT_TRUE(graphs.state == kernels.state);
-    EXPECT_LT((repeats ? 5 : 1) * graphs.launches.back(), kernels.launches.back());
-    fmt::print("{}, {} micro-batches: {} launches a step, {} with graphs: {}\n", course.draw.model.pattern, course.draw.micros,
-               kernels.launches.back(), graphs.launches.back(), graphs.graphs);
-    if (!repeats) continue;
-    const Left begun = trained(course, "on", 1, 2), went_on = trained(course, "on", 3, Course::steps, begun.state);
-    EXPECT_TRUE(went_on.state == kernels.state);
+    expect_training_of_kernels(course, repeats ? 5 : 1);
+  }
+}
+
+// The same of experts whose rows kernels find, with terms of the loss that every sequence of a step has its part in, and with biases that move. Where
+// the host counts rows, it tells each kernel.
+TEST(graphs, train_experts_as_kernels_do) {
+  const std::uint64_t seed = gyr::testing::seed_of_run();
+  int found = 0;
+  for (Index number = 0; found < 3; ++number) {
+    ASSERT_LT(number, 100) << found << " models with experts";
+    Course course = drawn_course(seed, number);
+    gyr::testing::Draw& d = course.draw;
+    if (d.source_length > 0 || d.model.attention.relative_bias.buckets > 0) continue;
+    d.ordered = false, d.classes = 0, d.beta = 0, d.swap = {}, d.model.dropout = {};
+    d.model.moe.capacity_factor = 0, d.model.moe.aux_loss = 0.7;
+    if (found == 1) d.model.moe.bias = true, d.model.moe.bias_update_rate = 0.01;
+    d.model.pattern[std::size_t(number) % d.model.pattern.size()] = 'E';
+    d.schedule = gyr::testing::Draw::Kind(found % 3), d.micros = 3, course.dtype = DType::bf16;
+    SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, d.text()));
+    EXPECT_EQ(why_told(course), "");
+    expect_training_of_kernels(course, 5);
+    ++found;
+    course.dtype = DType::f32;
+    EXPECT_EQ(why_told(course), "experts whose rows the host counts");
+    course.dtype = DType::bf16, d.model.moe.capacity_factor = 1;
+    EXPECT_EQ(why_told(course), "experts with room for some rows, which hosts choose");
   }
 }
 

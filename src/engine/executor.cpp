@@ -18,6 +18,9 @@ void for_each(Device& device, const Task& task, const Bundle& bundle, const Tran
   });
 }
 
+// Whether a term of the loss is weighed by the number of a step's sequences.
+bool counts_sequences(const ModelConfig& m) { return m.moe.aux_loss > 0 || m.moe.z_loss > 0; }
+
 Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }  // of a trace
 
 }  // namespace
@@ -104,11 +107,12 @@ void Executor::clear(Flow& flow, Slot& slot) {
   flow.over = false;
 }
 
-// Who looks at a step, and documents, by which kernels' grids are planned, want it told.
+// Who looks at a step wants it told.
 SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
   const SequenceLayout& s = slot(run, task).text.sequences;
-  const bool looks = hook_ || grid_.recorder() || RepeatedWork::watched(device_), plans = s.documents.packed() || s.whole_documents.packed();
-  return !repeats_ || !run.with_backwards() || looks || plans ? nullptr : &graphs_.of(task);
+  const bool looks = hook_ || grid_.recorder() || RepeatedWork::watched(device_);
+  if (!repeats_ || !run.with_backwards() || looks) return nullptr;
+  return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.whole_documents.packed()});
 }
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {

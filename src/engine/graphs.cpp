@@ -3,21 +3,43 @@
 
 #include <fmt/format.h>
 
+#include "modules/experts.hpp"
 #include "modules/relative_bias.hpp"
 
 namespace gyr {
 
+namespace {
+
+// Why the host has to learn which experts the rows of a micro-batch have chosen.
+std::string why_host_counts(const EngineConfig& c, Grid& grid) {
+  if (all_layers(c.model).find('E') == std::string::npos) return "";
+  const Layout& layout = grid.layout();
+  if (layout.expert > 1) return "experts that ranks deal, who tell each other on their hosts how many rows come";
+  if (c.model.moe.capacity_factor > 0) return "experts with room for some rows, which hosts choose";
+  const Index rows = layout.sequences(grid.position(), c.micro_batch_size, c.seq_length).rows();
+  return finds_rows_of_experts(c.model.moe, c.precision, rows) ? "" : "experts whose rows the host counts";
+}
+
+// Whether ranks that share sequences send to others than neighbours, which takes the host: those that help each other, and in rings that end early,
+// since no query looks further back.
+bool passes_neighbours(const Layout& layout, const std::string& layers) {
+  const bool windows = layers.find('W') != std::string::npos;
+  return layout.size(Axis::context) > 3 && (layout.context_mode == ContextMode::balanced || (layout.context_mode == ContextMode::ring && windows));
+}
+
+}  // namespace
+
 std::string why_kernel_by_kernel(const EngineConfig& c, Grid& grid) {
-  const std::string layers = c.model.pattern + c.model.objective->head_layers();
-  if (const auto other = layers.find_first_not_of("P*WLM-B"); other != std::string::npos) return fmt::format("layers {}", layers[other]);
+  const Layout& layout = grid.layout();
+  const std::string layers = all_layers(c.model);
+  if (const auto other = layers.find_first_not_of("P*WLM-BE"); other != std::string::npos) return fmt::format("layers {}", layers[other]);
+  if (const std::string why = why_host_counts(c, grid); !why.empty()) return why;
   if (has_relative_bias(c.model)) return "relative positions";
   if (!c.model.objective->repeats()) return "objective " + std::string(c.model.objective->name());
   if (c.model.dropout.any()) return "dropout";
-  if (c.packed) return "documents that are packed";
   if (c.swap.on) return "activations that are swapped";
-  if (grid.layout().cut() >= Shard::gradients) return "weights or gradients that take turns in memory";
-  if (grid.layout().size(Axis::context) > 1) return "sequences that ranks share";
-  if (!graphs_hold(exchanges_of_layers(grid))) return "ranks that exchange by way of the host";
+  if (layout.cut() >= Shard::gradients) return "weights or gradients that take turns in memory";
+  if (passes_neighbours(layout, layers) || !graphs_hold(exchanges_of_layers(grid))) return "ranks that exchange by way of the host";
   return "";
 }
 

@@ -11,6 +11,7 @@ std::vector<Communicator*> exchanges_of_layers(Grid& grid) {
   const auto add = [&](Communicator& c) { all.push_back(&c); };
   grid.tensor().visit(add);
   if (grid.team()) grid.team()->visit(add);
+  if (grid.layout().size(Axis::context) > 1) add(grid.group(Axis::context));
   return all;
 }
 

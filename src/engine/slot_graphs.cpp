@@ -31,8 +31,8 @@ void StepGraphs::read(const Program& program) {
     if (is_computation(t)) ways_[{t.chunk, t.micro}].push_back({t.op, t.parts.first, t.parts.last});
 }
 
-SlotGraphs& StepGraphs::of(const Task& task) {
-  return graphs_.try_emplace({task.chunk, task.slot, ways_.at({task.chunk, task.micro})}, exchanges_).first->second;
+SlotGraphs& StepGraphs::of(const Task& task, const Told& told) {
+  return graphs_.try_emplace({task.chunk, task.slot, told, ways_.at({task.chunk, task.micro})}, exchanges_).first->second;
 }
 
 }  // namespace gyr

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What micro-batches that come to the same slot one after the other have in common: the same computations, of the same parts in the same order, with
-// the same memory. Only what lies there differs. So each computation is told again as a graph (repeated_work.hpp), and what a chunk hands on and is
-// handed lies where it lay.
+// the same memory. Only what lies there differs, and where documents end too. So each computation is told again as a graph (repeated_work.hpp), and
+// what a chunk hands on and is handed lies where it lay.
 #pragma once
 
 #include <deque>
@@ -38,14 +38,21 @@ class SlotGraphs {
   Bundle gradient_of_output_;
 };
 
-// Those of a rank, by slot and by the computations that a program has for a micro-batch there.
+// Those of a rank, by slot, by the computations that a program has for a micro-batch there, and by what these are told of it.
 class StepGraphs {
  public:
   explicit StepGraphs(Grid& grid) : exchanges_(exchanges_of_layers(grid)) {}
 
+  // What kernels are told of a micro-batch besides where it lies.
+  struct Told {
+    Index micros = 0;        // of its step, where a term of the loss is weighed by their number
+    bool documents = false;  // whether it holds some that do not see each other
+    auto operator<=>(const Told&) const = default;
+  };
+
   // Before a program is run.
   void read(const Program&);
-  SlotGraphs& of(const Task&);
+  SlotGraphs& of(const Task&, const Told&);
 
  private:
   struct Computed {
@@ -57,7 +64,7 @@ class StepGraphs {
 
   std::vector<Communicator*> exchanges_;
   std::map<std::pair<int, int>, Way> ways_;  // of the program, by chunk and micro-batch
-  std::map<std::tuple<int, int, Way>, SlotGraphs> graphs_;
+  std::map<std::tuple<int, int, Told, Way>, SlotGraphs> graphs_;
 };
 
 }  // namespace gyr
