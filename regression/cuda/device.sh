@@ -66,7 +66,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
     [[ " ${FILES:-$name} " = *" $name "* ]] || continue
     rm -rf "$work/kept" && mkdir "$work/kept"
     # FMT_USE_CONSTEXPR: fmt would do without where nvcc compiles, and then not compile.
-    if ! "$nvcc" -std=c++20 -arch="$architecture" --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -Xptxas -v --keep --keep-dir "$work/kept" "${includes[@]}" -c "$source" \
+    if ! "$nvcc" -std=c++20 -gencode="arch=compute_${architecture#sm_},code=$architecture" --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -Xptxas -v --keep --keep-dir "$work/kept" "${includes[@]}" -c "$source" \
       -o "$work/object" > "$work/log" 2>&1; then
       echo "$name does not compile for $architecture:"
       head -n 20 "$work/log"
