@@ -185,6 +185,26 @@ TEST(devices, train_with_the_same_bits_by_graphs) {
   }
 }
 
+// Attention by cuDNN, for which plain loops stand, learns what ours does, with graphs and in memory that was planned, but not its bits; its own are
+// the same whenever work begins, with graphs and without.
+TEST(devices, attention_by_cudnn_learns_what_ours_does) {
+  const Folder folder;
+  constexpr int steps = 3;
+  const auto trained = [&](const std::string& attention, const std::string& emulation, const std::string& graphs) {
+    const auto where = folder.path() / (attention + emulation + graphs);
+    const Result r =
+        execute(on_devices(Material::get().train(where, {"train.steps=" + std::to_string(steps), "train.precision=bf16", "optimizer.lr=1e-2"}), 1),
+                {.env = {{"GYR_EMULATION", emulation}, {"GYR_CUDA_ATTENTION", attention}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    return losses(where);
+  };
+  const auto ours = trained("own", "apart", "on"), by_cudnn = trained("cudnn", "apart", "on");
+  ASSERT_EQ(by_cudnn.size(), std::size_t(steps));
+  for (const auto& [step, loss] : ours) EXPECT_NEAR(by_cudnn.at(step), loss, 1e-2 * loss) << step;
+  EXPECT_NE(by_cudnn, ours);
+  EXPECT_EQ(trained("cudnn", "apart backward any random=5", "off"), by_cudnn);
+}
+
 // A program has code for GPUs from 8.0 on; on another it says so before it begins.
 TEST(devices, without_code_for_them_are_refused) {
   const Folder folder;

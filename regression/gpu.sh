@@ -75,10 +75,14 @@ version() { "$program" --version; }
 kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # of tiles of a host's kernels
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
-bf16='attention.*bf16*:grouped_products.*'
-[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*'
+bf16='attention.*bf16*:grouped_products.*' by_cudnn='attention.*-attention.a_dry_run_counts_millions*'
+[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*' by_cudnn='cudnn.takes_*:cudnn.gradients_*'
 # As on a GPU that does not multiply by warpgroups.
 without_warpgroups() { GYR_CUDA_WARPGROUPS=off laws "$bf16"; }
+by_cudnn() {
+  "$program" --version | grep -q '^backend.*cuDNN' || { echo "absent: cuDNN in this program"; return 77; }
+  GYR_CUDA_ATTENTION=cudnn laws "$by_cudnn"
+}
 
 material() {
   local build folder=$OUT settings
@@ -256,6 +260,7 @@ main() {
   step material 60 material
   step kernels 150 laws "$kernels"
   step without_warpgroups 30 without_warpgroups
+  step by_cudnn 40 by_cudnn
   step numbers 90 laws "$numbers"
   step rates 120 measure
   step peer 90 measure_peer

@@ -6,6 +6,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/cudnn_attention.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::backend {
@@ -263,8 +264,6 @@ Global<const T> head_of(Index width) {
   return Matrix<const T>(nullptr, 1, width, width);
 }
 
-Grid grid_of_warps(Index tasks) { return {std::min(ceil_div(tasks, usual_warps), most_blocks), usual_threads}; }
-
 // Pairs of a query and a key that it sees, over all heads.
 double pairs(const AttentionShape& s, const Mask& mask) {
   const VisibleKeys visible(s, mask);
@@ -301,8 +300,16 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const
   const bool fresh = carry == Carry::fresh;
   const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4) + (scores.bias ? 1 : 0);
   const Heads heads(shape, mask);
-  if (const auto run = dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)))
-    attend<T>(dev, heads, scores, {scores.bias.values, scores.bias, mask}, q, k, v, fresh, state);
+  const auto attend_by_own = [&] { attend<T>(dev, heads, scores, {scores.bias.values, scores.bias, mask}, q, k, v, fresh, state); };
+  const auto announced = [&] { return dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)); };
+  if constexpr (std::is_same_v<T, bf16>)
+    if (const auto told = fresh ? fused_attention(shape, mask, scores, q, k, v) : std::nullopt) {
+      const FusedForwardCall by_cudnn(dev.scratch, *told);
+      if (const auto run = announced())
+        if (!by_cudnn.run(dev, q, k, v, state)) attend_by_own();
+      return;
+    }
+  if (const auto run = announced()) attend_by_own();
 }
 
 template <class A>
@@ -346,10 +353,17 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   const Heads heads(shape, mask);
-  const KeyGradientParts parts(dev.scratch, heads, std::is_same_v<T, bf16> ? KeyGradientParts::enough(heads) : 1);
   const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + (scores.cap > 0 ? 12 : 5) + (scores.bias ? 3 : 0);
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));
-  if (!run) return;
+  bool done = !run;
+  if constexpr (std::is_same_v<T, bf16>) {
+    const Scope scope(dev.scratch);
+    const auto told = fused_attention(shape, mask, scores, q, k, v);
+    const auto by_cudnn = told ? FusedBackwardCall::made(dev.scratch, *told) : std::nullopt;
+    if (run && by_cudnn) done = by_cudnn->run(dev, q, k, v, dout, lse, delta, dq, dk, dv);
+  }
+  const KeyGradientParts parts(dev.scratch, heads, std::is_same_v<T, bf16> ? KeyGradientParts::enough(heads) : 1);
+  if (done) return;
   if constexpr (std::is_same_v<T, bf16>)
     if (!scores.bias && attention_gradients_by_tensor_cores(dev, heads, scores, q, k, v, dout, lse, delta, parts, dq, dk, dv)) return;
   const ScoreOf<Acc<T>> score_of(scores);

@@ -9,6 +9,8 @@ namespace gyr::backend {
 
 inline constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
 
+inline cuda::Grid grid_of_warps(Index tasks) { return {std::min(cuda::ceil_div(tasks, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads}; }
+
 // Which rows of a cache that goes round, or holds all, the one query of a sequence sees that has so many tokens before it: up to its own, those
 // written in the round before this, or those of this.
 enum class CachedRows { up_to_own, older, newer };

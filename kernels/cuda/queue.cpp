@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "kernels/cuda/cudnn/description.hpp"
 #include "kernels/cuda/held_memory.hpp"
 #include "kernels/cuda/runtime.hpp"
 #include "kernels/error.hpp"
@@ -21,6 +22,7 @@ Queue::State::State() {
 }
 Queue::State::~State() {
   cudaStreamSynchronize(stream);
+  fused_attention.reset();
   cudaStreamDestroy(stream);
 }
 
@@ -57,7 +59,10 @@ void* memory_of_cuda(Index bytes, bool pinned) {
 
 }  // namespace
 
-std::string name() { return fmt::format("cuda {}, for GPUs {}", cuda::runtime_version(), cuda::compiled_gpus()); }
+std::string name() {
+  const std::string library = cuda::FusedLibrary::is_there() ? " with " + cuda::FusedLibrary::version() : "";
+  return fmt::format("cuda {}{}, for GPUs {}", cuda::runtime_version(), library, cuda::compiled_gpus());
+}
 
 bool host_reads_memory() { return pinned(); }
 

@@ -13,6 +13,10 @@
 
 namespace gyr {
 
+namespace cuda {
+class FusedLibrary;
+}
+
 struct Queue::State {
   State();
   ~State();
@@ -20,6 +24,7 @@ struct Queue::State {
   State& operator=(const State&) = delete;
   cudaStream_t stream = nullptr;  // waits for the default stream, in which host and device exchange memory, and is waited for by it
   cuda::Uploads uploads;
+  std::shared_ptr<cuda::FusedLibrary> fused_attention;  // where it was needed
 };
 
 namespace cuda {

@@ -39,3 +39,16 @@ endif()
 find_package(CUDAToolkit 12.4 REQUIRED)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ENV CUDA_HOME PATH_SUFFIXES include REQUIRED)
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ENV CUDA_HOME PATH_SUFFIXES lib lib64 REQUIRED)
+
+# cuDNN, and its front end, which is headers alone: the folder `include` of NVIDIA's package nvidia-cudnn-frontend, or of its repository.
+if(GYR_CUDNN)
+  find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ENV CUDNN_HOME ENV CUDA_HOME ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ENV CUDNN_HOME ENV CUDA_HOME ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ENV CUDNN_FRONTEND_HOME PATH_SUFFIXES include)
+  foreach(part CUDNN_INCLUDE_DIR CUDNN_LIBRARY CUDNN_FRONTEND_INCLUDE_DIR)
+    if(NOT ${part})
+      message(FATAL_ERROR "GYR_CUDNN=ON finds no ${part}. CUDNN_HOME=FOLDER says where cuDNN is, CUDNN_FRONTEND_HOME=FOLDER where its front end "
+              "(pip download --no-deps nvidia-cudnn-frontend, unpacked); without GYR_CUDNN attention is ours alone")
+    endif()
+  endforeach()
+endif()

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -123,6 +124,24 @@ struct Case {
   std::function<void(Device&)> run, prepare = [](Device&) {};
 };
 using Maker = std::function<Case(Ground&, const Extents&)>;
+
+// The same, with attention by cuDNN where it covers the case.
+Maker by_cudnn(const Maker& make) {
+  struct Asked {
+    Asked() { setenv("GYR_CUDA_ATTENTION", "cudnn", 1); }
+    ~Asked() { unsetenv("GYR_CUDA_ATTENTION"); }
+  };
+  return [make](Ground& g, const Extents& e) {
+    const Case c = make(g, e);
+    const auto asked = [](const std::function<void(Device&)>& work) {
+      return [work](Device& dev) {
+        const Asked for_cudnn;
+        work(dev);
+      };
+    };
+    return Case{asked(c.run), asked(c.prepare)};
+  };
+}
 
 struct Rate {
   double seconds, flops, bytes;  // of a call
@@ -490,10 +509,20 @@ const std::vector<std::pair<const char*, Maker>>& kernels() {
   return all;
 }
 
+// And where the program has cuDNN, attention by it, in whose place the program's own is timed else.
+std::vector<std::pair<const char*, Maker>> kernels_of_this_program() {
+  auto all = kernels();
+  if (backend::name().find("cuDNN") != std::string::npos) {
+    all.emplace_back("attention_forward_cudnn", by_cudnn(attention_forward));
+    all.emplace_back("attention_backward_cudnn", by_cudnn(attention_gradient));
+  }
+  return all;
+}
+
 void print_rates(const Extents& e) {
   std::map<std::string, Rate> rates;
   Table table({{"kernel"}, {"ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"of product", true}, {"of copy", true}});
-  for (const auto& [name, make] : kernels()) {
+  for (const auto& [name, make] : kernels_of_this_program()) {
     if (!e.wants(name)) continue;
     const Rate& r = rates[name] = measured(make, e);
     const double of_product = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);

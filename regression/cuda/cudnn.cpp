@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attention by cuDNN, for which plain loops stand: what it is told of shapes, rows, bands, groups and parts is what was meant, its memory is what a
+// dry run says, and what it does not cover is ours. What cuDNN itself makes of such descriptions is for cudnn.sh.
+#include "kernels/cuda/cudnn_attention.hpp"
+
+#include "kernels/cuda/emulation/fused_attention.hpp"
+#include "kernels/work_graph.hpp"
+#include "regression/cuda/attention_cases.hpp"
+#include "regression/cuda/machines.hpp"
+#include "regression/seed.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+using namespace gyr::cuda::attention_cases;
+
+namespace {
+
+class Asked {  // for attention by cuDNN or by ours, until the end of a block
+ public:
+  explicit Asked(const char* whose) { setenv("GYR_CUDA_ATTENTION", whose, 1); }
+  ~Asked() { unsetenv("GYR_CUDA_ATTENTION"); }
+};
+
+// What cuDNN covers, said the long way: what each query sees of keys that are whole sequences.
+bool covered(const Case& c, bool forward) {
+  const AttentionShape& s = c.shape;
+  const bool sees_all = [&] {
+    for (Index i = 0; i < s.queries; ++i)
+      for (Index j = 0; j < s.keys; ++j) {
+        const Index back = c.first_query + i - j, window = c.window > 0 ? c.window : Index(1) << 40;
+        if ((c.causal && back < 0) || back >= window || -back >= window) return false;
+      }
+    return true;
+  }();
+  const bool band = sees_all || (c.first_query == 0 && (c.window == 0 || s.queries <= s.keys));
+  return band && c.cap == 0 && c.positions.empty() && s.queries > 1 && (c.cut == 0 || !forward);
+}
+
+// Cases of which many are covered.
+Case drawn(std::mt19937_64& random) {
+  Case c = Case::drawn(random, Case::Reach(random() % 3), 100);
+  if (random() % 4 != 0) c.first_query = 0, c.cut = 0, c.cap = 0, c.positions.clear(), c.ahead.clear();
+  if (random() % 2) c.shape.keys = c.shape.queries + Index(random() % 20), c.cut = std::min(c.cut, c.shape.keys - 1);
+  if (random() % 4 == 0) c.shape.head_dim = 8 * Index(1 + random() % 32), c.shape.v_head_dim = 8 * Index(1 + random() % 32);
+  return c;
+}
+
+struct Found {
+  std::vector<double> out, lse;
+  std::vector<std::pair<const char*, std::vector<double>>> gradients;
+  Index told_forward, told_backward;  // times that cuDNN was told
+  Index scratch;
+};
+template <class T>
+Found found(const Case& c) {
+  Workbench bench;
+  const Heads<T> heads(bench, c);
+  const Index before = fused_calls();
+  std::memset(bench.dev.scratch.begin(), 0xff, std::size_t(bench.dev.scratch.capacity()));  // NaN
+  heads.attend(bench.dev);
+  const Index between = fused_calls();
+  heads.attend_backward(bench.dev);
+  std::vector<double> lse = numbers(heads.lse);
+  for (double& x : lse)
+    if (x == -std::numeric_limits<double>::infinity()) x = -1000;  // rows that see nothing
+  return {numbers(heads.out), lse, heads.gradients(), between - before, fused_calls() - between, bench.dev.scratch.high_water()};
+}
+
+const AttentionShape small{2, 40, 40, 4, 2, 16, 24};
+
+}  // namespace
+
+TEST(cudnn, equals_attention_in_double_where_it_covers_the_case) {
+  std::mt19937_64 random(gyr::testing::seed_of_run());
+  int covered_cases = 0;
+  for (int trial = 0; trial < 24; ++trial) {
+    const Case c = drawn(random);
+    SCOPED_TRACE(c.name());
+    const Found want = found<double>(c);
+    const Asked asked("cudnn");
+    const With with({Order::random, std::uint64_t(trial), trial % 2 == 0});
+    const Found have = found<bf16>(c);
+    EXPECT_LE(difference(have.out, want.out), 1e-2);
+    EXPECT_LE(difference(have.lse, want.lse), 1e-5);
+    for (std::size_t g = 0; g < want.gradients.size(); ++g)
+      EXPECT_LE(difference(have.gradients[g].second, want.gradients[g].second), 1e-2) << want.gradients[g].first;
+    if (c.cut > 0) continue;  // in two blocks: one of them may be covered
+    EXPECT_EQ(have.told_forward, covered(c, true) ? 1 : 0);
+    EXPECT_EQ(have.told_backward > 0, covered(c, false));
+    covered_cases += covered(c, true);
+  }
+  EXPECT_GT(covered_cases, 6);
+}
+
+TEST(cudnn, is_told_nothing_where_it_is_not_asked_for_and_on_other_gpus) {
+  std::mt19937_64 random(gyr::testing::seed_of_run());
+  for (int trial = 0; trial < 6; ++trial) {
+    const Case c = drawn(random);
+    SCOPED_TRACE(c.name());
+    const With with({.capability = 80});
+    const Found own = found<bf16>(c);
+    for (const char* whose : {"own", "cudnn"}) {
+      const Asked asked(whose);
+      const Found other = found<bf16>(c);
+      EXPECT_EQ(other.told_forward + other.told_backward, 0);
+      EXPECT_EQ(other.out, own.out);
+      EXPECT_EQ(other.gradients, own.gradients);
+    }
+  }
+  const Asked asked("flash");
+  EXPECT_THROW(found<bf16>(Case{small}), Error);
+}
+
+// On every GPU a rehearsal takes what a run takes.
+TEST(cudnn, takes_the_scratch_memory_of_a_dry_run) {
+  const Asked asked("cudnn");
+  std::mt19937_64 random(gyr::testing::seed_of_run());
+  for (int trial = 0; trial < 12; ++trial) {
+    Case c = drawn(random);
+    c.cut = 0;
+    SCOPED_TRACE(c.name());
+    Workbench bench;
+    const Heads<bf16> heads(bench, c);
+    Device dry(true, 0);
+    heads.attend(dry), heads.attend_backward(dry);
+    for (const int capability : {90, 80}) {
+      Machine machine = Machine::instance();
+      machine.capability = capability;
+      const With with(machine);
+      EXPECT_EQ(found<bf16>(c).scratch, dry.scratch.high_water());
+    }
+  }
+}
+
+// Parts of a gradient are whole sequences or some key heads of one, and are none where one key head's workspace is too much.
+TEST(cudnn, gradients_in_parts_have_the_bits_of_the_whole) {
+  const AttentionShape s{4, 30, 50, 12, 6, 16, 8};
+  Workbench bench;
+  const Case c{.shape = s, .causal = false, .first_query = 0};
+  const Heads<bf16> heads(bench, c);
+  heads.attend(bench.dev);
+  attention_delta<bf16>(bench.dev, s, heads.dout, heads.out, heads.delta);
+  const Asked asked("cudnn");
+  const auto told = backend::fused_attention(s, c.mask(0), heads.scale(), heads.q, heads.k, heads.v);
+  ASSERT_TRUE(told);
+  const auto gradients = [&](Index most) {
+    const Scope scope(bench.dev.scratch);
+    const auto call = backend::FusedBackwardCall::made(bench.dev.scratch, *told, most);
+    std::vector<double> all;
+    if (!call) return std::pair(all, Index(0));
+    for (const auto& x : {heads.dq, heads.dk, heads.dv}) std::fill_n(x.data(), x.span(), 0.0f);
+    const Index before = fused_calls();
+    EXPECT_TRUE(call->run(bench.dev, heads.q, heads.k, heads.v, heads.dout, heads.lse, heads.delta, heads.dq, heads.dk, heads.dv));
+    for (const auto& x : {heads.dq, heads.dk, heads.dv}) {
+      const std::vector<double> part = numbers(x);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return std::pair(all, fused_calls() - before);
+  };
+  const auto bytes = [&](Index sequences, Index kv_heads) {
+    FusedAttention part = *told;
+    part.batch = sequences, part.num_kv_heads = kv_heads, part.num_heads = 2 * kv_heads;
+    return backward_workspace(part);
+  };
+  const auto [whole, once] = gradients(bytes(4, 6));
+  EXPECT_EQ(once, 1);
+  const std::vector<std::pair<Index, Index>> rooms = {
+      {bytes(4, 6) - 1, 2}, {bytes(1, 6), 4}, {bytes(1, 6) - 1, 8}, {bytes(1, 2), 12}, {bytes(1, 1), 24}};
+  for (const auto& [room, parts] : rooms) {
+    const auto [same, calls] = gradients(room);
+    EXPECT_EQ(calls, parts);
+    EXPECT_EQ(same, whole);
+  }
+  EXPECT_EQ(gradients(bytes(1, 1) - 1).second, 0);
+}
+
+TEST(cudnn, is_told_in_graphs_as_outside_them) {
+  const Asked asked("cudnn");
+  const Case c{small};
+  const Found want = found<bf16>(c);
+  ASSERT_EQ(want.told_forward, 1);
+  Workbench bench;
+  const Heads<bf16> heads(bench, c);
+  WorkGraph graph;
+  graph.capture(bench.dev.queue, [&] { heads.attend(bench.dev), heads.attend_backward(bench.dev); });
+  EXPECT_NE(numbers(heads.out), want.out);
+  graph.launch(bench.dev.queue);
+  bench.dev.fence();
+  EXPECT_EQ(numbers(heads.out), want.out);
+  EXPECT_EQ(heads.gradients(), want.gradients);
+}

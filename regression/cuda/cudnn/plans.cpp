@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// plans COUNT: as many descriptions of attention, drawn at random from what `fused_attention` covers, are planned by cuDNN for an H100 that is not
+// there, forward and backward, each in the workspace that the program gives it; and some that are not covered are refused. Nothing runs.
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "kernels/cuda/cudnn/plan.hpp"
+#include "regression/seed.hpp"
+
+using namespace gyr;
+using namespace gyr::cuda;
+
+namespace {
+
+// As cuDNN writes them of such a device.
+const std::string h100 =
+    R"({"cudaDeviceId":0,"deviceName":"H100","deviceVer":900,"driverVer":13000,"totalGlobalMem":85017493504,"maxGridSize":[2147483647,65535,65535],)"
+    R"("maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,"maxSharedMemoryPerBlock":49152,)"
+    R"("maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)"
+    R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000,)"
+    R"("memClockRateKHz":2619000,"l2CacheSize":52428800})";
+
+std::shared_ptr<cudnn_frontend::DeviceProperties> properties() {
+  auto device = std::make_shared<cudnn_frontend::DeviceProperties>();
+  auto error = device->deserialize({h100.begin(), h100.end()});
+  if (error.is_bad()) std::printf("cuDNN takes no properties of a device: %s\n", error.get_message().c_str()), std::exit(1);
+  return device;
+}
+
+std::string planned(std::shared_ptr<cudnn::Graph> graph, Index workspace) {
+  static const auto device = properties();
+  graph->set_device_properties(device);
+  return cudnn::planned(*graph, nullptr, workspace);
+}
+std::string planned_forward(const FusedAttention& a) { return planned(cudnn::forward_graph(a), forward_workspace(a)); }
+std::string planned_backward(const FusedAttention& a) { return planned(cudnn::backward_graph(a), backward_workspace(a)); }
+
+FusedAttention rows_set(FusedAttention a, Index gap) {
+  a.o_row = a.num_heads * a.v_head_dim;
+  a.dq_row = a.num_heads * a.head_dim, a.dk_row = a.num_kv_heads * a.head_dim, a.dv_row = a.num_kv_heads * a.v_head_dim;
+  a.q_row = a.dq_row + gap, a.k_row = a.dk_row + gap, a.v_row = a.dv_row + gap;
+  return a;
+}
+
+FusedAttention drawn(std::mt19937& random) {
+  const auto among = [&](Index least, Index most) { return least + Index(random() % unsigned(most - least + 1)); };
+  const auto width = [&] { return among(0, 1) ? 64 * among(1, 2) : 8 * among(1, 32); };
+  FusedAttention a{};
+  a.batch = among(1, 4), a.num_kv_heads = among(1, 4), a.num_heads = a.num_kv_heads * among(1, 4);
+  const Index longest = among(0, 3) ? 600 : 20000;
+  a.queries = among(2, longest), a.keys = among(0, 1) ? a.queries : among(1, longest);
+  a.head_dim = width(), a.v_head_dim = among(0, 1) ? a.head_dim : width();
+  a.scale = 1 / std::sqrt(double(a.head_dim));
+  const Index mask = among(0, 3), window = among(1, 300);  // all, causal, a window of either kind
+  if (mask == 1) a.ahead = 0;
+  if (mask >= 2 && a.queries <= a.keys) a.back = window, a.ahead = mask == 2 ? 0 : window - 1;
+  return rows_set(a, among(0, 1) * 8 * among(1, 100));
+}
+
+std::string text_of(const FusedAttention& a) {
+  const auto bound = [](const std::optional<Index>& b) { return b ? std::to_string(*b) : "none"; };
+  return std::to_string(a.batch) + " sequences of " + std::to_string(a.queries) + " queries and " + std::to_string(a.keys) + " keys, " +
+         std::to_string(a.num_heads) + " heads on " + std::to_string(a.num_kv_heads) + " of " + std::to_string(a.head_dim) + " and " +
+         std::to_string(a.v_head_dim) + ", back " + bound(a.back) + ", ahead " + bound(a.ahead) + ", rows of q " + std::to_string(a.q_row);
+}
+
+int failures = 0;
+void expect(bool holds, const char* what, const FusedAttention& a, const std::string& said) {
+  if (holds) return;
+  ++failures;
+  std::printf("FAILED: %s: %s: %.300s\n", what, text_of(a).c_str(), said.c_str());
+}
+
+// What fused_attention leaves to ours, and cuDNN's front end says so.
+std::vector<FusedAttention> not_covered() {
+  FusedAttention plain{};
+  plain.batch = 1, plain.num_heads = 4, plain.num_kv_heads = 2, plain.queries = plain.keys = 256, plain.head_dim = plain.v_head_dim = 64;
+  plain.scale = 0.125;
+  std::vector<FusedAttention> all(4, plain);
+  all[0].head_dim = 60;
+  all[1].head_dim = all[1].v_head_dim = 264;
+  all[2].queries = 300, all[2].back = 100, all[2].ahead = 0;
+  all[3].num_heads = 3;
+  for (FusedAttention& a : all) a = rows_set(a, 0);
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int count = argc > 1 ? std::atoi(argv[1]) : 20;
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int i = 0; i < count; ++i) {
+    const FusedAttention a = drawn(random);
+    std::string said = planned_forward(a);
+    expect(said.empty(), "not planned forward", a, said);
+    said = planned_backward(a);
+    expect(said.empty(), "not planned backward", a, said);
+    if (i > 2) continue;
+    said = planned(cudnn::backward_graph(a), backward_workspace(a) / 4);
+    expect(!said.empty(), "planned in too little memory", a, "");
+  }
+  for (const FusedAttention& a : not_covered()) expect(!planned_backward(a).empty(), "planned, though ours", a, "");
+  std::printf("cuDNN %zu, front end %d.%d.%d: %d descriptions for an H100, %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_MAJOR_VERSION,
+              CUDNN_FRONTEND_MINOR_VERSION, CUDNN_FRONTEND_PATCH_VERSION, count, failures);
+  return failures > 0;
+}
