@@ -21,8 +21,9 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
   const Index rows = dx.extent(0), hidden_size = dx.extent(1);
   ensure(Index(tokens.extent(0)) == rows && Index(dtable.extent(1)) == hidden_size,
          "embedding gradient of {} tokens, ({},{}) into a table of width {}", tokens.extent(0), rows, hidden_size, dtable.extent(1));
-  if (const auto run = dev.launch("embedding_backward", 2.0 * rows * hidden_size, double(sizeof(T) + 2 * sizeof(Acc<T>)) * rows * hidden_size))
-    backend::embedding_backward<T>(dev, tokens, dx, first, scale, pad_token_id, dtable);
+  const Workspace workspace(dev.scratch, "embedding_backward");
+  const auto run = dev.launch("embedding_backward", 2.0 * rows * hidden_size, double(sizeof(T) + 2 * sizeof(Acc<T>)) * rows * hidden_size);
+  backend::embedding_backward<T>(dev, tokens, dx, first, scale, pad_token_id, dtable);
 }
 
 GYR_SCALARS(GYR_EMBEDDING)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/token_groups.hpp"
 #include "kernels/instances.hpp"
 
 namespace gyr::backend {
@@ -47,39 +48,106 @@ GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, I
   });
 }
 
-// Bit l: whether this is the token of row first + l, before `last`.
-GYR_DEVICE std::uint32_t equal_tokens(const Global<const Token>& tokens, Token token, Index first, Index last) {
-  const Index r = first + lane();
-  return ballot(r < last && tokens.load(r) == token);
+// ---- The gradient ----
+// Tokens are put in order first (token_groups.hpp). Rows with equal tokens are added up in order by a warp, into the table; many of them chunk by
+// chunk, into scratch, and their sums in order by a block. What a token's row becomes does not depend on other tokens.
+
+GYR_KERNEL order_tokens_kernel(Global<const Token> tokens, HeldTokens held, int bits, int keys, Global<std::int32_t> places) {
+  BucketOrder(tokens, held, bits, keys).write(places);
 }
 
-// A warp owns some columns of a row of the table: the one that begins where the row's token occurs first. It walks over the tokens from there on, so
-// that equal ones meet in order, and reads and writes the row of the table once. The walks are R^2 / 32 loads for each part of D, from cache.
+// Of the chunk of a token that has several, which begins at place p: another one for each.
+GYR_DEVICE int sum_of_chunk(int p) { return (p + chunk_rows - 1) / chunk_rows; }
+
+constexpr int gradient_rows = 4;  // whose packs are on their way
+template <class T>
+constexpr int gradient_packs = sizeof(T) > 2 ? 2 : 4;  // of a lane
 template <class T, int N>
-GYR_KERNEL embedding_backward_kernel(Global<const Token> tokens, Global<const T> dx, Index first, Acc<T> scale, Token pad_token_id,
-                                     Global<Acc<T>> dtable) {
+constexpr int gradient_columns = gradient_packs<T>* warp_size* N;
+
+// A warp takes a part of the rows of a chunk.
+template <class T, int N>
+GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<const T> dx, Acc<T> scale, Global<Acc<T>> dtable,
+                                     Global<Acc<T>> sums) {
   using A = Acc<T>;
-  const Index rows = dx.rows(), parts = ceil_div(dx.columns(), part_columns<N>);
-  each_row(rows * parts, [&](Index task) {
-    const Index begin = task / parts, column = task % parts * part_columns<N> + N * lane();
-    const Token token = tokens.load(begin);
-    const Index row = Index(token) - first;
-    if (row < 0 || row >= dtable.rows() || (pad_token_id >= 0 && token == pad_token_id)) return;
-    for (Index r = 0; r < begin; r += warp_size)
-      if (equal_tokens(tokens, token, r, begin)) return;
-    const auto each = [&](const auto& f) { each_of_part<N>(dx.columns(), column, f); };
-    Pack<A, N> sum[part_packs];
-    each([&](int p, Index c) { sum[p] = dtable.template load_pack<N>(row, c); });
-    for (Index r = begin; r < rows; r += warp_size)
-      for (std::uint32_t equal = equal_tokens(tokens, token, r, rows); equal; equal &= equal - 1) {
-        const Index from = r + lowest_bit(equal);
-        each([&](int p, Index c) {
-          const auto more = dx.template load_numbers<N>(from, c);
-          for (int i = 0; i < N; ++i) sum[p].at[i] += scale * more.at[i];
-        });
-      }
-    each([&](int p, Index c) { dtable.template store_pack<N>(row, c, sum[p]); });
+  const int parts = int(ceil_div(dx.columns(), gradient_columns<T, N>));
+  each_row(dx.rows() * parts, [&](Index task) {
+    const int p = int(task) / parts;
+    const Index column = (int(task) - p * parts) * gradient_columns<T, N> + N * lane();
+    const TokenPlace place = TokenPlace::load(places, p);
+    if (place.length == 0) return;
+    const auto each = [&](const auto& f) {
+      GYR_UNROLL
+      for (int i = 0; i < gradient_packs<T>; ++i)
+        if (const Index c = column + i * warp_size * N; c < dx.columns()) f(i, c);
+    };
+    const bool alone = place.chunks == 1;
+    int mine = place.row, behind = 0;  // a lane knows two rows of the chunk
+    if (place.length > 1) {
+      const auto row = [&](int i) { return i < place.length ? places.load(p + i, 0) : 0; };
+      mine = row(lane()), behind = row(warp_size + lane());
+    }
+    Pack<A, N> sum[gradient_packs<T>] = {};
+    if (alone) each([&](int i, Index c) { sum[i] = dtable.template load_pack<N>(place.table_row, c); });
+    for (int first = 0; first < place.length; first += gradient_rows) {
+      Held<T, N> in[gradient_rows][gradient_packs<T>];
+      GYR_UNROLL
+      for (int k = 0; k < gradient_rows; ++k)
+        if (first + k < place.length) {
+          const int from = shuffle(first + k < warp_size ? mine : behind, (first + k) % warp_size);
+          each([&](int i, Index c) { in[k][i] = dx.template load_pack<N>(from, c); });
+        }
+      GYR_UNROLL
+      for (int k = 0; k < gradient_rows; ++k)
+        if (first + k < place.length)
+          each([&](int i, Index) {
+            const auto more = in[k][i].numbers();
+            for (int j = 0; j < N; ++j) sum[i].at[j] += scale * more.at[j];
+          });
+    }
+    if (alone) each([&](int i, Index c) { dtable.template store_pack<N>(place.table_row, c, sum[i]); });
+    else each([&](int i, Index c) { sums.template store_pack<N>(sum_of_chunk(p), c, sum[i]); });
   });
+}
+
+constexpr int places_of_block = usual_threads * 4;  // that it looks at for tokens with several chunks
+
+// dtable += the sums of chunks. A block has some columns, and tokens that begin at some places; every warp adds up some of a token's sums.
+template <class A, int N>
+GYR_KERNEL add_chunks_kernel(Global<const std::int32_t> places, Global<const A> sums, Global<A> dtable) {
+  const int tiles = int(ceil_div(dtable.columns(), Index(N) * warp_size)), group = int(block_index()) / tiles;
+  const Index c = ((int(block_index()) - group * tiles) * warp_size + lane()) * N;
+  const int begin = group * places_of_block, words = places_of_block / warp_size;
+  const Shared<Pack<A, N>> room;
+  const Shared<std::uint32_t> begins(usual_threads * int(sizeof(Pack<A, N>)));
+  for (int w = warp(); w < words; w += usual_warps) {
+    const int p = begin + w * warp_size + lane();
+    const std::uint32_t several = ballot(p < places.rows() && places.load(p, 3) > 1);
+    if (lane() == 0) begins.store(w, several);
+  }
+  sync_block();
+  for (int w = 0; w < words; ++w)
+    for (std::uint32_t several = begins.load(w); several; several &= several - 1) {
+      const int p = begin + w * warp_size + lowest_bit(several), first = sum_of_chunk(p);
+      const TokenPlace place = TokenPlace::load(places, p);
+      Pack<A, N> sum = {};
+      if (c < dtable.columns()) GYR_UNROLL_BY(4)
+      for (int i = warp(); i < place.chunks; i += usual_warps) {
+        const auto more = sums.template load_pack<N>(first + i, c);
+        for (int k = 0; k < N; ++k) sum.at[k] += more.at[k];
+      }
+      room.store(thread_index(), sum);
+      sync_block();
+      if (warp() == 0 && c < dtable.columns()) {
+        auto total = dtable.template load_pack<N>(place.table_row, c);
+        for (int from = 0; from < usual_warps; ++from) {
+          const auto more = room.load(from * warp_size + lane());
+          for (int k = 0; k < N; ++k) total.at[k] += more.at[k];
+        }
+        dtable.template store_pack<N>(place.table_row, c, total);
+      }
+      sync_block();
+    }
 }
 
 }  // namespace
@@ -98,14 +166,28 @@ void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table,
 template <class T>
 void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
                         Tensor2<Acc<T>> dtable) {
+  using A = Acc<T>;
+  const Index rows = dx.extent(0), columns = dx.extent(1);
+  const bool chunks = rows >= 2 * chunk_rows;  // whether a token may have several
+  const Global<std::int32_t> places(dev.scratch.tensor<std::int32_t>(rows, 4));
+  const Global<A> sums(dev.scratch.tensor<A>(chunks ? ceil_div(rows, Index(chunk_rows)) : 0, columns));
+  if (dev.dry_run() || rows == 0 || dtable.extent(0) == 0) return;
   const Global<const T> dout(dx);
-  const Global<Acc<T>> to(dtable);
-  with_packs<T>(
+  const Global<A> to(dtable);
+  const TokenBuckets buckets(rows, to.rows());
+  launch(dev, "embedding_backward", buckets.grid(), order_tokens_kernel, tokens,
+         HeldTokens{std::uint32_t(first), std::uint32_t(to.rows()), pad_token_id}, buckets.bits, buckets.keys, places);
+  with_packs_of<pack_bytes / int(sizeof(A))>(  // neighbours of the table in neighbouring lanes
       [&](auto n) {
-        launch(dev, "embedding_backward", grid_of_parts<n>(dout.rows(), dout.columns()), embedding_backward_kernel<T, n>, tokens, dout, first,
-               Acc<T>(scale), pad_token_id, to);
+        const Index parts = ceil_div(columns, Index(gradient_columns<T, n>)), tiles = ceil_div(columns, Index(n) * warp_size);
+        launch(dev, "embedding_backward", {std::min(ceil_div(rows * parts, Index(usual_warps)), most_blocks), usual_threads},
+               embedding_backward_kernel<T, n>, places, dout, Acc<T>(scale), to, sums);
+        const int room = usual_threads * int(sizeof(Pack<A, n>)) + places_of_block / warp_size * int(sizeof(std::uint32_t));
+        if (chunks)
+          launch(dev, "embedding_backward", {ceil_div(rows, Index(places_of_block)) * tiles, usual_threads, room}, add_chunks_kernel<A, n>, places,
+                 sums, to);
       },
-      dout, to);
+      dout, to, sums);
 }
 
 GYR_SCALARS(GYR_EMBEDDING)

@@ -15,12 +15,6 @@ GYR_DEVICE void each_row_of_thread(Index rows, const F& f) {
   for (Index r = block_index() * block_threads() + thread_index(); r < rows; r += grid_blocks() * block_threads()) f(r);
 }
 
-GYR_DEVICE int bits_of(std::uint32_t bits) {
-  int count = 0;
-  for (; bits; bits &= bits - 1) ++count;
-  return count;
-}
-
 // f(slot, which) for the slots of an expert, by a warp in their order, 32 at a time: `slot` is this lane's, bit l of `which` says whether lane l has
 // one of the expert's. The walks of all experts are E R K loads, from cache.
 template <class F>

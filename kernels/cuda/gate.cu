@@ -103,10 +103,12 @@ products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Gl
         dw.add(p, c, product);
       });
     }
-    total = sum(total);
+    const A own = sum(total);
     GYR_UNROLL
-    for (int k = 0; k < K; ++k)
-      if (thread_index() == 0 && first + k < end) products.store(first + k, g, total.at[k]);
+    for (int k = 0; k < K; ++k) {
+      const A product = sum.of(own, k);
+      if (thread_index() == 0 && first + k < end) products.store(first + k, g, product);
+    }
   }
   dw.store();
 }

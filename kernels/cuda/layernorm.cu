@@ -9,16 +9,17 @@ using namespace cuda;
 
 namespace {
 
+// share: 1 / D
 template <class T, int N, int P>
-GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> eps, Global<T> y, Global<Acc<T>> mean,
-                            Global<Acc<T>> rstd) {
+GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> share, Acc<T> eps, Global<T> y,
+                            Global<Acc<T>> mean, Global<Acc<T>> rstd) {
   using A = Acc<T>;
   constexpr int K = rows_at_once<P>;
-  const Index rows = x.rows(), width = x.columns();
-  const A share = A(1) / A(width);
-  const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
+  const int rows = int(x.rows()), step = int(grid_blocks()) * K;
+  const Index width = x.columns();
+  const ColumnWeights<A, N, P> weight(g, A(0), 0, width), bias(b, A(0), 0, width);
   BlockSums<A, K> sum;
-  for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
+  for (int first = int(block_index()) * K; first < rows; first += step) {
     RowPart<T, N, P> in[K];
     GYR_UNROLL
     for (int k = 0; k < K; ++k) in[k].take(x, first + k < rows ? first + k : rows - 1, 0, width);
@@ -29,27 +30,25 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
         const auto v = in[k].numbers(p, c);
         for (int i = 0; i < N; ++i) total.at[k] += v.at[i];
       });
-    total = sum(total);
+    const A own_centre = sum(total) * share;
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      total.at[k] *= share;
+      const A centre = sum.of(own_centre, k);
       each_part<N, P>(width, [&](int p, Index c) {
         const auto v = in[k].numbers(p, c);
-        for (int i = 0; i < N; ++i) squares.at[k] += (v.at[i] - total.at[k]) * (v.at[i] - total.at[k]);
+        for (int i = 0; i < N; ++i) squares.at[k] += (v.at[i] - centre) * (v.at[i] - centre);
       });
     }
-    squares = sum(squares);
+    const A own_factor = inverse_root(sum(squares) * share + eps);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= rows) break;
-      const A centre = total.at[k], factor = inverse_root(squares.at[k] * share + eps);
+      const A centre = sum.of(own_centre, k), factor = sum.of(own_factor, k);
       if (thread_index() == 0) mean.store(first + k, centre), rstd.store(first + k, factor);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c);
-        Pack<A, N> bias = {};
-        if (b) bias = b.template load_pack<N>(0, c);
+        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c), level = bias.numbers(p, c);
         Pack<T, N> out;
-        for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * ((v.at[i] - centre) * factor) + bias.at[i]);
+        for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * ((v.at[i] - centre) * factor) + level.at[i]);
         y.template store_pack<N>(first + k, c, out);
       });
     }
@@ -57,49 +56,54 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
 }
 
 // dx of the rows of a block, and of the gradients of weights and bias what they add, to rows of `weights` and `biases`. dx may be dy's memory.
-template <class T, int N, int P>
-GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
-layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> mean, Global<const Acc<T>> rstd,
-                          bool adds, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights, Global<Acc<T>> biases) {
+template <class T, int N, int P, bool adds>
+GYR_KERNEL_WITHIN(P == 1 ? 112 : 168)
+layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> share, Global<const Acc<T>> mean,
+                          Global<const Acc<T>> rstd, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights, Global<Acc<T>> biases) {
   using A = Acc<T>;
-  constexpr int K = few_rows_at_once<P>;
-  const Index begin = block_index() * rows_of_block, end = begin + rows_of_block < x.rows() ? begin + rows_of_block : x.rows(), width = x.columns();
-  const A share = A(1) / A(width);
+  constexpr int K = adds ? few_rows_at_once<P> : rows_at_once<P>;
+  const int begin = int(block_index() * rows_of_block), rest = int(x.rows()) - begin,
+            end = begin + (rest < rows_of_block ? rest : int(rows_of_block));
+  const Index width = x.columns();
   const ColumnWeights<A, N, P> weight(g, A(0), 0, width);
   ColumnSums<A, N, P> dg(weights, block_index(), 0, width), db(biases, block_index(), 0, width);
   BlockSums<A, 2 * K> sum;
-  for (Index first = begin; first < end; first += K) {
-    RowPart<T, N, P> in[K], dout[K];
-    A centre[K], factor[K];
+  for (int first = begin; first < end; first += K) {
+    RowPart<T, N, P> in[K], dout[K], before[K];
+    const int own = first + sum.number() / 2, own_row = own < end ? own : end - 1;
+    const A own_centre = mean.load(own_row), own_factor = rstd.load(own_row);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const Index r = first + k < end ? first + k : end - 1;
-      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width), centre[k] = mean.load(r), factor[k] = rstd.load(r);
+      const int r = first + k < end ? first + k : end - 1;
+      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width);
+      if (adds) before[k].take(dx, r, 0, width);
     }
-    Pack<A, 2 * K> total = {};  // of u, and of u times what the norm makes of x
+    Pack<A, 2 * K> total = {};  // of u, and of u times what x is more than its mean
     GYR_UNROLL
-    for (int k = 0; k < K; ++k)
+    for (int k = 0; k < K; ++k) {
+      const A centre = sum.of(own_centre, 2 * k);
       each_part<N, P>(width, [&](int p, Index c) {
         const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
         for (int i = 0; i < N; ++i) {
           const A u = scale.at[i] * d.at[i];
-          total.at[2 * k] += u, total.at[2 * k + 1] += u * ((v.at[i] - centre[k]) * factor[k]);
+          total.at[2 * k] += u, total.at[2 * k + 1] += u * (v.at[i] - centre);
         }
       });
-    total = sum(total);
+    }
+    const A own_mean = sum(total) * share * (sum.number() % 2 == 0 ? A(1) : own_factor);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= end) break;
-      const A level = total.at[2 * k] * share, along = total.at[2 * k + 1] * share;
+      const A centre = sum.of(own_centre, 2 * k), factor = sum.of(own_factor, 2 * k), level = sum.of(own_mean, 2 * k),
+              along = sum.of(own_mean, 2 * k + 1);
       each_part<N, P>(width, [&](int p, Index c) {
-        Held<T, N> before{Pack<T, N>()};
-        if (adds) before = dx.template load_pack<N>(first + k, c);
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c), more = before.numbers();
-        Pack<A, N> of_weight;
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        Pack<A, N> more = {}, of_weight;
+        if (adds) more = before[k].numbers(p, c);
         Pack<T, N> din;
         for (int i = 0; i < N; ++i) {
-          const A normed = (v.at[i] - centre[k]) * factor[k];
-          din.at[i] = T(more.at[i] + factor[k] * (scale.at[i] * d.at[i] - level - normed * along));
+          const A normed = (v.at[i] - centre) * factor, change = factor * (scale.at[i] * d.at[i] - level - normed * along);
+          din.at[i] = T(adds ? more.at[i] + change : change);
           of_weight.at[i] = d.at[i] * normed;
         }
         dx.template store_pack<N>(first + k, c, din);
@@ -122,8 +126,8 @@ void layernorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1
   with_row_packs<T>(
       in.columns(),
       [&](auto n, auto p, int threads) {
-        launch(dev, "layernorm", grid_of_rows_at_once<A, p>(in.rows(), threads), layernorm_kernel<T, n, p>, in, weight, bias, A(eps), out, mean,
-               rstd);
+        launch(dev, "layernorm", grid_of_rows_at_once<A, p>(in.rows(), threads), layernorm_kernel<T, n, p>, in, weight, bias, A(1) / A(in.columns()),
+               A(eps), out, mean, rstd);
       },
       in, weight, bias, out);
 }
@@ -132,22 +136,30 @@ template <class T>
 void layernorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean,
                         Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db) {
   using A = Acc<T>;
-  const Index rows = x.extent(0), width = x.extent(1), of_block = rows_of_sums<T>(rows, width), blocks = ceil_div(rows, of_block);
-  const auto partial = [&](const Tensor1<A>& sum) { return sum.data() ? Global<A>(dev.scratch.tensor<A>(blocks, width)) : Global<A>(); };
-  const Global<A> weights = partial(dg), biases = partial(db);
+  const Index rows = x.extent(0), width = x.extent(1), of_block = rows_of_sums<T>(rows, width, 1, 512), blocks = ceil_div(rows, of_block);
+  // Sums of weights and biases lie side by side, those that are wanted.
+  const Index sums = (dg.data() ? width : 0) + (db.data() ? width : 0);
+  const auto partial = dev.scratch.tensor<A>(blocks, sums);
   if (dev.dry_run()) return;
+  const auto columns = [&](Index first) { return Global<A>(Matrix<A>(partial.data() + first, blocks, width, sums)); };
+  const Global<A> weights = dg.data() ? columns(0) : Global<A>(), biases = db.data() ? columns(sums - width) : Global<A>();
   const Global<const T> dout(dy), in(x);
   const Global<const A> weight(g), centre(mean), factor(rstd);
   const Global<T> din(dx);
   with_row_packs<T>(
       width,
       [&](auto n, auto p, int threads) {
-        launch(dev, "layernorm_backward", {blocks, threads, BlockSums<A, 2 * few_rows_at_once<p>>::bytes(threads)},
-               layernorm_backward_kernel<T, n, p>, dout, in, weight, centre, factor, add == Add::yes, of_block, din, weights, biases);
+        const auto go = [&](const auto& kernel) {
+          launch(dev, "layernorm_backward", {blocks, threads, BlockSums<A, 2 * rows_at_once<p>>::bytes(threads)}, kernel, dout, in, weight,
+                 A(1) / A(width), centre, factor, of_block, din, weights, biases);
+        };
+        if (add == Add::yes) go(layernorm_backward_kernel<T, n, p, true>);
+        else go(layernorm_backward_kernel<T, n, p, false>);
       },
       dout, in, weight, din, weights, biases);
-  if (dg.data()) add_blocks<A>(dev, "layernorm_backward", weights, A(1), dg);
-  if (db.data()) add_blocks<A>(dev, "layernorm_backward", biases, A(1), db);
+  if (sums == 0) return;
+  const Global<A> first(dg.data() ? dg : db), second = dg.data() ? Global<A>(db) : Global<A>();
+  add_blocks<A>(dev, "layernorm_backward", Tensor2<const A>(partial), A(1), first, second);
 }
 
 GYR_SCALARS(GYR_LAYERNORM)

@@ -107,6 +107,7 @@ GYR_DEVICE V shuffle(V v, int from) {
 // Bit l: what lane l says.
 GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
 GYR_DEVICE int lowest_bit(std::uint32_t bits) { return __ffs(int(bits)) - 1; }
+GYR_DEVICE int bits_of(std::uint32_t bits) { return __popc(bits); }
 GYR_DEVICE void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(d.at[0]), "+f"(d.at[1]), "+f"(d.at[2]), "+f"(d.at[3])
@@ -215,7 +216,7 @@ V shuffle(V v, int from, const Site& site = Site::current()) {
 }
 template <class V>
 V shuffle_xor(V v, int with, const Site& site = Site::current()) {
-  return shuffle(v, Block::thread().lane() ^ with, site);
+  return cuda::shuffle(v, Block::thread().lane() ^ with, site);  // of ints, std has another one
 }
 inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
   struct Lane {
@@ -231,6 +232,7 @@ inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
   return lane.all;
 }
 inline int lowest_bit(std::uint32_t bits) { return std::countr_zero(bits); }
+inline int bits_of(std::uint32_t bits) { return std::popcount(bits); }
 
 inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, const Site& site = Site::current()) {
   struct Lane {
@@ -322,7 +324,8 @@ class Global {
   Global(const Tensor1<T>& x) : data_(x.data()), rows_(1), columns_(x.span()), stride_(x.span()) {}
   Global(const Tensor2<T>& x) : Global(Matrix<T>(x)) {}
   template <class U>
-  requires(std::is_same_v<const U, T>) Global(const Global<U>& x) : data_(x.data_), rows_(x.rows_), columns_(x.columns_), stride_(x.stride_) {}
+  requires(std::is_same_v<const U, T>) GYR_FUNCTION Global(const Global<U>& x)
+      : data_(x.data_), rows_(x.rows_), columns_(x.columns_), stride_(x.stride_) {}
   template <class U>
   requires(std::is_same_v<const U, T>) Global(const Matrix<U>& x) : Global(Matrix<T>(x)) {}
   template <class U>
@@ -464,6 +467,23 @@ GYR_DEVICE Pack<A, K> warp_sum(Pack<A, K> v) {
   for (int k = 0; k < K; ++k) v.at[k] = warp_sum(v.at[k]);
   return v;
 }
+// The same, by as few shuffles as that takes, where a lane wants one of them: lane l gets the sum of number l / (32 / K), K a power of two.
+template <class A, int K>
+GYR_DEVICE A warp_sum_dealt_out(Pack<A, K> v) {
+  GYR_UNROLL
+  for (int n = K; n > 1; n /= 2) {  // numbers that a lane still has
+    const int with = warp_size / 2 * n / K;
+    const bool upper = (lane() & with) != 0;
+    GYR_UNROLL
+    for (int k = 0; k < n / 2; ++k) {
+      const A kept = upper ? v.at[k + n / 2] : v.at[k], given = upper ? v.at[k] : v.at[k + n / 2];
+      v.at[k] = kept + shuffle_xor(given, with);
+    }
+  }
+  GYR_UNROLL
+  for (int with = warp_size / K / 2; with > 0; with /= 2) v.at[0] += shuffle_xor(v.at[0], with);
+  return v.at[0];
+}
 template <class V>
 GYR_DEVICE V warp_largest(V v) {
   for (int with = warp_size / 2; with > 0; with /= 2) {
@@ -473,7 +493,17 @@ GYR_DEVICE V warp_largest(V v) {
   return v;
 }
 
-// The same over a block. `room`: a number for each warp, which may be used again behind it.
+// The sum of v over this lane and those before it.
+GYR_DEVICE int sum_up_to_lane(int v) {
+  for (int apart = 1; apart < warp_size; apart *= 2) {
+    const bool there = lane() >= apart;
+    const int other = shuffle(v, there ? lane() - apart : lane());
+    if (there) v += other;
+  }
+  return v;
+}
+
+// A sum, or what else folds numbers, over a block. `room`: a number for each warp, which may be used again behind it.
 template <class V, class Fold>
 GYR_DEVICE V block_fold(V v, const Shared<V>& room, const Fold& fold) {
   if (lane() == 0) room.store(warp(), v);

@@ -9,15 +9,16 @@ using namespace cuda;
 
 namespace {
 
+// share: 1 / D
 template <class T, int N, int P>
-GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
+GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
   using A = Acc<T>;
   constexpr int K = rows_at_once<P>;
-  const Index rows = x.rows(), width = x.columns();
-  const A share = A(1) / A(width);
+  const int rows = int(x.rows()), step = int(grid_blocks()) * K;
+  const Index width = x.columns();
   const ColumnWeights<A, N, P> weight(g, base, 0, width);
   BlockSums<A, K> sum;
-  for (Index first = block_index() * K; first < rows; first += grid_blocks() * K) {
+  for (int first = int(block_index()) * K; first < rows; first += step) {
     RowPart<T, N, P> in[K];
     GYR_UNROLL
     for (int k = 0; k < K; ++k) in[k].take(x, first + k < rows ? first + k : rows - 1, 0, width);
@@ -28,11 +29,11 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
         const auto v = in[k].numbers(p, c);
         for (int i = 0; i < N; ++i) squares.at[k] += v.at[i] * v.at[i];
       });
-    squares = sum(squares);
+    const A own = inverse_root(sum(squares) * share + eps);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= rows) break;
-      const A factor = inverse_root(squares.at[k] * share + eps);
+      const A factor = sum.of(own, k);
       if (thread_index() == 0) rstd.store(first + k, factor);
       each_part<N, P>(width, [&](int p, Index c) {
         const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c);
@@ -47,26 +48,27 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
 }
 
 // dx of the rows of a block, and of the weights' gradient what they add, to a row of `partial`. dx may be dy's memory.
-template <class T, int N, int P>
+template <class T, int N, int P, bool adds>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
-rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Global<const Acc<T>> rstd, bool adds,
+rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Global<const Acc<T>> rstd,
                         Index rows_of_block, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;
-  constexpr int K = rows_at_once<P>;
+  constexpr int K = adds ? few_rows_at_once<P> : rows_at_once<P>;
   const int begin = int(block_index() * rows_of_block), rest = int(x.rows()) - begin,
             end = begin + (rest < rows_of_block ? rest : int(rows_of_block));
   const Index width = x.columns();
-  const A share = A(1) / A(width);
   const ColumnWeights<A, N, P> weight(g, base, 0, width);
   ColumnSums<A, N, P> dg(partial, block_index(), 0, width);
   BlockSums<A, K> sum;
   for (int first = begin; first < end; first += K) {
-    RowPart<T, N, P> in[K], dout[K];
-    A factor[K];
+    RowPart<T, N, P> in[K], dout[K], before[K];
+    const int own_row = first + sum.number();
+    const A own_factor = rstd.load(own_row < end ? own_row : end - 1);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       const int r = first + k < end ? first + k : end - 1;
-      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width), factor[k] = rstd.load(r);
+      in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width);
+      if (adds) before[k].take(dx, r, 0, width);
     }
     Pack<A, K> product = {};
     GYR_UNROLL
@@ -75,20 +77,19 @@ rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<
         const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
         for (int i = 0; i < N; ++i) product.at[k] += scale.at[i] * d.at[i] * v.at[i];
       });
-    product = sum(product);
+    const A own_mean = sum(product) * own_factor * share;
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= end) break;
-      const A mean = product.at[k] * factor[k] * share;
+      const A factor = sum.of(own_factor, k), mean = sum.of(own_mean, k);
       each_part<N, P>(width, [&](int p, Index c) {
-        Held<T, N> before{Pack<T, N>()};
-        if (adds) before = dx.template load_pack<N>(first + k, c);
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c), more = before.numbers();
-        Pack<A, N> sum_of_weight;
+        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        Pack<A, N> more = {}, sum_of_weight;
+        if (adds) more = before[k].numbers(p, c);
         Pack<T, N> din;
         for (int i = 0; i < N; ++i) {
-          const A normed = v.at[i] * factor[k];
-          din.at[i] = T(more.at[i] + factor[k] * (scale.at[i] * d.at[i] - normed * mean));
+          const A normed = v.at[i] * factor, change = factor * (scale.at[i] * d.at[i] - normed * mean);
+          din.at[i] = T(adds ? more.at[i] + change : change);
           sum_of_weight.at[i] = normed * d.at[i];
         }
         dx.template store_pack<N>(first + k, c, din);
@@ -110,7 +111,8 @@ void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double ep
   with_row_packs<T>(
       in.columns(),
       [&](auto n, auto p, int threads) {
-        launch(dev, "rmsnorm", grid_of_rows_at_once<A, p>(in.rows(), threads), rmsnorm_kernel<T, n, p>, in, weight, A(offset), A(eps), out, rstd);
+        launch(dev, "rmsnorm", grid_of_rows_at_once<A, p>(in.rows(), threads), rmsnorm_kernel<T, n, p>, in, weight, A(offset), A(1) / A(in.columns()),
+               A(eps), out, rstd);
       },
       in, weight, out);
 }
@@ -128,8 +130,12 @@ void rmsnorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tens
   with_row_packs<T>(
       width,
       [&](auto n, auto p, int threads) {
-        launch(dev, "rmsnorm_backward", {blocks, threads, BlockSums<A, rows_at_once<p>>::bytes(threads)}, rmsnorm_backward_kernel<T, n, p>, dout, in,
-               weight, A(offset), factor, add == Add::yes, of_block, din, dg.data() ? partial : Global<A>());
+        const auto go = [&](const auto& kernel) {
+          launch(dev, "rmsnorm_backward", {blocks, threads, BlockSums<A, rows_at_once<p>>::bytes(threads)}, kernel, dout, in, weight, A(offset),
+                 A(1) / A(width), factor, of_block, din, dg.data() ? partial : Global<A>());
+        };
+        if (add == Add::yes) go(rmsnorm_backward_kernel<T, n, p, true>);
+        else go(rmsnorm_backward_kernel<T, n, p, false>);
       },
       dout, in, weight, din, partial);
   if (dg.data()) add_blocks<A>(dev, "rmsnorm_backward", partial, A(1), dg);

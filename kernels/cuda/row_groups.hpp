@@ -27,16 +27,6 @@ struct Rows {
   Index first, end;
 };
 
-// The sum of v over this lane and those before it.
-GYR_DEVICE int sum_up_to_lane(int v) {
-  for (int apart = 1; apart < warp_size; apart *= 2) {
-    const bool there = lane() >= apart;
-    const int other = shuffle(v, there ? lane() - apart : lane());
-    if (there) v += other;
-  }
-  return v;
-}
-
 // Rows before a group.
 GYR_DEVICE Index rows_before(const Global<const std::int32_t>& count, int group) {
   Index sum = 0;

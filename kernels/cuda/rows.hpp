@@ -82,7 +82,7 @@ GYR_DEVICE void each_part(Index width, const F& f) {
   if constexpr (P > 0) {
     GYR_UNROLL
     for (int p = 0; p < P; ++p)
-      if (const int c = (p * block_threads() + thread_index()) * N; c < width) f(p, Index(c));
+      if (const int c = (p * block_threads() + thread_index()) * N; c < int(width)) f(p, Index(c));
   } else {
     for (Index c = N * thread_index(); c < width; c += N * block_threads()) f(0, c);
   }
@@ -107,7 +107,7 @@ class RowPart {
   Index row_, first_;
 };
 
-// Weights of columns, each `base` more than g has: in registers, where those of few packs.
+// Weights of columns, each `base` more than g has, if there is one: in registers, where those of few packs.
 template <class A, int N, int P>
 class ColumnWeights {
   static constexpr bool held = P == 1 || P == 2;
@@ -123,7 +123,8 @@ class ColumnWeights {
 
  private:
   GYR_DEVICE Pack<A, N> at(Index c) const {
-    auto v = g_.template load_pack<N>(0, first_ + c);
+    Pack<A, N> v = {};
+    if (g_) v = g_.template load_pack<N>(0, first_ + c);
     for (int i = 0; i < N; ++i) v.at[i] += base_;
     return v;
   }
@@ -161,26 +162,36 @@ class ColumnSums {
   Index row_, first_, width_;
 };
 
-// Sums over a block of K numbers at once. There are two rooms, used in turn: who writes into one again has met all that read from it.
+// Sums over a block, of up to most_row_threads, of K numbers at once, a power of two: 32 / K lanes of a warp have one of them each. There are two
+// rooms, used in turn: who writes into one again has met all that read from it.
 template <class A, int K>
 class BlockSums {
+  static constexpr int sharing = warp_size / K;
+
  public:
   static int bytes(int threads) { return 2 * threads / warp_size * int(sizeof(Pack<A, K>)); }
-  GYR_DEVICE Pack<A, K> operator()(const Pack<A, K>& v) {
-    const auto mine = warp_sum(v);
-    if (lane() == 0) room_.store(first_ + warp(), mine);
+  // Which number is this lane's; and the k-th of what lanes have for theirs, by all lanes of a warp.
+  static GYR_DEVICE int number() { return int(unsigned(lane()) / sharing); }
+  static GYR_DEVICE A of(A own, int k) { return K == 1 ? own : shuffle(own, k * sharing); }
+
+  // The sum of this lane's number.
+  GYR_DEVICE A operator()(const Pack<A, K>& v) {
+    const A mine = warp_sum_dealt_out(v);
+    const int from = int(unsigned(lane()) % sharing);
+    if (from == 0) room_.store(first_ + warp() * K + number(), mine);
     sync_block();
-    auto all = room_.load(first_);
-    for (int w = 1; w < block_warps(); ++w) {
-      const auto more = room_.load(first_ + w);
-      for (int k = 0; k < K; ++k) all.at[k] += more.at[k];
-    }
-    first_ = first_ == 0 ? block_warps() : 0;
-    return all;
+    A sum = 0;
+    GYR_UNROLL
+    for (int i = 0; i < (most_row_threads / warp_size + sharing - 1) / sharing; ++i)
+      if (const int w = from + i * sharing; w < block_warps()) sum += room_.load(first_ + w * K + number());
+    GYR_UNROLL
+    for (int with = sharing / 2; with > 0; with /= 2) sum += shuffle_xor(sum, with);
+    first_ = first_ == 0 ? block_warps() * K : 0;
+    return sum;
   }
 
  private:
-  Shared<Pack<A, K>> room_;
+  Shared<A> room_;
   int first_ = 0;
 };
 
@@ -191,11 +202,11 @@ Grid grid_of_rows_at_once(Index rows, int threads) {
 }
 
 // Rows that each block takes where columns are added up too: many enough that the sums, which are written once for each block, are little beside the
-// rows, and few enough that an H100 has work on all multiprocessors.
+// rows, and few enough that an H100 has work on all multiprocessors, of which one takes so many threads.
 template <class T>
-Index rows_of_sums(Index rows, Index width, Index groups = 1) {
-  constexpr Index threads_at_once = 132 * 768, least = 8;
-  const Index blocks = ceil_div(threads_at_once / row_threads(width, pack_bytes / Index(sizeof(T))), groups);
+Index rows_of_sums(Index rows, Index width, Index groups = 1, Index threads_at_once = 768) {
+  constexpr Index multiprocessors = 132, least = 8;
+  const Index blocks = ceil_div(multiprocessors * threads_at_once / row_threads(width, pack_bytes / Index(sizeof(T))), groups);
   return std::max(least, ceil_div(rows, blocks));
 }
 
@@ -216,9 +227,18 @@ GYR_KERNEL column_sums_kernel(Term term, Index rows, Global<A> partial) {
 // `room`: a number for each thread.
 template <class A>
 GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared<A>& room) {
+  constexpr int under_way = 16;  // loads of a thread
   A v = 0;
   if (c < partial.columns())
-    for (Index b = warp(); b < partial.rows(); b += block_warps()) v += partial.load(b, c);
+    for (int first = warp(), rows = int(partial.rows()); first < rows; first += under_way * block_warps()) {
+      A more[under_way];
+      GYR_UNROLL
+      for (int i = 0; i < under_way; ++i) {
+        const int b = first + i * block_warps();
+        more[i] = b < rows ? partial.load(b, c) : A(0);
+      }
+      for (int i = 0; i < under_way; ++i) v += more[i];
+    }
   room.store(thread_index(), v);
   sync_block();
   A total = 0;
@@ -232,16 +252,18 @@ Grid grid_of_sums(const Global<const A>& partial) {
   return {ceil_div(partial.columns(), warp_size), threads, threads * int(sizeof(A))};
 }
 
-// out(c) += scale * sum over b of partial(b, c).
+// out(c) += scale * sum over b of partial(b, c); columns behind those of out are those of `next`.
 template <class A>
-GYR_KERNEL add_blocks_kernel(Global<const A> partial, A scale, Global<A> out) {
-  const Index c = block_index() * warp_size + lane();
+GYR_KERNEL add_blocks_kernel(Global<const A> partial, A scale, Global<A> out, Global<A> next) {
+  const Index c = block_index() * warp_size + lane(), behind = c - out.columns();
   const A sum = sum_of_blocks(partial, c, Shared<A>());
-  if (warp() == 0 && c < out.columns()) out.store(c, out.load(c) + scale * sum);
+  if (warp() > 0) return;
+  if (behind < 0) out.store(c, out.load(c) + scale * sum);
+  else if (behind < next.columns()) next.store(behind, next.load(behind) + scale * sum);
 }
 template <class A>
-void add_blocks(Device& dev, const char* name, const Global<const A>& partial, A scale, const Global<A>& out) {
-  launch(dev, name, grid_of_sums(partial), add_blocks_kernel<A>, partial, scale, out);
+void add_blocks(Device& dev, const char* name, const Global<const A>& partial, A scale, const Global<A>& out, const Global<A>& next = {}) {
+  launch(dev, name, grid_of_sums(partial), add_blocks_kernel<A>, partial, scale, out, next);
 }
 
 // out(c) += scale * sum over r of term(r, c). `partial`: (ceil(rows / block_rows), columns).

@@ -2,7 +2,9 @@
 #include "kernels/embedding.hpp"
 
 #include <array>
+#include <random>
 
+#include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
 using namespace gyr;
@@ -50,6 +52,65 @@ void sums_rows(Index width, Index first, Index held, Token pad_token_id) {
   EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
   embedding_backward<T>(bench.dev, tokens, dx, first, scale, pad_token_id, again);
   EXPECT_TRUE(same_bits(dtable, again));
+}
+
+// Tokens the last of which occur often, and the rows of a table that are held.
+struct Text {
+  Index vocab_size, first, held, width;
+  std::vector<Token> tokens;
+
+  explicit Text(std::mt19937& random) {
+    const auto pick = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
+    constexpr Index sizes[] = {1, 2, 40, 3000};
+    vocab_size = sizes[pick(0, 3)], width = pick(0, 1) ? 8 * pick(1, 6) : pick(1, 40);
+    first = pick(0, vocab_size - 1), held = pick(1, vocab_size - first);
+    if (pick(0, 1)) first = 0, held = vocab_size;
+    const Index skew = pick(1, 8);
+    std::uniform_real_distribution<double> share(0, 1);
+    for (Index r = pick(1, 900); r > 0; --r)
+      tokens.push_back(Token(vocab_size - 1 - Index(double(vocab_size) * std::pow(share(random), double(skew)))));
+  }
+  std::string name() const { return fmt::format("{} tokens of {}, rows {} to {}, width {}", tokens.size(), vocab_size, first, first + held, width); }
+};
+
+Tensor1<Token> tensor_of(Workbench& bench, const std::vector<Token>& tokens) {
+  const auto x = bench.arena.tensor<Token>(Index(tokens.size()));
+  std::copy(tokens.begin(), tokens.end(), x.data());
+  return x;
+}
+
+template <class T>
+void sums_drawn_rows(const Text& text) {
+  using A = Acc<T>;
+  Workbench bench;
+  const Index rows = Index(text.tokens.size());
+  const auto dx = bench.normal<T>(rows, text.width);
+  const auto dtable = bench.normal<A>(text.held, text.width);
+  auto want = numbers(dtable);
+  for (Index r = 0; r < rows; ++r)
+    if (const Index row = text.tokens[std::size_t(r)] - text.first; row >= 0 && row < text.held)
+      for (Index d = 0; d < text.width; ++d) want[std::size_t(row * text.width + d)] += scale * double(dx(r, d));
+  embedding_backward<T>(bench.dev, tensor_of(bench, text.tokens), dx, text.first, scale, -1, dtable);
+  EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
+}
+
+// The row of one of a text's tokens, of all its rows and of the token's own alone.
+template <class T>
+void does_not_see_other_tokens(const Text& text, std::mt19937& random) {
+  using A = Acc<T>;
+  Workbench bench;
+  const Index rows = Index(text.tokens.size());
+  const Token token = text.tokens[std::size_t(std::uniform_int_distribution<Index>(0, rows - 1)(random))];
+  if (token < text.first || token >= text.first + text.held) return;
+  const Index own = std::count(text.tokens.begin(), text.tokens.end(), token);
+  const auto dx = bench.normal<T>(rows, text.width), own_dx = bench.zeros<T>(own, text.width);
+  Index next = 0;
+  for (Index r = 0; r < rows; ++r)
+    if (text.tokens[std::size_t(r)] == token) std::copy_n(dx.data() + r * text.width, text.width, own_dx.data() + next++ * text.width);
+  const auto dtable = bench.normal<A>(text.held, text.width), alone = bench.copy(dtable);
+  embedding_backward<T>(bench.dev, tensor_of(bench, text.tokens), dx, text.first, scale, -1, dtable);
+  embedding_backward<T>(bench.dev, tensor_of(bench, std::vector<Token>(std::size_t(own), token)), own_dx, text.first, scale, -1, alone);
+  EXPECT_TRUE(same_bits(gyr::rows(dtable, token - text.first, 1), gyr::rows(alone, token - text.first, 1))) << own << " rows of token " << token;
 }
 
 }  // namespace
@@ -111,4 +172,43 @@ TEST(embedding, tokens_outside_of_any_table_are_zero_rows) {
   EXPECT_EQ(numbers(x), std::vector<double>(24));
   embedding_backward<float>(bench.dev, tokens, bench.normal<float>(3, 8), 0, 1, -1, dtable);
   EXPECT_EQ(numbers(dtable), std::vector<double>(vocab_size * 8));
+}
+
+TEST(embedding, the_gradient_of_drawn_texts_is_the_sum_of_their_rows) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int draw = 0; draw < 24; ++draw) {
+    const Text text(random);
+    SCOPED_TRACE(text.name());
+    sums_drawn_rows<bf16>(text);
+    if (draw % 3) continue;
+    sums_drawn_rows<float>(text);
+    sums_drawn_rows<double>(text);
+  }
+}
+
+TEST(embedding, the_gradient_of_a_token_does_not_depend_on_the_others) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int draw = 0; draw < 24; ++draw) {
+    const Text text(random);
+    SCOPED_TRACE(text.name());
+    does_not_see_other_tokens<float>(text, random);
+    does_not_see_other_tokens<bf16>(text, random);
+  }
+}
+
+TEST(embedding, a_dry_run_counts_the_same_work_and_scratch) {
+  Workbench bench;
+  const auto use = [](Device& dev, Tensor1<const Token> tokens, Tensor2<float> x, Tensor2<float> table) {
+    embedding_backward<float>(dev, tokens, x, 0, scale, -1, table);
+  };
+  for (const Index rows : {3, 63, 64, 500}) {
+    Device dry(true, 0), real(false, 1 << 20);
+    Arena memory = Arena::dry_run(Memory::activations);
+    use(dry, memory.tensor<Token>(rows), memory.tensor<float>(rows, 24), memory.tensor<float>(8, 24));
+    use(real, bench.zeros<Token>(rows), bench.normal<float>(rows, 24), bench.zeros<float>(8, 24));
+    EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
+    EXPECT_EQ(dry.scratch.used(), 0);
+    EXPECT_EQ(dry.flops(), real.flops());
+    EXPECT_GT(dry.flops(), 0);
+  }
 }

@@ -120,12 +120,14 @@ TEST(layernorm, a_dry_run_counts_the_same_work_and_scratch) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 20);
   Arena memory = Arena::dry_run(Memory::activations);
-  const auto use = [](Device& dev, Tensor2<float> x, Tensor1<float> g, Tensor1<float> mean, Tensor1<float> rstd) {
-    layernorm<float>(dev, x, g, g, eps, x, mean, rstd);
-    layernorm_backward<float>(dev, x, x, g, mean, rstd, Add::yes, x, g, g);
+  const auto use = [](Device& dev, Tensor2<float> x, Tensor1<float> g, Tensor1<float> b, Tensor1<float> mean, Tensor1<float> rstd) {
+    layernorm<float>(dev, x, g, b, eps, x, mean, rstd);
+    layernorm_backward<float>(dev, x, x, g, mean, rstd, Add::yes, x, g, b);
   };
-  use(dry, memory.tensor<float>(height, width), memory.tensor<float>(width), memory.tensor<float>(height), memory.tensor<float>(height));
-  use(real, bench.normal<float>(height, width), bench.normal<float>(width), bench.normal<float>(height), bench.normal<float>(height));
+  use(dry, memory.tensor<float>(height, width), memory.tensor<float>(width), memory.tensor<float>(width), memory.tensor<float>(height),
+      memory.tensor<float>(height));
+  use(real, bench.normal<float>(height, width), bench.normal<float>(width), bench.normal<float>(width), bench.normal<float>(height),
+      bench.normal<float>(height));
   EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
   EXPECT_EQ(dry.scratch.used(), 0);
   EXPECT_EQ(dry.flops(), real.flops());
