@@ -46,28 +46,49 @@ T element(int from, int to, Index i) {
   return T(float((from * 64 + to * 8 + i) % 251));
 }
 
+// Numbers in the device's memory, so that they go by what moves that.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& numbers)
+      : arena_(Memory::activations, Index(numbers.size() * sizeof(T)) + 256), tensor_(arena_.tensor<T>(Index(numbers.size()))) {
+    copy_to_device(numbers.data(), tensor_);
+  }
+  Tensor1<T> tensor() const { return tensor_; }
+  std::vector<T> numbers() const {
+    std::vector<T> all(tensor_.span());
+    copy_to_host(tensor_, all.data());
+    return all;
+  }
+
+ private:
+  Arena arena_;
+  Tensor1<T> tensor_;
+};
+
 template <class T>
 struct Buffers {
-  std::vector<T> sent, expected, received;
-  Tensor1<const T> data() { return Tensor1<const T>(sent.data(), sent.size()); }
-  Tensor1<T> place() { return Tensor1<T>(received.data(), received.size()); }
+  std::vector<T> expected;
+  OnDevice<T> sent, received;
+  Tensor1<const T> data() const { return sent.tensor(); }
+  Tensor1<T> place() const { return received.tensor(); }
 };
 
 // What this rank sends, what it must get by plain loops, and room for it.
 template <class T, class Count>
 Buffers<T> buffers(int rank, int ranks, Count&& count) {
-  Buffers<T> b;
+  std::vector<T> sent, expected;
   for (int other = 0; other < ranks; ++other) {
-    for (Index i = 0; i < count(rank, other); ++i) b.sent.push_back(element<T>(rank, other, i));
-    for (Index i = 0; i < count(other, rank); ++i) b.expected.push_back(element<T>(other, rank, i));
+    for (Index i = 0; i < count(rank, other); ++i) sent.push_back(element<T>(rank, other, i));
+    for (Index i = 0; i < count(other, rank); ++i) expected.push_back(element<T>(other, rank, i));
   }
-  b.received.assign(b.expected.size(), T(99.0f));
-  return b;
+  return {expected, OnDevice<T>(sent), OnDevice<T>(std::vector<T>(expected.size(), T(99.0f)))};
 }
 
 template <class T>
 bool same(const Buffers<T>& b) {
-  return std::equal(b.expected.begin(), b.expected.end(), b.received.begin(), [](T x, T y) { return float(x) == float(y); });
+  const std::vector<T> received = b.received.numbers();
+  return std::equal(b.expected.begin(), b.expected.end(), received.begin(), [](T x, T y) { return float(x) == float(y); });
 }
 
 void expect_counted(Communicator& c, Operation op, Index calls, Index bytes, const std::string& where) {
@@ -105,7 +126,7 @@ void exchange(Grid& grid, std::mt19937 random) {
       auto ring = buffers<T>(rank, ranks, [&](int a, int b) { return b == (a + by) % ranks ? 1 + counts(a, b) : 0; });
       c.start_shift<T>(dev, ring.data(), to, ring.place(), from, by).host_wait();
       EXPECT_TRUE(ranks == 1 || same(ring)) << where << " shifted by " << by;
-      expect_counted(c, Operation::shift, 1, Index(ring.sent.size() * sizeof(T)), where);
+      expect_counted(c, Operation::shift, 1, Index(ring.data().span() * sizeof(T)), where);
     }
   }
 }
@@ -130,7 +151,9 @@ void reduce(Grid& grid) {
     for (const Reduction how : {Reduction::sum, Reduction::max}) {
       std::vector<T> mine;
       for (Index i = 0; i < 13; ++i) mine.push_back(T(float(number(c.rank(), i))));
-      c.start_all_reduce(dev, Tensor1<T>(mine.data(), mine.size()), how).host_wait();
+      const OnDevice<T> reduced(mine);
+      c.start_all_reduce(dev, reduced.tensor(), how).host_wait();
+      mine = reduced.numbers();
       for (Index i = 0; i < 13; ++i) {
         double expected = number(0, i);
         for (int rank = 1; rank < c.size(); ++rank) {
