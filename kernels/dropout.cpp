@@ -9,16 +9,11 @@
 
 namespace gyr {
 
-Dropout dropout_at(std::uint64_t seed, std::int64_t step, std::string_view place, double p, Index first_sample) {
-  const std::uint64_t name = hash_of(place);
-  const auto low = [](std::uint64_t x) { return std::uint32_t(x); };
-  const auto high = [](std::uint64_t x) { return std::uint32_t(x >> 32); };
-  const PhiloxWords mixed = philox({{low(name), high(name), low(std::uint64_t(step)), high(std::uint64_t(step))}}, {{low(seed), high(seed)}});
+Dropout dropout_at(std::uint64_t seed, std::string_view place, double p, const DrawnAt* now) {
   Dropout d;
-  d.key = {{mixed.at[0], mixed.at[1]}};
+  d.seed = seed, d.place = hash_of(place), d.now = now;
   d.limit = std::uint32_t(std::min(std::round(p * 0x1p32), 0x1p32 - 1));
   d.kept = 1 / (1 - double(d.limit) * 0x1p-32);
-  d.first_sample = first_sample;
   return d;
 }
 

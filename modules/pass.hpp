@@ -46,8 +46,7 @@ struct Accompanying {
 // What the random numbers of a micro-batch are functions of, besides where they are needed.
 struct Drawn {
   std::uint64_t seed = 0;
-  std::int64_t step = 0;
-  Index first_sample = 0;  // number of the run's sample that is its first sequence
+  Tensor1<const DrawnAt> now = {};  // (1) where kernels run
 };
 
 struct Pass {
@@ -72,7 +71,7 @@ struct Pass {
 
   // At a place in the model; where nothing is trained, nothing is dropped.
   Dropout dropout(const std::string& place, double p) const {
-    return drawn && p > 0 ? dropout_at(drawn->seed, drawn->step, place, p, drawn->first_sample) : Dropout();
+    return drawn && p > 0 ? dropout_at(drawn->seed, place, p, drawn->now.data()) : Dropout();
   }
   // y = what it leaves of x, rows of the stream; y may be x.
   template <class S>

@@ -68,7 +68,9 @@ struct Query {
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
   // What dropout leaves of the weight of key j.
-  GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, Index j) const { return s.kept<Acc<T>>(dropout, sequence, head, number, j); }
+  GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, const Draws& draws, Index j) const {
+    return s.kept<Acc<T>>(dropout, s.draws_of(draws, sequence), head, number, j);
+  }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
@@ -76,6 +78,7 @@ template <class T>
 GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, bool fresh, Global<const T> q, Global<const T> k,
                           Global<const T> v, Global<Acc<T>> o, Global<Acc<T>> m, Global<Acc<T>> l) {
   using A = Acc<T>;
+  const Draws draws = score_of.dropout.draws();
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
     const Query<T> at(s, task);
     const auto query = at.of(q, s.head_dim);
@@ -91,7 +94,7 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
       top = largest, sum = sum * shrink + warp_sum(p), kept *= shrink;
       for (A& x : out.at) x *= shrink;
       out.add(
-          lane() < count ? p * at.kept(s, score_of.dropout, j + lane()) : A(0), count, [&](int l) { return at.key(v, j + l, s.v_head_dim); },
+          lane() < count ? p * at.kept(s, score_of.dropout, draws, j + lane()) : A(0), count, [&](int l) { return at.key(v, j + l, s.v_head_dim); },
           s.v_head_dim);
     }
     out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
@@ -116,6 +119,7 @@ template <class T>
 GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Global<const T> q, Global<const T> k,
                                    Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dq) {
   using A = Acc<T>;
+  const Draws draws = score_of.dropout.draws();
   each_row(s.batch * s.queries * s.num_heads, [&](Index task) {
     const Query<T> at(s, task);
     const auto query = at.of(q, s.head_dim), slope = at.of(dout, s.v_head_dim);
@@ -126,7 +130,7 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<
       A d = 0;
       if (const Index mine = j + lane(); lane() < count)
         d = ScoreGradient<A>(score_of, bias.of(at.head, at.number, mine), query.dot(at.key(k, mine, s.head_dim)),
-                             slope.dot(at.key(v, mine, s.v_head_dim)), top, mean, at.kept(s, score_of.dropout, mine))
+                             slope.dot(at.key(v, mine, s.v_head_dim)), top, mean, at.kept(s, score_of.dropout, draws, mine))
                 .d;
       sum.add(
           d, count, [&](int l) { return at.key(k, j + l, s.head_dim); }, s.head_dim);
@@ -141,6 +145,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
                                 Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk,
                                 Global<Acc<T>> dv) {
   using A = Acc<T>;
+  const Draws draws = score_of.dropout.draws();
   each_row(s.batch * s.keys * s.num_kv_heads, [&](Index task) {
     const Index row = task / s.num_kv_heads, kv_head = task % s.num_kv_heads, j = row % s.keys, first_row = row / s.keys * s.queries;
     const HeadRow<T> key{k, row, kv_head * s.head_dim, s.head_dim}, value{v, row, kv_head * s.v_head_dim, s.v_head_dim};
@@ -155,7 +160,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
           const Query<T> at(s, (first_row + i + lane()) * s.num_heads + head);
           if (at.hidden <= j && j < at.seen) {
             const ScoreGradient<A> g(score_of, bias.of(head, at.number, j), at.of(q, s.head_dim).dot(key), at.of(dout, s.v_head_dim).dot(value),
-                                     lse.load(at.row, head), delta.load(at.row, head), at.kept(s, score_of.dropout, j));
+                                     lse.load(at.row, head), delta.load(at.row, head), at.kept(s, score_of.dropout, draws, j));
             p = g.p, d = g.d;
           }
         }
@@ -183,6 +188,7 @@ template <class T>
 GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Distances<Acc<T>> gradient, Global<const T> q,
                                 Global<const T> k, Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta) {
   using A = Acc<T>;
+  const Draws draws = score_of.dropout.draws();
   each_row(s.num_heads * gradient.at.columns(), [&](Index task) {
     const Index head = task / gradient.at.columns(), column = task % gradient.at.columns(), distance = column - gradient.first;
     A sum = 0;
@@ -192,7 +198,7 @@ GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
       if (j < at.hidden || j >= at.seen) continue;
       sum += ScoreGradient<A>(score_of, bias.of(head, at.number, j), at.of(q, s.head_dim).dot(at.key(k, j, s.head_dim)),
                               at.of(dout, s.v_head_dim).dot(at.key(v, j, s.v_head_dim)), lse.load(at.row, head), delta.load(at.row, head),
-                              at.kept(s, score_of.dropout, j))
+                              at.kept(s, score_of.dropout, draws, j))
                  .of_score;
     }
     sum = warp_sum(sum);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/cuda/dropout.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace gyr::backend {
@@ -49,12 +50,14 @@ struct Heads {
     if (before) return rows_seen(cached, before.load(b), keys).first;
     return hidden_by_mask(b, i);
   }
-  // What dropout leaves of the weight that query i of a head gives key j, as a factor.
+  // Draws of sequence b.
+  GYR_DEVICE Draws draws_of(const Draws& of_first, Index b) const { return {of_first.key, of_first.first_sample + first_sequence + b}; }
+  // What dropout leaves of the weight that query i of a head gives key j, as a factor.   draws: of its sequence
   template <class A>
-  GYR_DEVICE A kept(const Dropout& dropout, Index b, Index head, Index i, Index j) const {
+  GYR_DEVICE A kept(const Dropout& dropout, const Draws& draws, Index head, Index i, Index j) const {
     if (!dropout.drops()) return A(1);
     const Index key = first_key + j;
-    const PhiloxWords words = philox(dropout.counter(first_sequence + b, head, first_query + i, key / 4), dropout.key);
+    const PhiloxWords words = dropout.words(draws, 0, head, first_query + i, key / 4);
     const bool odd = key % 2 > 0;
     return dropout.factor<A>(key % 4 > 1 ? (odd ? words.at[3] : words.at[2]) : (odd ? words.at[1] : words.at[0]));
   }
@@ -74,7 +77,7 @@ template <class A>
 struct ScoreOf {
   A scale;
   SoftCap<A> cap;
-  Dropout dropout;
+  cuda::DropoutOf dropout;
 
   // All of it times a factor, as it is in front of an exponential of another base.
   explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor), dropout(s.dropout) {}

@@ -21,7 +21,9 @@ template <int W, bool of_keys>
 struct Gradient {
   static constexpr int step = W <= 64 ? 64 : 32;  // others at a time; so two blocks share an SM
   static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
-  static constexpr int stat_bytes = step * int(sizeof(Stat)), shared_bytes = stats_at + (of_keys ? 2 * stat_bytes : 0);
+  static constexpr int stat_bytes = step * int(sizeof(Stat)), draws_at = stats_at + (of_keys ? 2 * stat_bytes : 0);
+  // Draws lie there rather than in registers, of which there are too few.
+  static constexpr int shared_bytes(bool drops) { return draws_at + (drops ? int(sizeof(Draws)) : 0); }
   // Whether own tokens stay in registers, where drawing takes some too.
   static constexpr bool kept(bool drops) { return !of_keys || (W <= 64 && !drops); }
 
@@ -96,9 +98,9 @@ struct Gradient {
   }
 
   // What dropout leaves of the weight of this lane's row h and an other, as a factor.
-  GYR_DEVICE float weight_left(const Dropout& dropout, const Place& p, int h, int column) const {
+  GYR_DEVICE float weight_left(const Dropout& dropout, const Draws& draws, const Place& p, int h, int column) const {
     const int own = row(h), other = p.first + column;
-    return of_keys ? s.template kept<float>(dropout, b, p.head, other, own) : s.template kept<float>(dropout, b, head, own, other);
+    return of_keys ? s.template kept<float>(dropout, draws, p.head, other, own) : s.template kept<float>(dropout, draws, head, own, other);
   }
 
   // Scores become p D, and slopes ds.
@@ -118,7 +120,7 @@ struct Gradient {
         const float s = score_of.template of<caps>(w);
         w = exp2(s - lse);
         if constexpr (drops) {
-          const float kept = weight_left(score_of.dropout, p, h, column + c);
+          const float kept = weight_left(score_of.dropout, Shared<Draws>(draws_at).load(0), p, h, column + c);
           slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.template slope<caps>(s);
           w *= kept;
         } else slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.template slope<caps>(s);
@@ -166,6 +168,8 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   of.fetch_others(here, 0);
   commit_copies();
   of.store_stat(of.load_stat(here), 0);
+  if constexpr (drops)
+    if (thread_index() == 0) Shared<Draws>(G::draws_at).store(0, of.s.draws_of(score_of.dropout.draws(), of.b));
   wait_for_copies<0>();
   sync_block();
 
@@ -238,9 +242,9 @@ void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Input
                                       whole ? dv : Global<float>(parts.dv));
   else
     with_rule(scores, [&](auto caps, auto drops) {
-      launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes},
+      launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes(drops())},
              gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
-      launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes}, gradient_of_keys_kernel<W, caps(), drops()>, s,
+      launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes(drops())}, gradient_of_keys_kernel<W, caps(), drops()>, s,
              float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
     });
   if (whole) return;

@@ -46,7 +46,7 @@ GYR_DEVICE bool soften(FragmentD (&s)[R][tile / 8], Rows<R>& rows, float (&shrin
 
 // What dropout leaves of p.
 template <int R>
-GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, Index b, Index head, const Rows<R>& rows, int first_key,
+GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, const Draws& draws, Index head, const Rows<R>& rows, int first_key,
                              FragmentD (&p)[R][tile / 8]) {
   GYR_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -54,7 +54,7 @@ GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, Index b, In
     for (int n = 0; n < tile / 8; ++n) {
       GYR_UNROLL
       for (int i = 0; i < 4; ++i)
-        p[r][n].at[i] *= s.kept<float>(dropout, b, head, rows.row(2 * r + i / 2), first_key + n * 8 + lane() % quads * 2 + i % 2);
+        p[r][n].at[i] *= s.kept<float>(dropout, draws, head, rows.row(2 * r + i / 2), first_key + n * 8 + lane() % quads * 2 + i % 2);
     }
   }
 }
@@ -92,6 +92,8 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     rows.carry_on(m, l, b * s.queries, head);
     outputs.load(rows, out);
   }
+  Draws draws;
+  if constexpr (drops) draws = s.draws_of(score_of.dropout.draws(), b);
   int turn = 0;
   for (int j = begin; j < end; j += tile, turn = 1 - turn) {
     wait_for_copies<0>();
@@ -112,7 +114,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     }
     if (!rows.sees_all(j, tile)) hide(s, b, rows, j, score);
     const bool shrinks = soften(score, rows, shrink);
-    if constexpr (drops) drop_weights(s, score_of.dropout, b, head, rows, j, score);
+    if constexpr (drops) drop_weights(s, score_of.dropout, draws, head, rows, j, score);
     if (shrinks) scale(out, shrink);
     add_by_columns<W>(score, P::values(turn), out);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/backend.hpp"
+#include "kernels/cuda/dropout.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/instances.hpp"
 
@@ -11,12 +12,13 @@ namespace {
 
 // A lane takes the four columns of a block of random words.
 template <class T>
-GYR_KERNEL drop_kernel(Dropout dropout, TokenPlaces places, Index first_row, Global<const T> x, Global<T> y) {
+GYR_KERNEL drop_kernel(DropoutOf dropout, TokenPlaces places, Index first_row, Global<const T> x, Global<T> y) {
   using A = Acc<T>;
+  const Draws draws = dropout.draws();
   each_row(y.rows(), [&](Index r) {
     const Index sequence = places.sequence(first_row + r), token = places.token(first_row + r);
     each_column<4>(y.columns(), [&](Index first) {
-      const PhiloxWords words = philox(dropout.counter(sequence, 0, token, first / 4), dropout.key);
+      const PhiloxWords words = dropout.words(draws, sequence, 0, token, first / 4);
       for (int i = 0; i < 4; ++i)
         if (const Index c = first + i; c < y.columns()) {
           const A factor = dropout.factor<A>(words.at[i]);
@@ -31,7 +33,7 @@ GYR_KERNEL drop_kernel(Dropout dropout, TokenPlaces places, Index first_row, Glo
 template <class T>
 void drop(Device& dev, const Dropout& dropout, const TokenPlaces& places, Index first_row, Tensor2<const T> x, Tensor2<T> y) {
   const Global<T> to(y);
-  launch(dev, "dropout", grid_of_rows(to), drop_kernel<T>, dropout, places, first_row, Global<const T>(x), to);
+  launch(dev, "dropout", grid_of_rows(to), drop_kernel<T>, DropoutOf(dropout), places, first_row, Global<const T>(x), to);
 }
 
 GYR_SCALARS(GYR_DROPOUT)

@@ -18,7 +18,7 @@ constexpr int steps = 4;  // a slot's third micro-batch is the first that is lau
 std::optional<Draw> repeated(Draw d, DType dtype) {
   ModelConfig& m = d.model;
   if (d.source_length > 0 || m.attention.relative_bias.buckets > 0) return std::nullopt;
-  d.ordered = false, d.classes = 0, d.beta = 0, d.swap = {}, d.frozen.clear(), m.lora = {}, m.dropout = {};
+  d.ordered = false, d.classes = 0, d.beta = 0, d.swap = {}, d.frozen.clear(), m.lora = {};
   d.expert = 1, m.moe.capacity_factor = m.moe.bias_update_rate = 0, m.moe.bias = false;
   if (dtype == DType::bf16) m.pattern.back() = 'E';
   for (std::string* pattern : {&m.pattern, &d.ahead.pattern}) {
@@ -87,7 +87,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
   const std::uint64_t seed = seed_of_run();
   constexpr int courses = 6, most_ranks = 4;
   std::map<std::string, int> seen;
-  for (Index number = 0, found = 0; found < courses || seen.size() < 5; ++number) {
+  for (Index number = 0, found = 0; found < courses || seen.size() < 6; ++number) {
     ASSERT_LT(number, 400) << found << " draws that repeat themselves";
     const DType dtype = std::array{DType::bf16, DType::f32, DType::f64}[found % 3];
     const std::optional<Draw> drawn = repeated(draw(seed, number, most_ranks), dtype);
@@ -99,6 +99,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
     for (const auto& [axis, ranks] : {std::pair{"tensor", d.tensor}, {"pipeline", d.pipeline}, {"context", d.context}, {"data", d.data}})
       if (ranks > 1) ++seen[axis];
     if (d.packed) ++seen["with documents"];
+    if (d.model.dropout.any()) ++seen["with dropout"];
     Grid* const grid = grid_of(d.layout());
     if (!grid) continue;
     const Course graphs = course_of(d, dtype, *grid, "on"), kernels = course_of(d, dtype, *grid, "off");

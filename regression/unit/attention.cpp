@@ -16,6 +16,7 @@ using namespace gyr::testing;
 namespace {
 
 constexpr double scale = 0.6;
+constexpr DrawnAt drawn_at{3, 5};  // step and sample of what is dropped
 
 struct Case {
   AttentionShape shape;
@@ -26,9 +27,9 @@ struct Case {
   double dropped = 0;  // with probability ... of the weights of keys
   bool sinks = false, biased = false;
 
-  ScoreRule scores() const {
+  ScoreRule scores(const DrawnAt* now) const {
     ScoreRule rule(scale, cap);
-    rule.dropout = dropout_at(7, 3, "here", dropped, 5);
+    rule.dropout = dropout_at(7, "here", dropped, now);
     rule.dropout.first_head = 2;
     return rule;
   }
@@ -36,7 +37,7 @@ struct Case {
   double kept(const Dropout& d, Index b, Index h, Index i, Index j) const {
     if (dropped == 0) return 1;
     const Index key = mask.first_key + j;
-    const PhiloxWords words = philox(d.counter(mask.first_sequence + b, h, mask.first_query + i, key / 4), d.key);
+    const PhiloxWords words = d.words(d.at(drawn_at), mask.first_sequence + b, h, mask.first_query + i, key / 4);
     return words.at[key % 4] < d.limit ? 0 : d.kept;
   }
   // Of a bias, with some to spare on both sides.
@@ -71,7 +72,7 @@ struct Gradients {
 // Softmax over the keys that may be seen, one query and head at a time.
 Result oracle(const Case& s, const Arguments& a) {
   const auto [B, Tq, Tk, H, K, E, V] = s.shape;
-  const Dropout dropout = s.scores().dropout;
+  const Dropout dropout = s.scores(nullptr).dropout;
   Result y{Values(s.out_size(), 0), Values(B * Tq * H, -std::numeric_limits<double>::infinity())};
   for (Index b = 0; b < B; ++b)
     for (Index i = 0; i < Tq; ++i)
@@ -114,6 +115,8 @@ struct Call {
   Block<A> o, m, l, lse, delta, bias, dbias;
   Block<T> out;
   Block<A> sinks;
+  Arena room{Memory::activations, 64};
+  Tensor1<DrawnAt> now = room.tensor<DrawnAt>(1);
 
   Call(const Case& s, const Arguments& a)
       : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.num_heads * s.shape.head_dim),
@@ -122,11 +125,13 @@ struct Call {
         v(key_rows, value_columns, a.v, 2), o(rows, out_columns), m(rows, s.shape.num_heads), l(rows, s.shape.num_heads),
         lse(rows, s.shape.num_heads), delta(rows, s.shape.num_heads), bias(s.biased ? s.shape.num_heads : 0, s.distances(), a.bias),
         dbias(s.biased ? s.shape.num_heads : 0, s.distances(), Values(s.bias_size(), 1)), out(rows, out_columns),
-        sinks(1, Index(a.sinks.size()), a.sinks) {}
+        sinks(1, Index(a.sinks.size()), a.sinks) {
+    now(0) = drawn_at;
+  }
 
   AttentionState<A> state() { return {o.tensor(), m.tensor(), l.tensor()}; }
   ScoreRule scores() {
-    ScoreRule rule = s.scores();
+    ScoreRule rule = s.scores(now.data());
     if (s.biased) rule.bias = {AnyTensor2(bias.tensor()), AnyTensor2(dbias.tensor()), s.zero()};
     return rule;
   }

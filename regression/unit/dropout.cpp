@@ -16,8 +16,8 @@
 namespace gyr::testing {
 namespace {
 
-double kept(const Dropout& d, Index sequence, Index token, Index channel) {
-  return philox(d.counter(sequence, 0, token, channel / 4), d.key).at[channel % 4] < d.limit ? 0 : d.kept;
+double kept(const Dropout& d, const DrawnAt& now, Index sequence, Index token, Index channel) {
+  return d.words(d.at(now), sequence, 0, token, channel / 4).at[channel % 4] < d.limit ? 0 : d.kept;
 }
 
 // Rows of a rank that has some blocks of the tokens, from any row on; y beside x and in its place.
@@ -30,13 +30,15 @@ void expect_dropped(std::mt19937& random) {
   s.ranks = among(1, 4), s.rank = among(0, s.ranks - 1);
   s.batch = among(1, 3), s.seq_length = 2 * among(1, 9), s.whole = s.ranks > 1 ? s.ranks * s.seq_length : 0;
   const Index first = among(0, s.rows() - 1), rows = s.rows() - first, columns = among(1, 300);
-  const Dropout d = dropout_at(random(), among(1, 1000), "a place", std::uniform_real_distribution<>(0, 0.9)(random), Index(random()) << 5);
+  const auto now = bench.arena.tensor<DrawnAt>(1);
+  now(0) = {among(1, 1000), Index(random()) << 5};
+  const Dropout d = dropout_at(random(), "a place", std::uniform_real_distribution<>(0, 0.9)(random), now.data());
   const auto x = bench.normal<T>(rows, columns), y = bench.normal<T>(rows, columns);
   auto expected = numbers(x);
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < columns; ++c) {
       double& e = expected[r * columns + c];
-      e = double(T(Acc<T>(e) * Acc<T>(kept(d, (first + r) / s.seq_length, s.place((first + r) % s.seq_length), c))));
+      e = double(T(Acc<T>(e) * Acc<T>(kept(d, now(0), (first + r) / s.seq_length, s.place((first + r) % s.seq_length), c))));
     }
   drop<T>(bench.dev, d, s.places(), first, x, y);
   EXPECT_EQ(numbers(y), expected);
@@ -52,24 +54,25 @@ TEST(dropout, keeps_and_drops_as_plain_loops) {
 // As many as there should be, to five standard deviations, and with a mean of one.
 TEST(dropout, keeps_the_share_that_it_should) {
   for (const double p : {0.01, 0.1, 0.5, 0.9}) {
-    const Dropout d = dropout_at(seed_of_run(), 5, "here", p, 17);
+    const Dropout d = dropout_at(seed_of_run(), "here", p, nullptr);
+    const DrawnAt now{5, 17};
     constexpr Index rows = 500, columns = 800;
     double sum = 0, number = 0;
     for (Index t = 0; t < rows; ++t)
-      for (Index c = 0; c < columns; ++c) sum += kept(d, t % 3, t, c), number += kept(d, t % 3, t, c) > 0;
+      for (Index c = 0; c < columns; ++c) sum += kept(d, now, t % 3, t, c), number += kept(d, now, t % 3, t, c) > 0;
     const double n = rows * columns, deviation = std::sqrt(p * (1 - p) / n);
     EXPECT_NEAR(number / n, 1 - p, 5 * deviation) << p;
     EXPECT_NEAR(sum / n, 1, 5 * deviation / (1 - p)) << p;
   }
-  EXPECT_FALSE(dropout_at(1, 1, "here", 0, 0).drops());
+  EXPECT_FALSE(dropout_at(1, "here", 0, nullptr).drops());
 }
 
 // Nothing that a number depends on leaves it as it is; heads and samples beyond 32 bits share no counter.
 TEST(dropout, depends_on_everything_that_a_number_stands_at) {
   const auto words = [](std::uint64_t seed, std::int64_t step, const char* place, Index sample, Index head, Index token, Index n) {
-    Dropout d = dropout_at(seed, step, place, 0.5, sample);
+    Dropout d = dropout_at(seed, place, 0.5, nullptr);
     d.first_head = head;
-    const PhiloxWords w = philox(d.counter(0, 0, token, n), d.key);
+    const PhiloxWords w = d.words(d.at({step, sample}), 0, 0, token, n);
     return std::vector<std::uint32_t>(w.at, w.at + 4);
   };
   std::set<std::vector<std::uint32_t>> all{words(1, 1, "a", 0, 0, 0, 0)};
@@ -79,10 +82,9 @@ TEST(dropout, depends_on_everything_that_a_number_stands_at) {
               words(1, 1, "a", 0, 1, 0, 0), words(1, 1, "a", 0, Dropout::most_heads - 1, 0, 0), words(1, 1, "a", 0, 0, 1, 0),
               words(1, 1, "a", 0, 0, 0, 1)});
   EXPECT_EQ(all.size(), 12u);
-  Dropout d = dropout_at(1, 1, "a", 0.5, 40);
-  const PhiloxWords second = d.counter(3, 0, 2, 1);
-  d.first_sample = 43;
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(second.at[i], d.counter(0, 0, 2, 1).at[i]);
+  const Dropout d = dropout_at(1, "a", 0.5, nullptr);
+  const PhiloxWords fourth = d.words(d.at({1, 40}), 3, 0, 2, 1), alone = d.words(d.at({1, 43}), 0, 0, 2, 1);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fourth.at[i], alone.at[i]);
 }
 
 ModelConfig dropped_out(const ModelConfig& from, const std::string& pattern) {

@@ -222,6 +222,14 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   return put_input(slot);
 }
 
+void Chunk::draw(Device& dev, Slot& slot, const DrawnAt& now) const {
+  slot.drawn_at = {};
+  if (!config_.dropout.any()) return;
+  const auto there = slot.frame.put(Keys::drawn_at, Index(1));
+  upload<DrawnAt>(dev, {&now, 1}, there);
+  slot.drawn_at = there;
+}
+
 Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenText& source) const {
   slot.clear();
   slot.text = {text.sequences}, slot.source = {source.sequences};

@@ -66,9 +66,10 @@ struct Slot {
   Text text = {}, source = {};                                 // source: what an encoder reads, where the pass has one
   std::vector<std::int32_t> seen_begins = {}, seen_ends = {};  // how far rows of the text see along the source
   Labels labels = {};
-  Bundle stream = {}, gradient = {};  // what comes in and then goes out; its gradient on the way back
-  std::vector<Bundle> inputs = {};    // what entered each layer
-  std::optional<Swap> swap = {};      // what layers have kept and lies on the host
+  Tensor1<const DrawnAt> drawn_at = {};  // (1) of dropout, where there is some
+  Bundle stream = {}, gradient = {};     // what comes in and then goes out; its gradient on the way back
+  std::vector<Bundle> inputs = {};       // what entered each layer
+  std::optional<Swap> swap = {};         // what layers have kept and lies on the host
 };
 
 // What generation reads at once.
@@ -92,6 +93,8 @@ class Chunk {
 
   // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensors its input must be received into.
   Bundle begin(Device&, Slot&, const SequenceLayout& text, const MicroBatch&, const SequenceLayout& source = {}) const;
+  // What dropout is drawn by, of a micro-batch that has been brought in.
+  void draw(Device&, Slot&, const DrawnAt&) const;
   // Runs through the parts [first, last) of groups(), the first of which is the one behind where it ended before. The head adds to `loss`, on the
   // device, the sum over labelled rows, and, where there are scales (head.hpp), keeps the gradient of scale * loss; where there are none, `said`, if
   // given, gets the score of every row. The slot's stream is their output then.
@@ -117,6 +120,7 @@ class Chunk {
   std::string stream_name(Index layer) const;
   struct Keys {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
+    static constexpr Key<Tensor1<DrawnAt>> drawn_at{"step and sample of dropout"};
     static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
     static constexpr Key<Tensor2<Token>> ahead{"tokens ahead and their labels"};
     static constexpr Key<Tensor1<Token>> texts{"texts of rows"}, pairs{"labels of pairs"};

@@ -32,7 +32,6 @@ struct EngineConfig {
   Factors factors = Factors::stored;  // how they are held, where nothing is trained
   std::uint64_t seed = 0;             // of what a step draws: dropout
   bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
-  bool packed = false;                // sequences hold documents that do not see each other
 };
 
 // Stopwatches of an engine, in order; the first is the whole.

@@ -120,6 +120,7 @@ Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   const MicroBatch& batch = run.batches[task.micro];
   Slot& slot = this->slot(run, task);
   const Bundle input = stage_.chunk(task.chunk).begin(device_, slot, stage_.sequences(batch), batch, stage_.source_of(batch));
+  if (run.with_backwards()) stage_.chunk(task.chunk).draw(device_, slot, {run.order.step, batch.first_sample});
   flow.graphs = graphs_of(run, task);
   if (flow.graphs) flow.graphs->begin(slot);
   return input;
@@ -168,7 +169,7 @@ void Executor::tell(Run& run, const Task& task, const Compute& body) {
   const Index sequences = Index(run.batches.size()) * slot.text.sequences.batch * grid_.layout().size(Axis::data);
   if (run.with_backwards()) {
     pass.sequence_weight = 1.0 / double(sequences);
-    pass.drawn = Drawn{run.order.seed, run.order.step, run.batches[task.micro].first_sample};
+    pass.drawn = Drawn{run.order.seed, slot.drawn_at};
     if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;  // other numbers than the text's
   }
   if (source) pass.source = &*source;

@@ -36,7 +36,6 @@ std::string why_kernel_by_kernel(const EngineConfig& c, Grid& grid) {
   if (const std::string why = why_host_counts(c, grid); !why.empty()) return why;
   if (has_relative_bias(c.model)) return "relative positions";
   if (!c.model.objective->repeats()) return "objective " + std::string(c.model.objective->name());
-  if (c.model.dropout.any()) return "dropout";
   if (c.swap.on) return "activations that are swapped";
   if (layout.cut() >= Shard::gradients) return "weights or gradients that take turns in memory";
   if (passes_neighbours(layout, layers) || !graphs_hold(exchanges_of_layers(grid))) return "ranks that exchange by way of the host";

@@ -20,7 +20,6 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.reduce_dtype = run.parallel.reduce_dtype;
   c.seed = run.train.seed;
   c.must_be_finite = run.train.non_finite == NonFinite::stop;
-  c.packed = run.data.separate;
   return c;
 }
 
