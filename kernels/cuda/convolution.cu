@@ -13,9 +13,10 @@ using namespace cuda;
 
 namespace {
 
-constexpr int warps = 4, few = 4;                           // of a block; taps that leave registers for packs
-constexpr int forward_segment = 32, backward_segment = 64;  // tokens
-constexpr int depth = 4;                                    // inputs of a thread that are on their way
+constexpr int warps = 4, few = 4;                                     // of a block; taps that leave registers for packs
+constexpr int depth = 4;                                              // inputs of a thread that are on their way
+constexpr Index forward_blocks = 8 * 132, backward_blocks = 4 * 132;  // as many of 64 and of 128 registers a thread as an H100 takes at once
+constexpr Index least_segment = 32, most_segment = 512;               // tokens
 template <class T>
 constexpr int channels_of = sizeof(T) > 2 ? 2 : 4;  // a thread's
 
@@ -61,6 +62,13 @@ struct Place {
     return Index(b) * h.seq_length + begin;
   }
 };
+// Tokens of a segment, so that all blocks are under way at once: each begins and ends with work of its own.
+template <class T>
+int segment_of(const History<T>& h, Index blocks) {
+  const Index units = std::max<Index>(blocks / ceil_div(h.channels(), Index(channels_of<T>) * warp_size), 1);
+  const Index of_sequence = std::max<Index>(units * warps / h.batch, 1);
+  return int(std::clamp(ceil_div(ceil_div(h.seq_length, of_sequence), Index(few)) * few, least_segment, most_segment));
+}
 template <class T>
 Index units_of(const History<T>& h, Index segment) {
   return ceil_div(h.batch * ceil_div(h.seq_length, segment), Index(warps));
@@ -139,37 +147,40 @@ struct Window {
 };
 
 template <class T, int taps, int N>
-GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, Global<T> y) {
-  const Place<N> at(h, forward_segment);
+GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Global<T> y) {
+  const Place<N> at(h, segment);
   if (at.empty(h)) return;
-  const Strip<const T, N> x(h.x, at.row(h), at.channel);
-  const Strip<T, N> out(y, at.row(h), at.channel);
+  Strip<const T, N> x(h.x, at.row(h), at.channel);  // from the token on that is read next
+  Strip<T, N> out(y, at.row(h), at.channel);
   const int tokens = at.end - at.begin;
   Held<T, N> coming[depth];
-  const auto read = [&](int j, int t) {
-    if (t < tokens) coming[j % depth] = x.load(t);
+  const auto read = [&](int j) {
+    coming[j % depth] = x.load(0);
+    x.move_down(1);
   };
   GYR_UNROLL
-  for (int j = 0; j < depth; ++j) read(j, j);
+  for (int j = 0; j < depth; ++j)
+    if (j < tokens) read(j);
   Window<T, taps, N> window(h, w, at);
   for (int first = 0; first < tokens; first += taps) {
-    // usual: all are tokens of the segment, and see all inputs
+    // usual: all are tokens of the segment, as are the next that are read, and see all inputs
     const auto take = [&](auto usual) {
       GYR_UNROLL
       for (int j = 0; j < taps; ++j) {
         const int t = first + j;
         if (!usual && t >= tokens) break;
         window.put(j, coming[j % depth]);
-        read(j, t + depth);
+        if (usual || t + depth < tokens) read(j);
         if (!usual) window.hide(j, h.reach(at.b, at.begin + t));
         Acc<T> c[N];
         window.see(j, c);
         Pack<T, N> v;
         for (int i = 0; i < N; ++i) v.at[i] = T(silu(c[i]));
-        out.store(t, v);
+        out.store(0, v);
+        out.move_down(1);
       }
     };
-    if (first + taps <= tokens && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
+    if (first + taps + depth <= tokens && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
     else take(std::false_type());
   }
 }
@@ -207,16 +218,17 @@ struct Gradient {
 template <class T, int taps, int N>
 GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, const Global<const T>& dy, const Weights<Acc<T>>& w, const Global<T>& dx,
                                     const Global<T>& dbefore, Gradient<T, taps, N>& sum) {
-  const Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);
-  const Strip<T, N> din(dx, at.row(h), at.channel);
+  Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);  // from the token on that is read next
+  Strip<T, N> din(dx, at.row(h), at.channel);                                        // from the token on that is written next
   const int own = at.end - at.begin, behind = int(h.seq_length) - at.end, tokens = own + (behind < taps - 1 ? behind : taps - 1);
   Held<T, N> coming[depth], dcoming[depth];
-  const auto read = [&](int j, int t) {
-    if (t >= tokens) return;
-    coming[j % depth] = x.load(t), dcoming[j % depth] = dout.load(t);
+  const auto read = [&](int j) {
+    coming[j % depth] = x.load(0), dcoming[j % depth] = dout.load(0);
+    x.move_down(1), dout.move_down(1);
   };
   GYR_UNROLL
-  for (int j = 0; j < depth; ++j) read(j, j);
+  for (int j = 0; j < depth; ++j)
+    if (j < tokens) read(j);
   Window<T, taps, N> window(h, w, at);
   for (int first = 0; first < own + taps - 1; first += taps) {
     // usual: all are tokens of the segment, see all inputs, and are the last to see one of it
@@ -228,7 +240,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
         if (usual || t < tokens) {
           const auto d = dcoming[j % depth].numbers();
           window.put(j, coming[j % depth]);
-          read(j, t + depth);
+          if (t + depth < tokens) read(j);
           const int reach = usual ? taps : h.reach(at.b, at.begin + t);
           if (!usual) window.hide(j, reach);
           Acc<T> dc[N];
@@ -238,7 +250,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
           if (usual || t < own) sum.count(window, j, dc);
         }
         const auto out = sum.finished(j);
-        if (usual || done >= 0) din.store(done, out);
+        if (usual || done >= 0) din.store(0, out), din.move_down(1);
         else if (const Index before = at.begin + done; dbefore && before < 0 && before > -h.conv_kernel)
           dbefore.template store_pack<N>(at.b * (h.conv_kernel - 1) + before + h.conv_kernel - 1, at.channel, out);
       }
@@ -251,9 +263,9 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
 // sums (units, (taps + 1) C): of the tokens of each block, warp by warp in their order.
 template <class T, int taps, int N>
 GYR_KERNEL_WITHIN(sizeof(T) == 2 && taps == few ? 128 : 224)
-convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
+convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, int segment, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
   using A = Acc<T>;
-  const Place<N> at(h, backward_segment);
+  const Place<N> at(h, segment);
   Gradient<T, taps, N> sum;
   if (!at.empty(h)) gradient_of_segment(h, at, dy, w, dx, dbefore, sum);
   const Shared<Pack<A, N>> room;
@@ -321,12 +333,13 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
   if (dev.dry_run()) return;
   const Index K = w.extent(1);
   const History<T> history{x, rows_of(before), documents.positions, x.rows / batch, K, batch};
+  const int segment = segment_of(history, forward_blocks);
   const Global<T> out(y);
   with_window<T, channels_of<T>>(
       K,
       [&](auto taps, auto n) {
-        launch(dev, "convolution", grid_of_segments<n>(history, forward_segment), convolution_kernel<T, taps, n>, history,
-               Weights<Acc<T>>::template of<taps, n>(w, bias), out);
+        launch(dev, "convolution", grid_of_segments<n>(history, segment), convolution_kernel<T, taps, n>, history,
+               Weights<Acc<T>>::template of<taps, n>(w, bias), segment, out);
       },
       history.x, history.before, out);
 }
@@ -338,16 +351,17 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   using A = Acc<T>;
   const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch;
   const History<T> history{x, rows_of(before), documents.positions, seq_length, K, batch};
+  const int segment = segment_of(history, backward_blocks);
   const Global<const T> dout(dy);
   const Global<T> din(dx), dinput = rows_of(dbefore);
   with_window<T, channels_of<T>>(
       K,
       [&](auto taps, auto n) {
-        const Global<A> sums(dev.scratch.tensor<A>(units_of(history, backward_segment), (taps + 1) * C));
+        const Global<A> sums(dev.scratch.tensor<A>(units_of(history, segment), (taps + 1) * C));
         if (dev.dry_run()) return;
         const int room = warps * (taps + 1) * warp_size * n * int(sizeof(A));
-        launch(dev, "convolution_backward", grid_of_segments<n>(history, backward_segment, room), convolution_backward_kernel<T, taps, n>, history,
-               dout, Weights<A>::template of<taps, n>(w, bias), din, dinput, sums);
+        launch(dev, "convolution_backward", grid_of_segments<n>(history, segment, room), convolution_backward_kernel<T, taps, n>, history, dout,
+               Weights<A>::template of<taps, n>(w, bias), segment, din, dinput, sums);
         launch(dev, "convolution_backward", grid_of_sums(Global<const A>(sums)), add_weights_kernel<A>, C, Index(taps), K, Global<const A>(sums), dw,
                dbias);
       },

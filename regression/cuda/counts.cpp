@@ -13,9 +13,12 @@
 #include "kernels/convolution.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/embedding.hpp"
 #include "kernels/expert_rows.hpp"
 #include "kernels/gate.hpp"
 #include "kernels/grouped_products.hpp"
+#include "kernels/head_norm.hpp"
+#include "kernels/layernorm.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/ssd.hpp"
 #include "regression/cuda/machines.hpp"
@@ -530,6 +533,45 @@ TEST(counts, rows_are_moved_once_and_in_packs) {
   expect_bytes("glu_backward", moved(bench, [&] { glu_backward<bf16>(bench.dev, Activation::silu, dy, gate_up, 1, dgate_up); }), 1);
 }
 
+TEST(counts, rows_of_layernorm_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 256, D = 512;
+  const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
+  const auto g = bench.normal<float>(D), b = bench.normal<float>(D), mean = bench.zeros<float>(R), rstd = bench.zeros<float>(R),
+             dg = bench.zeros<float>(D), db = bench.zeros<float>(D);
+  expect_bytes("layernorm", moved(bench, [&] { layernorm<bf16>(bench.dev, x, g, b, 1e-5, y, mean, rstd); }), 1);
+  // Two sums of columns, of float, are written for every 8 rows, of which there are few, and read again.
+  expect_bytes("layernorm_backward", moved(bench, [&] { layernorm_backward<bf16>(bench.dev, dy, x, g, mean, rstd, Add::no, dx, dg, db); }),
+               1 + 2 * 2.0 * 4 / (8 * 3 * 2), 0.8);
+}
+
+TEST(counts, heads_are_moved_once_and_in_packs) {
+  Workbench bench;
+  const Index R = 256, H = 4, E = 128, D = H * E;
+  const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
+  const auto g = bench.normal<float>(E), dg = bench.zeros<float>(E);
+  const auto rstd = bench.zeros<float>(R, H);
+  expect_bytes("head_norm", moved(bench, [&] { head_norm<bf16>(bench.dev, x, g, 1e-5, y, rstd); }), 1);
+  // Sums of columns, of float, are written for every 8 rows of two heads, of which there are few, and read again.
+  expect_bytes("head_norm_backward", moved(bench, [&] { head_norm_backward<bf16>(bench.dev, dy, x, g, rstd, dx, dg); }),
+               1 + 2.0 * 4 / (8 * 2 * 3 * 2), 0.9);
+}
+
+TEST(counts, rows_of_embeddings_are_moved_once) {
+  Workbench bench;
+  const Index R = 256, D = 512, V = 300;
+  const auto tokens = bench.arena.tensor<Token>(R), equal = bench.zeros<Token>(R);
+  for (Index r = 0; r < R; ++r) tokens(r) = Token(r * 7 % V);
+  const auto table = bench.normal<bf16>(V, D), x = bench.normal<bf16>(R, D);
+  const auto dtable = bench.zeros<float>(V, D);
+  expect_bytes("embedding", moved(bench, [&] { embedding<bf16>(bench.dev, tokens, table, 0, 1, x); }), 1);
+  // Rows of the table by 16 bytes, those of x by 8, so that neighbours lie in neighbouring lanes.
+  expect_bytes("embedding_backward", moved(bench, [&] { embedding_backward<bf16>(bench.dev, tokens, x, 0, 1, -1, dtable); }), 1, 0.75);
+  // Of a single token x is read; sums, of float, are written for every 32 rows and read again, and so is the table's row.
+  expect_bytes("embedding_backward of equal tokens", moved(bench, [&] { embedding_backward<bf16>(bench.dev, equal, x, 0, 1, -1, dtable); }),
+               (2 + 8.0 / 32 + 8.0 / double(R)) / 10, 0);
+}
+
 TEST(counts, rows_of_experts_are_moved_once_and_in_packs) {
   Workbench bench;
   const Index R = 128, D = 512, K = 2, experts = 4;
@@ -576,9 +618,9 @@ TEST(counts, convolutions_are_moved_once) {
   const auto bias = bench.normal<float>(C), dbias = bench.zeros<float>(C);
   // In packs of 8: a thread has four channels.
   expect_bytes("convolution", moved(bench, [&] { convolution<bf16>(bench.dev, 1, x, w, bias, {}, y); }), 1, 0);
-  // Sums of weights and bias, of float, are written for every 256 tokens and read again.
+  // Sums of weights and bias, of float, are written for every 128 tokens, of which there are few, and read again.
   expect_bytes("convolution_backward", moved(bench, [&] { convolution_backward<bf16>(bench.dev, 1, dy, x, w, bias, {}, dx, dw, dbias, {}); }),
-               1 + 2.0 * 5 * 4 / (256 * 3 * 2), 0);
+               1 + 2.0 * 5 * 4 / (128 * 3 * 2), 0);
 }
 
 TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {

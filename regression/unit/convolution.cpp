@@ -233,6 +233,7 @@ void expect_float_and_bf16_follow_double(const Case& s) {
 TEST(convolution, float_and_bf16_follow_double) {
   expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true});
   expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true, positions_of({7, 1, 12}, 2, 20)});
+  expect_float_and_bf16_follow_double({1100, 70, 4, 4, true, true, {}, true});  // so many sequences that a GPU's blocks have longer segments
 }
 
 // A sequence may be cut anywhere if the tail of the first piece goes before the second.
