@@ -97,8 +97,8 @@ Machine asked_for() {
     else if (word == "counts") m.counted = true;
     else if (word.starts_with("capability=") && std::atoi(word.c_str() + 11) > 0) m.capability = std::atoi(word.c_str() + 11);
     else
-      fail(Exit::usage,
-           "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER and checked, not '{}'", word);
+      fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER and checked, not '{}'",
+           word);
   }
   return m;
 }
