@@ -10,6 +10,7 @@ nvcc=${1:?usage: regression/cuda/build.sh NVCC FOLDER} build=${2:?usage: regress
 [ "${KEEP:-}" = yes ] || trap 'rm -rf "$build"' EXIT
 failed() { echo "FAILED: $*"; exit 1; }
 begun=$SECONDS
+unset OMP_NUM_THREADS  # of which nproc makes a number of cores
 ! command -v ninja > /dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 cmake --preset cuda -B "$build" -DGYR_NVCC="$nvcc" -DGYR_GPUS="${GPUS:-90}" -DGYR_WERROR=ON --log-level=WARNING
 cmake --build "$build" --parallel "$(nproc)" --target gyrfalcon
