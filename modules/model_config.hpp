@@ -149,7 +149,7 @@ struct ModelConfig {
   DropoutConfig dropout;
   LoraConfig lora;
   std::shared_ptr<const Objective> objective = next_token();  // what it is trained for
-  LossTerms loss_terms = {};                                  // what its loss is added there
+  LossTerms loss_terms = {};                                  // what is added to its loss there
 
   Index layers() const { return Index(pattern.size()); }
   bool has_embed_norm() const { return embed_norm || norm_placement == NormPlacement::after; }
