@@ -50,6 +50,8 @@ faults: configure ## break runs and files on purpose, for an hour, and count wha
 	@cmake --build $(BUILD) --parallel $(JOBS)
 	@regression/faults.sh $(BUILD) $(ARGS)
 
+mutants: PRESET := mutants
+mutants: BUILD := build/mutants
 mutants: configure ## switch plausible mistakes on, one by one: does the suite notice? ARGS='--hints optimizer.*': some, quickly
 	@cmake --build $(BUILD) --parallel $(JOBS) --target mutants
 	@MPIEXEC='$(MPIEXEC)' regression/mutants.sh $(BUILD) $(ARGS)

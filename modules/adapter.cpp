@@ -26,7 +26,7 @@ Weight part_of(const Weight& w, std::string name, Shape shape, bool shared, Init
 
 std::string last_part(const std::string& layer) { return layer.substr(layer.rfind('.') + 1); }
 
-bool by_rows(const Weight& w) { return w.shardings.empty() || w.shardings.front().dim == 0; }
+bool cuts_rows(const Weight& w) { return w.shardings.empty() || w.shardings.front().dim == 0; }
 
 }  // namespace
 
@@ -43,9 +43,9 @@ bool LoraConfig::targets_weight(const Weight& w) const {
 // PEFT's first values: uniform within 1 / sqrt(K), torch's of a linear layer.
 Weight adapter_a(const Weight& w, const LoraConfig& c) {
   const Index inputs = w.shape[1];
-  return part_of(w, adapter_a_of(w.name), {c.rank, inputs}, !by_rows(w), uniform(1 / std::sqrt(double(inputs))));
+  return part_of(w, adapter_a_of(w.name), {c.rank, inputs}, !cuts_rows(w), uniform(1 / std::sqrt(double(inputs))));
 }
-Weight adapter_b(const Weight& w, const LoraConfig& c) { return part_of(w, adapter_b_of(w.name), {w.shape[0], c.rank}, by_rows(w), zeros()); }
+Weight adapter_b(const Weight& w, const LoraConfig& c) { return part_of(w, adapter_b_of(w.name), {w.shape[0], c.rank}, cuts_rows(w), zeros()); }
 
 LoraConfig read_lora(Section& s, const LoraConfig& defaults) {
   LoraConfig c = defaults;

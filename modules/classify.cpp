@@ -56,7 +56,7 @@ std::shared_ptr<const Objective> read_classify(Section& train, const ModelConfig
   return classify(std::move(names), Pool(std::find(words.begin(), words.end(), pool) - words.begin()), front);
 }
 
-const RegisteredObjective here({"classify", "the class of each text", read_classify});
+const RegisteredObjective registered_classify({"classify", "the class of each text", read_classify});
 
 }  // namespace
 

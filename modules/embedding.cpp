@@ -19,7 +19,7 @@ ModelChains embedding_chains(const ModelConfig& c) {
   const auto table = [&](const char* name, Index rows, std::vector<Run> runs) {
     return OperatorWeight{fmt::format("model.{}.weight", name), {rows, c.hidden_size}, {}, std::move(runs), 0, 0};
   };
-  Operator embed{"tables", ids, stream, {{TensorState::whole, TensorState::whole}, {TensorState::units, TensorState::partial, Cut::inputs}}};
+  Operator embed{"tables", ids, stream, {{TensorState::whole, TensorState::whole}, {TensorState::units, TensorState::partial, WeightCut::inputs}}};
   embed.weights = {table("embed_tokens", c.vocab_size, {tokens})};
   if (c.positions > 0) embed.weights.push_back(table("embed_positions", c.positions, {positions}));
   if (c.type_vocab_size > 0) embed.weights.push_back(table("embed_types", c.type_vocab_size, {}));

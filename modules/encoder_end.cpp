@@ -40,7 +40,8 @@ class EncoderEnd final : public Layer {
 
 LayerFlops no_flops(const ModelConfig&, const TextLengths&) { return {}; }
 
-const Registered here({encoder_end, "encoder_end", "the end of an encoder, whose layers stand in front", make_layer<EncoderEnd>, no_flops, {}});
+const Registered registered_encoder_end(
+    {encoder_end, "encoder_end", "the end of an encoder, whose layers stand in front", make_layer<EncoderEnd>, no_flops, {}});
 
 }  // namespace
 }  // namespace gyr

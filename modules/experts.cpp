@@ -78,7 +78,7 @@ OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   const Run inner = inner_channels(c);
   const Channels stream = undivided(m.hidden_size), read = by_units({inner, inner}), channels = by_units({inner});
   Operator route{"routing", stream, stream, {}, {{name + ".gate.weight", {c.experts, m.hidden_size}}}};
-  route.passages = {{TensorState::shared, TensorState::shared, Cut::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
+  route.passages = {{TensorState::shared, TensorState::shared, WeightCut::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
   if (c.router_bias) route.weights.push_back({name + ".gate.bias", {c.experts}});
   if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
   const std::string each = name + ".experts.*";

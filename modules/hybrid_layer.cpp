@@ -46,12 +46,12 @@ class HybridLayer final : public Layer {
   std::optional<Residual<T>> feed_forward_;
 };
 
-const Registered here({'P',
-                       "hybrid",
-                       "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
-                       make_layer<HybridLayer>,
-                       [](const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); },
-                       {attention_section, mamba_section, mlp_section}});
+const Registered hybrid({'P',
+                         "hybrid",
+                         "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
+                         make_layer<HybridLayer>,
+                         [](const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); },
+                         {attention_section, mamba_section, mlp_section}});
 
 }  // namespace
 }  // namespace gyr

@@ -166,7 +166,7 @@ std::shared_ptr<const Objective> read_masked_tokens(Section& train, const ModelC
   return masked_tokens(m);
 }
 
-const RegisteredObjective here({"mlm", "masked tokens, in whole words where data.tokenizer tells them", read_masked_tokens});
+const RegisteredObjective registered_masked_tokens({"mlm", "masked tokens, in whole words where data.tokenizer tells them", read_masked_tokens});
 
 }  // namespace
 

@@ -137,7 +137,7 @@ std::shared_ptr<const Objective> read_multi_token(Section& train, const ModelCon
   return multi_token(m);
 }
 
-const RegisteredObjective here({"mtp", "several tokens that follow", read_multi_token});
+const RegisteredObjective registered_multi_token({"mtp", "several tokens that follow", read_multi_token});
 
 }  // namespace
 

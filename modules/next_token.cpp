@@ -24,7 +24,7 @@ class NextToken final : public Objective {
 
 std::shared_ptr<const Objective> read_next_token(Section&, const ModelConfig&, const Objective&) { return next_token(); }
 
-const RegisteredObjective here({"next_token", "each token that follows", read_next_token});
+const RegisteredObjective registered_next_token({"next_token", "each token that follows", read_next_token});
 
 }  // namespace
 

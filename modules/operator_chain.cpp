@@ -18,14 +18,14 @@ constexpr std::array<std::string_view, 3> cut_names{"", "by outputs", "by inputs
 using S = TensorState;
 
 constexpr std::array all_moves{
-    Move{S::whole, S::shared, Act::keep, Act::sum},       Move{S::whole, S::rows, Act::take, Act::gather},
-    Move{S::whole, S::units, Act::take, Act::gather},     Move{S::whole, S::partial, Act::once, Act::keep},
-    Move{S::shared, S::whole, Act::keep, Act::once},      Move{S::shared, S::rows, Act::take, Act::pad},
-    Move{S::shared, S::units, Act::take, Act::pad},       Move{S::rows, S::whole, Act::gather, Act::take},
-    Move{S::rows, S::shared, Act::gather, Act::scatter},  Move{S::rows, S::partial, Act::pad, Act::take},
-    Move{S::units, S::whole, Act::gather, Act::take},     Move{S::units, S::shared, Act::gather, Act::scatter},
-    Move{S::units, S::partial, Act::pad, Act::take},      Move{S::partial, S::whole, Act::sum, Act::keep},
-    Move{S::partial, S::rows, Act::scatter, Act::gather}, Move{S::partial, S::units, Act::scatter, Act::gather},
+    LayoutMove{S::whole, S::shared, Act::keep, Act::sum},       LayoutMove{S::whole, S::rows, Act::take, Act::gather},
+    LayoutMove{S::whole, S::units, Act::take, Act::gather},     LayoutMove{S::whole, S::partial, Act::once, Act::keep},
+    LayoutMove{S::shared, S::whole, Act::keep, Act::once},      LayoutMove{S::shared, S::rows, Act::take, Act::pad},
+    LayoutMove{S::shared, S::units, Act::take, Act::pad},       LayoutMove{S::rows, S::whole, Act::gather, Act::take},
+    LayoutMove{S::rows, S::shared, Act::gather, Act::scatter},  LayoutMove{S::rows, S::partial, Act::pad, Act::take},
+    LayoutMove{S::units, S::whole, Act::gather, Act::take},     LayoutMove{S::units, S::shared, Act::gather, Act::scatter},
+    LayoutMove{S::units, S::partial, Act::pad, Act::take},      LayoutMove{S::partial, S::whole, Act::sum, Act::keep},
+    LayoutMove{S::partial, S::rows, Act::scatter, Act::gather}, LayoutMove{S::partial, S::units, Act::scatter, Act::gather},
 };
 
 bool whole_units(const Run& run, int ranks) { return run.units == 0 || run.units % ranks == 0 || ranks % run.units == 0; }
@@ -33,7 +33,7 @@ bool whole_units(const Run& run, int ranks) { return run.units == 0 || run.units
 // Ranks that have parts of one unit, or the same of it.
 int ranks_of_unit(const Run& run, int ranks) { return int(std::max<Index>(1, ranks / run.units)); }
 
-Index elements_of(const OperatorWeight& w, Cut cut, int ranks) {
+Index elements_of(const OperatorWeight& w, WeightCut cut, int ranks) {
   Coordinates at;
   at[Axis::tensor].ranks = ranks;
   return w.alike * elements(place({w.name, w.shape, w.shardings(cut), zeros()}, at).shape);
@@ -70,7 +70,7 @@ void keep_cheaper(std::optional<ChainLayout>& best, const ChainLayout& before, c
 // Until no move makes anything cheaper.
 void move_on(Ways& ways, const Channels& channels, const OperatorChain& chain, const LayoutRules& rules) {
   std::vector<LayoutStep> steps;
-  for (const Move& move : moves())
+  for (const LayoutMove& move : moves())
     if (auto step = step_of(move, channels, rules)) steps.push_back(std::move(*step));
   for (auto& from : ways)
     for (int round = 1; round < tensor_states; ++round)
@@ -98,7 +98,7 @@ std::vector<LayoutStep> steps_of_sum(const Operator& sum, int number, const Layo
 std::vector<LayoutStep> steps_of(const Operator& op, int number, const LayoutRules& rules) {
   if (!op.branches.empty()) return steps_of_sum(op, number, rules);
   std::vector<LayoutStep> steps;
-  for (const Passage& passage : op.passages)
+  for (const OperatorPassage& passage : op.passages)
     if (!rules.allowed || rules.allowed(op, passage))
       if (auto step = step_of(passage, op, number, rules)) steps.push_back(std::move(*step));
   return steps;
@@ -126,8 +126,8 @@ Ways ways_of(const OperatorChain& chain, const Channels& begin, const LayoutRule
 }  // namespace
 
 std::string_view name_of(TensorState state) { return state_names[std::size_t(state)]; }
-std::string_view name_of(Cut cut) { return cut_names[std::size_t(cut)]; }
-std::span<const Move> moves() { return all_moves; }
+std::string_view name_of(WeightCut cut) { return cut_names[std::size_t(cut)]; }
+std::span<const LayoutMove> moves() { return all_moves; }
 
 Channels by_units(std::vector<Run> units) {
   Channels c{0, std::move(units)};
@@ -147,16 +147,16 @@ Index share_of(const Channels& c, int ranks) {
 
 bool in_equal_parts(const Channels& c, int ranks) { return can_share(c, ranks) && share_of(c, ranks) * ranks == c.width; }
 
-Shardings OperatorWeight::shardings(Cut cut) const {
-  if (cut == Cut::outputs && !outputs.empty()) return {{Axis::tensor, output_dim, outputs}};
-  if (cut == Cut::inputs && !inputs.empty()) return {{Axis::tensor, input_dim, inputs}};
+Shardings OperatorWeight::shardings(WeightCut cut) const {
+  if (cut == WeightCut::outputs && !outputs.empty()) return {{Axis::tensor, output_dim, outputs}};
+  if (cut == WeightCut::inputs && !inputs.empty()) return {{Axis::tensor, input_dim, inputs}};
   return replicated();
 }
 
 Operator product(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias) {
   Operator op{std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::rows, S::rows}}};
-  if (!out.units.empty()) op.passages.push_back({S::shared, S::units, Cut::outputs});
-  if (!in.units.empty()) op.passages.push_back({S::units, S::partial, Cut::inputs});
+  if (!out.units.empty()) op.passages.push_back({S::shared, S::units, WeightCut::outputs});
+  if (!in.units.empty()) op.passages.push_back({S::units, S::partial, WeightCut::inputs});
   ensure(weights.size() == 1 || weights.size() == out.units.size(), "{}: {} weights for {} runs", op.name, weights.size(), out.units.size());
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const bool all = weights.size() == 1;
@@ -174,12 +174,12 @@ Operator over_rows(std::string name, const Channels& in, const Channels& out, st
 
 Operator over_units(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights, std::vector<InnerSum> sums) {
   Operator op = over_rows(std::move(name), in, out, std::move(weights));
-  op.passages.push_back({S::units, S::units, Cut::outputs, std::move(sums)});
+  op.passages.push_back({S::units, S::units, WeightCut::outputs, std::move(sums)});
   return op;
 }
 
 Operator over_tokens(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights) {
-  return {std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::units, S::units, Cut::outputs}}, std::move(weights)};
+  return {std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::units, S::units, WeightCut::outputs}}, std::move(weights)};
 }
 
 Operator sum_of(std::string name, std::vector<OperatorChain> branches, const Channels& all) {
@@ -192,7 +192,7 @@ LayoutCost operator+(const LayoutCost& a, const LayoutCost& b) {
   return {a.held + b.held, a.sent + b.sent, a.calls + b.calls, a.summed + b.summed, a.kept + b.kept, a.moves + b.moves};
 }
 
-std::optional<LayoutStep> step_of(const Passage& p, const Operator& op, int number, const LayoutRules& rules) {
+std::optional<LayoutStep> step_of(const OperatorPassage& p, const Operator& op, int number, const LayoutRules& rules) {
   if ((p.in == S::units && !can_share(op.in, rules.ranks)) || (p.out == S::units && !can_share(op.out, rules.ranks))) return {};
   LayoutStep step{.op = number, .in = p.in, .out = p.out, .cut = p.cut};
   for (const InnerSum& sum : p.sums) {
@@ -204,7 +204,7 @@ std::optional<LayoutStep> step_of(const Passage& p, const Operator& op, int numb
   return step;
 }
 
-std::optional<LayoutStep> step_of(const Move& move, const Channels& channels, const LayoutRules& rules) {
+std::optional<LayoutStep> step_of(const LayoutMove& move, const Channels& channels, const LayoutRules& rules) {
   const bool of_units = move.from == S::units || move.to == S::units, parts = communicates(move.forward) || communicates(move.backward);
   if (of_units && !(parts ? in_equal_parts(channels, rules.ranks) : can_share(channels, rules.ranks))) return {};
   LayoutStep step{.in = move.from, .out = move.to, .move_forward = move.forward, .move_backward = move.backward};
@@ -227,7 +227,7 @@ LayoutCost cost_of(const LayoutStep& step, const OperatorChain& chain, const Lay
   for (const OperatorWeight& w : op.weights) {
     const Index each = elements_of(w, step.cut, rules.ranks);
     cost.held += rules.ranks * each;
-    if (rules.ranks > 1 && (step.in == S::shared || step.in == S::rows) && step.cut == Cut::nowhere) cost.summed += rules.ranks * each;
+    if (rules.ranks > 1 && (step.in == S::shared || step.in == S::rows) && step.cut == WeightCut::nowhere) cost.summed += rules.ranks * each;
   }
   return cost;
 }

@@ -59,13 +59,13 @@ struct InnerSum {
   int forward, backward;  // how often
 };
 
-enum class Cut { nowhere, outputs, inputs };
-std::string_view name_of(Cut);
+enum class WeightCut { nowhere, outputs, inputs };
+std::string_view name_of(WeightCut);
 
 // From which state to which an operator leads, and where its weights are cut then.
-struct Passage {
+struct OperatorPassage {
   TensorState in, out;
-  Cut cut = Cut::nowhere;
+  WeightCut cut = WeightCut::nowhere;
   std::vector<InnerSum> sums = {};
 };
 
@@ -77,7 +77,7 @@ struct OperatorWeight {
   int output_dim = 0, input_dim = 1;
   Index alike = 1;
 
-  Shardings shardings(Cut) const;
+  Shardings shardings(WeightCut) const;
 };
 
 struct Operator;
@@ -86,7 +86,7 @@ using OperatorChain = std::vector<Operator>;
 struct Operator {
   std::string name;
   Channels in, out;
-  std::vector<Passage> passages;
+  std::vector<OperatorPassage> passages;
   std::vector<OperatorWeight> weights = {};
   std::vector<OperatorChain> branches = {};  // of a sum, which read the same; one without operators passes on what they read
 };
@@ -108,11 +108,11 @@ Operator sum_of(std::string name, std::vector<OperatorChain> branches, const Cha
 //   keep  nothing    once  of what all have, one goes on, the others have zeros    take  its own part of what it has    pad  zeros around its part
 //   sum, gather, scatter  all-reduce, all-gather, reduce-scatter
 enum class Act { keep, once, take, pad, sum, gather, scatter };
-struct Move {
+struct LayoutMove {
   TensorState from, to;
   Act forward, backward;
 };
-std::span<const Move> moves();
+std::span<const LayoutMove> moves();
 
 // Of all ranks together; compared from the left. Whoever takes more ranks for a layer wants each to hold and compute less: that comes first.
 struct LayoutCost {
@@ -132,7 +132,7 @@ struct ChainLayout;
 struct LayoutStep {
   int op = -1;  // its number in the chain; -1: a move
   TensorState in, out;
-  Cut cut = Cut::nowhere;
+  WeightCut cut = WeightCut::nowhere;
   Act move_forward = Act::keep, move_backward = Act::keep;
   std::vector<RowTransfer> forward = {}, backward = {};
   std::vector<ChainLayout> branches = {};
@@ -148,14 +148,14 @@ struct LayoutRules {
   // Gathered rows are not kept: the gradients of weights gather them again. Not where forward and backward are one.
   bool gathers_again = true;
   // Passages that may be taken; all where empty.
-  std::function<bool(const Operator&, const Passage&)> allowed = {};
+  std::function<bool(const Operator&, const OperatorPassage&)> allowed = {};
 };
 
 // What a step costs besides its branches.
 LayoutCost cost_of(const LayoutStep&, const OperatorChain&, const LayoutRules&);
 // The step of a passage or a move; none where units do not divide.
-std::optional<LayoutStep> step_of(const Passage&, const Operator&, int number, const LayoutRules&);
-std::optional<LayoutStep> step_of(const Move&, const Channels&, const LayoutRules&);
+std::optional<LayoutStep> step_of(const OperatorPassage&, const Operator&, int number, const LayoutRules&);
+std::optional<LayoutStep> step_of(const LayoutMove&, const Channels&, const LayoutRules&);
 
 // The cheapest layout from one of these states to one of those; of equal ones that whose states come first. None where nothing leads there.
 std::optional<ChainLayout> lay_out(const OperatorChain&, const LayoutRules&, std::span<const TensorState> begin, std::span<const TensorState> end);

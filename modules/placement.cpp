@@ -8,13 +8,13 @@ namespace gyr {
 namespace {
 
 // A part of a dimension: logical [global, global + extent) lies at [local, local + extent).
-struct Piece {
+struct PlacedRun {
   Index global, local, extent;
   Coordinate copies;  // along the axis that the dimension is sharded over
 };
 
 // A run's part, given where the run starts globally and locally. Returns the local rows it takes.
-Index place_run(const std::string& name, const Run& run, Axis axis, Index global, Index local, const Coordinate& at, std::vector<Piece>& pieces) {
+Index place_run(const std::string& name, const Run& run, Axis axis, Index global, Index local, const Coordinate& at, std::vector<PlacedRun>& pieces) {
   const auto [ranks, rank] = at;
   if (run.units == 0) {
     const Index each = (run.extent + ranks - 1) / ranks;
@@ -38,8 +38,8 @@ Index place_run(const std::string& name, const Run& run, Axis axis, Index global
 }
 
 // The parts of a sharded dimension, and its local extent.
-std::pair<std::vector<Piece>, Index> place_dimension(const Weight& w, const Sharding& sharding, const Coordinate& at) {
-  std::vector<Piece> pieces;
+std::pair<std::vector<PlacedRun>, Index> place_dimension(const Weight& w, const Sharding& sharding, const Coordinate& at) {
+  std::vector<PlacedRun> pieces;
   Index global = 0, local = 0;
   for (const Run& run : sharding.runs) {
     local += place_run(w.name, run, sharding.axis, global, local, at, pieces);
@@ -50,10 +50,10 @@ std::pair<std::vector<Piece>, Index> place_dimension(const Weight& w, const Shar
 }
 
 // Each box becomes its parts along a dimension.
-std::vector<Held> split(const std::vector<Held>& boxes, const Sharding& sharding, const std::vector<Piece>& pieces) {
+std::vector<Held> split(const std::vector<Held>& boxes, const Sharding& sharding, const std::vector<PlacedRun>& pieces) {
   std::vector<Held> parts;
   for (const Held& box : boxes)
-    for (const Piece& piece : pieces) {
+    for (const PlacedRun& piece : pieces) {
       if (piece.extent == 0) continue;
       Held& part = parts.emplace_back(box);
       part.box.first[sharding.dim] = piece.global, part.box.count[sharding.dim] = piece.extent;

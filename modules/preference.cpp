@@ -90,7 +90,7 @@ std::shared_ptr<const Objective> read_preference(Section& train, const ModelConf
   return preference(s.get("beta", before ? before->beta() : 0.1, "how much a difference in ln p counts").positive().finite());
 }
 
-const RegisteredObjective here({"preference", "the preferred of two texts (DPO)", read_preference});
+const RegisteredObjective registered_preference({"preference", "the preferred of two texts (DPO)", read_preference});
 
 }  // namespace
 

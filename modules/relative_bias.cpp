@@ -31,7 +31,7 @@ ModelChains relative_bias_chains(const ModelConfig& c, const std::string& name) 
   Operator table{"table",
                  undivided(buckets),
                  by_units({by_heads(c)}),
-                 {{TensorState::shared, TensorState::shared}, {TensorState::shared, TensorState::units, Cut::outputs}}};
+                 {{TensorState::shared, TensorState::shared}, {TensorState::shared, TensorState::units, WeightCut::outputs}}};
   table.weights = {{name + ".weight", {buckets, c.attention.num_heads}, {by_heads(c)}, {}, 1}};
   return {{"relative bias", {table}, {TensorState::shared}, {TensorState::shared, TensorState::units}}};
 }

@@ -55,7 +55,7 @@ std::shared_ptr<const Objective> read_seq2seq(Section& train, const ModelConfig&
   return seq2seq(c);
 }
 
-const RegisteredObjective here({"seq2seq", "the text that belongs to a source", read_seq2seq});
+const RegisteredObjective registered_seq2seq({"seq2seq", "the text that belongs to a source", read_seq2seq});
 
 // As many of the tokens as there is room for, the last of them the end.
 std::vector<Token> ended(std::span<const Token> tokens, Index room, Token end) {

@@ -78,7 +78,7 @@ std::shared_ptr<const Objective> read_span_corruption(Section& train, const Mode
   return span_corruption(c);
 }
 
-const RegisteredObjective here({"span_corruption", "spans left out of what an encoder reads", read_span_corruption});
+const RegisteredObjective registered_span_corruption({"span_corruption", "spans left out of what an encoder reads", read_span_corruption});
 
 }  // namespace
 

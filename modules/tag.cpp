@@ -57,7 +57,7 @@ std::shared_ptr<const Objective> read_tag(Section& train, const ModelConfig&, co
   return tag(std::move(names), read_front(s, "matrix", before));
 }
 
-const RegisteredObjective here({"tag", "the class of each token", read_tag});
+const RegisteredObjective registered_tag({"tag", "the class of each token", read_tag});
 
 }  // namespace
 

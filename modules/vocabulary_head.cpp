@@ -59,7 +59,7 @@ ModelChain head_chain(const ModelConfig& c, const Output& output) {
   Operator matrix = product("logits", undivided(c.hidden_size), logits, {output.name}, true);
   if (output.tied) matrix.weights[0].name = embedding_weight(c).name;
   const std::vector<InnerSum> sums{{{1, 1}, 1, 1, 0}, {{1, 1}, 2, 1, 0}};  // the largest logit, and two sums
-  const Operator loss{"loss", logits, logits, {{S::whole, S::whole}, {S::units, S::units, Cut::nowhere, sums}}};
+  const Operator loss{"loss", logits, logits, {{S::whole, S::whole}, {S::units, S::units, WeightCut::nowhere, sums}}};
   return {.name = output.name, .operators = {matrix, loss}, .end = {S::whole, S::units}, .at_once = true};
 }
 

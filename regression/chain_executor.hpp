@@ -224,7 +224,7 @@ class ChainExecutor {
     at[Axis::tensor] = {ranks_.size(), ranks_.rank()};
     Local l{{w.name, w.shape, w.shardings(step.cut), zeros()}, {}, {}, ranks_.rank() == 0};
     l.held = place(l.weight, at);
-    l.counts = l.counts || step.cut != Cut::nowhere || step.in != TensorState::whole;
+    l.counts = l.counts || step.cut != WeightCut::nowhere || step.in != TensorState::whole;
     l.numbers.resize(std::size_t(elements(l.held.shape)));
     stretches(l.weight, l.held, [&](Index logical, Index here, Index count, const Held&) {
       for (Index i = 0; i < count; ++i) l.numbers[here + i] = drawn(w.name, logical + i) + nudge_ * drawn(direction_of(w.name), logical + i);

@@ -14,14 +14,14 @@
 namespace gyr::testing {
 
 // Runs action(team) on `size` threads that can gather numbers from each other and share their errors.
-inline void as_team(int size, const std::function<void(const Team&)>& action) {
+inline void as_team(int size, const std::function<void(const BuildTeam&)>& action) {
   std::vector<std::int64_t> shared(static_cast<std::size_t>(size));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   std::barrier<> meet(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      Team team;
+      BuildTeam team;
       team.rank = rank, team.size = size;
       team.all_gather = [&](std::int64_t mine) {
         shared[std::size_t(rank)] = mine;

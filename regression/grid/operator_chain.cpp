@@ -48,7 +48,7 @@ std::optional<ChainLayout> layout_of(const Graph& g, const LayoutRules& rules, T
 
 // The best where two thirds of all passages are refused: other moves, and operators in states that the best has no use for.
 LayoutRules with_refusals(LayoutRules rules, const Graph& g) {
-  rules.allowed = [name = g.name](const Operator& op, const Passage& p) {
+  rules.allowed = [name = g.name](const Operator& op, const OperatorPassage& p) {
     return drawn(fmt::format("{} {} {} {}", name, op.name, int(p.in), int(p.out)), 0) < -1.0 / 3;
   };
   return rules;
@@ -113,7 +113,8 @@ struct Tally {
     for_each_step(g.chain, layout, [&](const OperatorChain& chain, const LayoutStep& step) {
       transfers += Index(step.forward.size() + step.backward.size());
       if (step.op < 0) moved.insert({step.in, step.out});
-      if (step.op >= 0 && !chain[step.op].weights.empty()) ++(step.cut == Cut::outputs ? outputs : step.cut == Cut::inputs ? inputs : whole);
+      if (step.op >= 0 && !chain[step.op].weights.empty())
+        ++(step.cut == WeightCut::outputs ? outputs : step.cut == WeightCut::inputs ? inputs : whole);
     });
   }
 };

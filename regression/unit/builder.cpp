@@ -22,10 +22,10 @@
 namespace fs = std::filesystem;
 using gyr::BuildOptions;
 using gyr::BuildReport;
+using gyr::BuildTeam;
 using gyr::DocumentFormat;
 using gyr::Error;
 using gyr::Exit;
-using gyr::Team;
 using gyr::Tokenizer;
 using gyr::testing::as_team;
 using Texts = std::vector<std::string>;
@@ -56,7 +56,7 @@ Tokenizer with_marks() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::
 // Builds with `ranks` threads; every rank's exit code and message.
 std::vector<std::pair<int, std::string>> build(const Tokenizer& tokenizer, BuildOptions options, int ranks, BuildReport* report = nullptr) {
   std::vector<std::pair<int, std::string>> outcome(static_cast<std::size_t>(ranks));
-  as_team(ranks, [&](const Team& team) {
+  as_team(ranks, [&](const BuildTeam& team) {
     try {
       const auto result = gyr::build_corpus(tokenizer, options, team);
       if (team.rank == 0 && report) *report = result;

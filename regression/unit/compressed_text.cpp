@@ -183,7 +183,7 @@ TEST_F(compressed_text, makes_the_same_corpus_on_any_number_of_ranks) {
     const BuildReport expected = build_corpus(tokenizer, plain);
     const int size = 1 + upto(3);
     std::vector<BuildReport> reports(static_cast<std::size_t>(size));
-    as_team(size, [&](const Team& team) { reports[std::size_t(team.rank)] = build_corpus(tokenizer, mixed, team); });
+    as_team(size, [&](const BuildTeam& team) { reports[std::size_t(team.rank)] = build_corpus(tokenizer, mixed, team); });
     EXPECT_EQ(reports[0].documents, expected.documents);
     EXPECT_EQ(reports[0].bytes, expected.bytes);
     for (const auto& path : {tokens_path, index_path})

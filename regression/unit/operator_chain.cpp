@@ -75,7 +75,7 @@ class Trial {
   }
   void walk(const Channels& channels, const OperatorChain& chain, int state, const LayoutCost& cost, unsigned seen, Ends& ends) {
     keep_less(ends[state], cost);
-    for (const Move& move : moves())
+    for (const LayoutMove& move : moves())
       if (int(move.from) == state && (seen >> int(move.to) & 1u) == 0)
         if (const auto step = step_of(move, channels, rules_))
           walk(channels, chain, int(move.to), cost + cost_of(*step, chain, rules_), seen | 1u << int(move.to), ends);
@@ -83,7 +83,7 @@ class Trial {
 
   std::vector<Onward> passages(const OperatorChain& chain, std::size_t i) {
     std::vector<Onward> all;
-    for (const Passage& p : chain[i].passages)
+    for (const OperatorPassage& p : chain[i].passages)
       if (const auto step = step_of(p, chain[i], int(i), rules_)) all.push_back({int(p.in), int(p.out), cost_of(*step, chain, rules_)});
     std::vector<Costs> branches;
     for (const OperatorChain& branch : chain[i].branches) branches.push_back(costs(branch, chain[i].in));
@@ -191,7 +191,7 @@ ModelChains chains_of(const ModelConfig& m) {
 
 struct FoundCut {
   OperatorWeight weight;
-  Cut cut;
+  WeightCut cut;
 };
 std::vector<FoundCut> cuts_of(const ModelChains& chains, const LayoutRules& rules, bool sequence) {
   std::vector<FoundCut> found;
@@ -295,7 +295,7 @@ ModelConfig with_another(ModelConfig m, std::size_t layer) {
 void expect_whole_gradients(const ModelChains& chains, const LayoutRules& rules, const std::string& where) {
   for (const ModelChain& chain : chains)
     for_each_step(chain.operators, lay_out(chain, rules, false), [&](const OperatorChain& of, const LayoutStep& step) {
-      if (step.op < 0 || step.cut != Cut::nowhere || of[step.op].weights.empty()) return;
+      if (step.op < 0 || step.cut != WeightCut::nowhere || of[step.op].weights.empty()) return;
       const std::string& name = of[step.op].name;
       EXPECT_TRUE(step.in == TensorState::whole || name == "routing" || name.find("latents") != std::string::npos) << name << ", " << where;
     });

@@ -112,6 +112,29 @@ TEST(structure, the_reading_path_is_under_1000_lines) {
   EXPECT_LT(lines, 1000);
 }
 
+// Two types of one name in one namespace are one type to a linker, which takes the inline functions of either, as those of a vector of them.
+TEST(structure, headers_define_a_type_once) {
+  static const std::regex begin(R"re(^namespace ([\w:]+) \{)re"), end(R"re(^\}  // namespace)re"),
+      type(R"re(^(?:(?:struct|class|union|enum class|enum) (\w+)[^;]*|using (\w+) = .*)$)re");
+  std::map<std::string, std::string> header_of;
+  std::vector<std::string> spaces;
+  for (const std::string layer : {"kernels", "modules", "src"})
+    each_line(layer, [&](const fs::path& file, int number, const std::string& line) {
+      if (file.extension() != ".hpp" || file.string().find("/emulation/") != std::string::npos) return;  // which stands for the rest of its folder
+      if (number == 1) spaces.clear();
+      std::smatch match;
+      if (std::regex_search(line, match, begin)) spaces.push_back(match[1]);
+      else if (std::regex_search(line, end) && !spaces.empty()) spaces.pop_back();
+      else if (std::regex_search(line, match, type)) {
+        std::string name;
+        for (const std::string& space : spaces) name += space + "::";
+        const auto [other, first] = header_of.emplace(name + match[1].str() + match[2].str(), file);
+        EXPECT_TRUE(first || other->second == file) << other->first << " is in " << file << " and in " << other->second;
+      }
+    });
+  EXPECT_GT(header_of.size(), 300u);
+}
+
 TEST(structure, no_preprocessor_branches_above_kernels) {
   static const std::regex branch(R"re(^\s*#\s*(if|ifdef|ifndef|elif)\b)re");
   const std::set<std::string> excused{"driver.cpp"};  // follows a change of the HDF5 library's own interface

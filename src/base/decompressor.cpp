@@ -22,9 +22,9 @@ bool is_zstandard(std::string_view bytes) {
 }
 
 // Both libraries: `text` grows by what `decompress` makes of what is left of the file, until there is some or the file ends.
-class Stream : public Decompressor {
+class CompressedText : public Decompressor {
  public:
-  Stream(std::string_view compressed, const std::filesystem::path& path) : compressed_(compressed), path_(path) {}
+  CompressedText(std::string_view compressed, const std::filesystem::path& path) : compressed_(compressed), path_(path) {}
 
   bool append_to(std::string& text) final {
     const std::size_t before = text.size();
@@ -48,9 +48,9 @@ class Stream : public Decompressor {
   std::filesystem::path path_;
 };
 
-class Gzip final : public Stream {
+class Gzip final : public CompressedText {
  public:
-  using Stream::Stream;
+  using CompressedText::CompressedText;
   ~Gzip() override { inflateEnd(&stream_); }
 
  private:
@@ -81,9 +81,10 @@ class Gzip final : public Stream {
   bool inside_ = false;
 };
 
-class Zstandard final : public Stream {
+class Zstandard final : public CompressedText {
  public:
-  Zstandard(std::string_view compressed, const std::filesystem::path& path) : Stream(compressed, path), context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
+  Zstandard(std::string_view compressed, const std::filesystem::path& path)
+      : CompressedText(compressed, path), context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
     ensure(context_ != nullptr, "Zstandard does not begin");
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 31);
   }

@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-std::string now() {
+std::string time_of_creation() {
   const time_t seconds = time(nullptr);
   tm utc;
   gmtime_r(&seconds, &utc);
@@ -51,7 +51,7 @@ std::string path_of(Content content, const std::string& weight_name) {
 CheckpointHeader stamped(CheckpointHeader h) {
   h.version = checkpoint_version;
   h.writer = "gyrfalcon " + gyr::version();
-  h.created = now();
+  h.created = time_of_creation();
   return h;
 }
 

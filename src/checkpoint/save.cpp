@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr int leader = 0;
+constexpr int first_rank = 0;
 constexpr std::chrono::microseconds shortest_pause(200), longest_pause(10'000);
 
 // By position: the lowest position on the same node. Collective.
@@ -30,7 +30,7 @@ std::vector<int> first_on_node(Grid& grid) {
 
 std::vector<int> writers_of(Files files, Grid& grid) {
   if (files == Files::node) return first_on_node(grid);
-  std::vector<int> writers(std::size_t(grid.layout().ranks()), leader);
+  std::vector<int> writers(std::size_t(grid.layout().ranks()), first_rank);
   for (int position = 0; files == Files::rank && position < grid.layout().ranks(); ++position) writers[position] = position;
   return writers;
 }
@@ -139,7 +139,7 @@ void Saver::begin(CheckpointHeader header) {
 
   std::unique_ptr<Transaction> transaction;  // on the first rank
   collective_check(world, [&] {
-    if (world.rank() != leader) return;
+    if (world.rank() != first_rank) return;
     remove_unfinished(folder_);
     transaction = std::make_unique<Transaction>(target, manifest.header, manifest.bytes());
   });

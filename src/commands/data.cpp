@@ -127,7 +127,7 @@ int build(const Arguments& a) {
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
         }
         Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), patience_of(runtime.world()));
-        Team team;
+        BuildTeam team;
         team.rank = runtime.rank(), team.size = runtime.ranks();
         team.all_gather = [&](std::int64_t x) {
           const double mine = double(x);  // byte counts stay far below 2^53

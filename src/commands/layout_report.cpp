@@ -64,12 +64,12 @@ class ChainTable {
   }
   static std::string cut_of(const Operator& op, const LayoutStep& step) {
     if (op.weights.empty()) return "";
-    return step.cut == Cut::nowhere ? "whole" : std::string(name_of(step.cut));
+    return step.cut == WeightCut::nowhere ? "whole" : std::string(name_of(step.cut));
   }
   // What it would cost that this operator went another way.
   std::string otherwise(const Operator& op, const LayoutStep& step) const {
     LayoutRules rules = rules_;
-    rules.allowed = [&](const Operator& o, const Passage& p) { return &o != &op || p.in != step.in || p.out != step.out; };
+    rules.allowed = [&](const Operator& o, const OperatorPassage& p) { return &o != &op || p.in != step.in || p.out != step.out; };
     const auto other = try_lay_out(chain_, rules, sequence_);
     return other ? differences(other->cost, best_.cost, rules_.ranks) : "nothing else leads on";
   }

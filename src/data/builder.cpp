@@ -52,7 +52,7 @@ struct Place {
   std::int64_t tail = 0;                             // tokens of this rank's last sequence that later ranks hold
 };
 
-Place place_of(const Part& part, const Team& team) {
+Place place_of(const Part& part, const BuildTeam& team) {
   const auto tokens = team.all_gather(part.tokens);
   const auto sequences = team.all_gather(std::int64_t(part.lengths.size()));
   const auto leads = team.all_gather(part.lead);
@@ -146,7 +146,7 @@ class Output {
 
 class Builder {
  public:
-  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team) : tokenizer_(tokenizer), options_(options), team_(team) {}
+  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team) : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     team_.collective_check([&] { prepare(); });
@@ -316,7 +316,7 @@ class Builder {
 
   const Tokenizer& tokenizer_;
   const BuildOptions& options_;
-  const Team& team_;
+  const BuildTeam& team_;
   std::vector<std::int64_t> first_block_;  // [file], and their number in all
   Part part_;
   std::int64_t learned_ = 0, labelled_ = 0;
@@ -326,7 +326,7 @@ class Builder {
 
 }  // namespace
 
-BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team,
+BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team,
                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
   return Builder(tokenizer, options, team).run(progress);
 }

@@ -17,7 +17,7 @@ namespace gyr {
 
 // The ranks that build together. all_gather gives every rank the numbers of all, and is where they wait for each other.
 // together runs an action on every rank; where it has failed on some, the error of the first of them is thrown on all.
-struct Team {
+struct BuildTeam {
   int rank = 0, size = 1;
   std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) { return std::vector{x}; };  // [rank]
   std::function<void(const std::function<void()>&)> collective_check = [](const std::function<void()>& action) { action(); };
@@ -45,7 +45,7 @@ struct BuildReport {
 // in blocks of about 1 MiB cut at line starts, so that one large file is shared out too; memory does not grow with the
 // input. An error on any rank is thrown on all of them, and nothing is left. Exit::missing, Exit::data (empty input, bad lines), Exit::io (full
 // disk), Exit::config (corpus exists, eod not in the vocabulary). `progress` is told bytes done and in all, of this rank's part.
-BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const Team& team = {},
+BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team = {},
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 
 }  // namespace gyr

@@ -16,7 +16,7 @@ namespace gyr {
 
 namespace {
 
-constexpr int leader = 0;
+constexpr int first_rank = 0;
 constexpr std::string_view folder_text = R"(Dumps of gyrfalcon
 ==================
 
@@ -80,7 +80,7 @@ Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, 
   collective_check(world, [&] {
     Index bytes = 0;
     for (const PlacedTensor& t : weights_) bytes += t.weight.size() * size_of(t.dtype);
-    if (world.rank() == leader) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
+    if (world.rank() == first_rank) transaction_ = std::make_unique<Transaction>(target, header_, bytes);
   });
   file_.emplace(Transaction::temporary(target) / shard_name(world.rank()), header_);
   state_.set_hook(this);

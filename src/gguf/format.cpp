@@ -12,10 +12,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the file has the bytes of numbers as memory has them");
 
 // Numbers of kinds of values.
-enum Kind : std::uint32_t { kind_u32 = 4, kind_i32 = 5, kind_f32 = 6, kind_bool = 7, kind_string = 8, kind_array = 9 };
+enum ValueKind : std::uint32_t { kind_u32 = 4, kind_i32 = 5, kind_f32 = 6, kind_bool = 7, kind_string = 8, kind_array = 9 };
 
 template <class T>
-Kind kind_of(const T&) {
+ValueKind kind_of(const T&) {
   if constexpr (std::is_same_v<T, std::uint32_t>) return kind_u32;
   else if constexpr (std::is_same_v<T, std::int32_t>) return kind_i32;
   else if constexpr (std::is_same_v<T, float>) return kind_f32;

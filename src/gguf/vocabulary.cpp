@@ -45,7 +45,7 @@ const std::string cased_words =
     "\n";
 // ---- tokens ----
 
-enum Kind : std::int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+enum TokenKind : std::int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
 
 struct Tokens {
   std::vector<std::string> texts;

@@ -19,15 +19,15 @@ namespace {
 constexpr haddr_t largest = haddr_t(1) << 62;
 constexpr haddr_t stretch = haddr_t(16) << 20;  // bytes of datasets between hints to the disk
 
-struct File {
+struct OpenFile {
   H5FD_t base;  // HDF5's own part comes first
   int descriptor;
   haddr_t end_of_addresses, end_of_file, handed_over;
   std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file where a caller still holds it
 };
 
-File& file_of(H5FD_t* base) { return *reinterpret_cast<File*>(base); }
-const File& file_of(const H5FD_t* base) { return *reinterpret_cast<const File*>(base); }
+OpenFile& file_of(H5FD_t* base) { return *reinterpret_cast<OpenFile*>(base); }
+const OpenFile& file_of(const H5FD_t* base) { return *reinterpret_cast<const OpenFile*>(base); }
 
 H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   int how = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
@@ -41,11 +41,11 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
     ::close(descriptor);
     return nullptr;
   }
-  return &(new File{{}, descriptor, 0, haddr_t(status.st_size), 0})->base;
+  return &(new OpenFile{{}, descriptor, 0, haddr_t(status.st_size), 0})->base;
 }
 
 herr_t close_file(H5FD_t* base) {
-  File& file = file_of(base);
+  OpenFile& file = file_of(base);
   const bool closed = ::close(file.descriptor) == 0;  // network file systems tell of a quota here, and then not in fsync
   if (!closed && file.condition->failure.empty()) file.condition->failure = std::strerror(errno);
   delete &file;
@@ -71,7 +71,7 @@ herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
 
 // Addresses behind the end of the file read as zeros, as HDF5 expects.
 herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void* to) {
-  File& file = file_of(base);
+  OpenFile& file = file_of(base);
   auto* bytes = static_cast<char*>(to);
   while (size > 0) {
     const ssize_t n = pread(file.descriptor, bytes, std::min<size_t>(size, 1 << 30), off_t(at));
@@ -91,7 +91,7 @@ herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void*
 }
 
 // The disk begins while more is written, and whoever synchronises later waits less. Only a hint: it may fail, and it promises nothing.
-void hand_over(File& file, haddr_t end) {
+void hand_over(OpenFile& file, haddr_t end) {
   if (end < file.handed_over + stretch) return;
 #ifdef SYNC_FILE_RANGE_WRITE
   sync_file_range(file.descriptor, off_t(file.handed_over), off_t(end - file.handed_over), SYNC_FILE_RANGE_WRITE);
@@ -100,7 +100,7 @@ void hand_over(File& file, haddr_t end) {
 }
 
 herr_t write(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, const void* from) {
-  File& file = file_of(base);
+  OpenFile& file = file_of(base);
   const auto* bytes = static_cast<const char*>(from);
   const haddr_t end = at + size;
   while (size > 0 && file.condition->failure.empty()) {
@@ -118,7 +118,7 @@ herr_t write(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, cons
 }
 
 herr_t truncate(H5FD_t* base, hid_t, hbool_t) {
-  File& file = file_of(base);
+  OpenFile& file = file_of(base);
   if (file.end_of_file == file.end_of_addresses) return 0;
   if (file.condition->failure.empty() && ftruncate(file.descriptor, off_t(file.end_of_addresses)) != 0)
     file.condition->failure = std::strerror(errno);

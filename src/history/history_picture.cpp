@@ -11,12 +11,12 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_points = 200, most_circles = 40;                           // of a line, and upon it
-constexpr double width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
+constexpr std::size_t most_line_points = 200, most_circles = 40;                              // of a line, and upon it
+constexpr double picture_width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
 constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
 constexpr std::size_t longest_name = 40;
 
-struct Curve {
+struct LossCurve {
   std::string name;
   Thinned training, validation;
   bool thinned;  // a point stands for several steps
@@ -31,15 +31,15 @@ Thinned points_of(const Steps& steps, std::size_t most, std::size_t& numbers) {
   return gyr::thinned(at, loss, most);
 }
 
-Curve curve_of(const RunHistory& run) {
+LossCurve curve_of(const RunHistory& run) {
   std::size_t numbers = 0, validations = 0;
-  Curve c{printable(run.name), points_of(run.steps, most_points, numbers), points_of(run.validations, most_circles, validations), false};
-  c.thinned = numbers > most_points;
+  LossCurve c{printable(run.name), points_of(run.steps, most_line_points, numbers), points_of(run.validations, most_circles, validations), false};
+  c.thinned = numbers > most_line_points;
   return c;
 }
 
 // Between the least and the most that is drawn, and where that is on the paper.
-struct Axis {
+struct PlotAxis {
   double least = INFINITY, most = -INFINITY, from = 0, to = 0;
 
   void take(const std::vector<double>& values) {
@@ -84,13 +84,13 @@ std::string shortened(const std::string& name) {
   return name;
 }
 
-std::string path(const Axis& x, const Axis& y, const std::vector<double>& at, const std::vector<double>& value, char begin) {
+std::string path(const PlotAxis& x, const PlotAxis& y, const std::vector<double>& at, const std::vector<double>& value, char begin) {
   std::string d;
   for (std::size_t i = 0; i < at.size(); ++i) d += fmt::format("{}{:.1f} {:.1f}", i == 0 ? begin : 'L', x(at[i]), y(value[i]));
   return d;
 }
 
-std::string drawing_of(const Curve& c, const Axis& x, const Axis& y, const char* colour) {
+std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y, const char* colour) {
   std::string svg;
   if (c.thinned) {
     std::vector<double> back(c.training.at.rbegin(), c.training.at.rend()), least(c.training.least.rbegin(), c.training.least.rend());
@@ -112,14 +112,14 @@ struct Legend {
   std::string svg;
   double height = 28;
 };
-Legend legend_of(const std::vector<Curve>& curves) {
+Legend legend_of(const std::vector<LossCurve>& curves) {
   constexpr double line = 18, stroke = 22, letter = 7.5, gap = 18, of_what = 210;
   Legend legend;
   double at = left;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     const std::string name = shortened(curves[i].name);
     const double needed = stroke + letter * double(name.size()) + gap;
-    if (at > left && at + needed > width - right - of_what) at = left, legend.height += line;
+    if (at > left && at + needed > picture_width - right - of_what) at = left, legend.height += line;
     const double y = legend.height - 16;
     legend.svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"M{:.1f} {:.0f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
                               colour_of(i), at, y, at + 16, at + stroke, y + 4, escaped(name));
@@ -128,7 +128,7 @@ Legend legend_of(const std::vector<Curve>& curves) {
   return legend;
 }
 
-std::string frame_of(const Axis& x, const Axis& y) {
+std::string frame_of(const PlotAxis& x, const PlotAxis& y) {
   std::string svg;
   for (const double t : y.ticks(5, 0))
     svg += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text class=\"y\" x=\"{:.1f}\" y=\"{:.1f}\">{:.4g}</text>\n", x.from, y(t),
@@ -136,7 +136,7 @@ std::string frame_of(const Axis& x, const Axis& y) {
   for (const double t : x.ticks(8, 1)) {
     const std::string step = fmt::format("{:.0f}", t);
     const double half = 3.5 * double(step.size());
-    svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", std::min(x(t), width - half), y.from + 16, step);
+    svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", std::min(x(t), picture_width - half), y.from + 16, step);
   }
   return svg + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">step</text>\n", (x.from + x.to) / 2, y.from + 30);
 }
@@ -144,11 +144,11 @@ std::string frame_of(const Axis& x, const Axis& y) {
 }  // namespace
 
 std::string picture_of(const std::vector<RunHistory>& runs) {
-  std::vector<Curve> curves;
-  Axis x{.from = left, .to = width - right}, y;
+  std::vector<LossCurve> curves;
+  PlotAxis x{.from = left, .to = picture_width - right}, y;
   bool validated = false;
   for (const RunHistory& run : runs) {
-    const Curve c = curves.emplace_back(curve_of(run));
+    const LossCurve c = curves.emplace_back(curve_of(run));
     for (const Thinned* t : {&c.training, &c.validation}) x.take(t->at), y.take(t->least), y.take(t->most);
     validated = validated || !c.validation.at.empty();
   }
@@ -173,7 +173,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
 </style>
 <text class="what" x="{}" y="16">{}</text>
 )",
-                     width, height, what, width - right, what) +
+                     picture_width, height, what, picture_width - right, what) +
          legend.svg + frame_of(x, y) + drawings + "</svg>\n";
 }
 

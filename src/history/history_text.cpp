@@ -14,8 +14,8 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t width = 60;  // of a sparkline
-constexpr Index most_events = 40;  // lines, the last ones; checkpoints are counted
+constexpr std::size_t width = 60;       // of a sparkline
+constexpr Index most_event_lines = 40;  // lines, the last ones; checkpoints are counted
 
 std::string or_dash(double value, const char* format) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; }
 
@@ -36,17 +36,17 @@ std::string local_time(double seconds) {
   return text;
 }
 
-struct Curve {
+struct Sparkline {
   const char *title, *format;
   std::function<double(const TakenStep&)> of;
 };
-const std::vector<Curve>& curves() {
-  static const std::vector<Curve> all = {{"loss", "{:.4f}", [](const TakenStep& s) { return s.loss; }},
-                                         {"learning rate", "{:.3g}", [](const TakenStep& s) { return s.learning_rate; }},
-                                         {"gradient norm", "{:.3g}", [](const TakenStep& s) { return s.grad_norm; }},
-                                         {"tokens/s", "{:.0f}", [](const TakenStep& s) { return s.tokens_per_second; }},
-                                         {"MFU %", "{:.1f}", [](const TakenStep& s) { return 100 * s.mfu; }},
-                                         {"expert load", "{:.2f}", [](const TakenStep& s) { return s.expert_load; }}};
+const std::vector<Sparkline>& curves() {
+  static const std::vector<Sparkline> all = {{"loss", "{:.4f}", [](const TakenStep& s) { return s.loss; }},
+                                             {"learning rate", "{:.3g}", [](const TakenStep& s) { return s.learning_rate; }},
+                                             {"gradient norm", "{:.3g}", [](const TakenStep& s) { return s.grad_norm; }},
+                                             {"tokens/s", "{:.0f}", [](const TakenStep& s) { return s.tokens_per_second; }},
+                                             {"MFU %", "{:.1f}", [](const TakenStep& s) { return 100 * s.mfu; }},
+                                             {"expert load", "{:.2f}", [](const TakenStep& s) { return s.expert_load; }}};
   return all;
 }
 
@@ -66,7 +66,7 @@ void add_curve(Table& table, const char* title, const char* format, const std::v
 std::string curves_of(const RunHistory& run) {
   Table table({{"", false}, {"first", true}, {"over the steps that count", false, width}, {"last", true}, {"least", true}, {"most", true}});
   const auto steps = run.counted();
-  for (const Curve& c : curves()) add_curve(table, c.title, c.format, column(steps, c.of));
+  for (const Sparkline& c : curves()) add_curve(table, c.title, c.format, column(steps, c.of));
   std::vector<double> validation;
   for (const ValidatedStep& v : run.validations)
     if (!v.overtaken) validation.push_back(v.loss);
@@ -77,7 +77,7 @@ std::string curves_of(const RunHistory& run) {
 std::string events_of(const RunHistory& run) {
   Table table({{"when"}, {"step", true}, {"what"}, {"", false, 90}});
   const Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
-  const Index left_out = std::max<Index>(0, others - most_events);
+  const Index left_out = std::max<Index>(0, others - most_event_lines);
   Index at = 0;
   for (const RunEvent& e : run.events)
     if (e.kind != RunEvent::Kind::checkpoint && ++at > left_out)

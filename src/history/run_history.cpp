@@ -37,9 +37,9 @@ std::string word(const Json& line, const char* name) {
 }
 
 // Takes the lines of metrics.jsonl in their order.
-class Reader {
+class HistoryReader {
  public:
-  explicit Reader(RunHistory& history) : history_(history) {}
+  explicit HistoryReader(RunHistory& history) : history_(history) {}
 
   void read(const Json& line) {
     const std::string kind = word(line, "kind");
@@ -132,14 +132,14 @@ class Reader {
   int attempt_ = 0;
   double last_time_ = 0, started_ = 0;
 
-  using Read = void (Reader::*)(const Json&);
+  using Read = void (HistoryReader::*)(const Json&);
   static const std::map<std::string, Read> readers_;
 };
 
-const std::map<std::string, Reader::Read> Reader::readers_ = {
-    {"run", &Reader::run},   {"start", &Reader::start},           {"end", &Reader::end},
-    {"step", &Reader::step}, {"validation", &Reader::validation}, {"checkpoint", &Reader::checkpoint},
-    {"skip", &Reader::skip}, {"rollback", &Reader::rollback},     {"timers", &Reader::timers}};
+const std::map<std::string, HistoryReader::Read> HistoryReader::readers_ = {
+    {"run", &HistoryReader::run},   {"start", &HistoryReader::start},           {"end", &HistoryReader::end},
+    {"step", &HistoryReader::step}, {"validation", &HistoryReader::validation}, {"checkpoint", &HistoryReader::checkpoint},
+    {"skip", &HistoryReader::skip}, {"rollback", &HistoryReader::rollback},     {"timers", &HistoryReader::timers}};
 
 void read_deck(const std::filesystem::path& file, std::map<std::string, std::string>& values) {
   std::ifstream in(file, std::ios::binary);
@@ -202,7 +202,7 @@ RunHistory read_history(const std::filesystem::path& output) {
   require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; is it yours to read?", metrics.string());
   require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; give the folder that a deck's output.folder names, where `train` has run",
           history.folder);
-  Reader reader(history);
+  HistoryReader reader(history);
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
     const Json json = json_in(line);

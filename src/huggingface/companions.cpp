@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::json;
 
-constexpr std::uintmax_t largest = std::uintmax_t(1) << 20;
+constexpr std::uintmax_t largest_companion = std::uintmax_t(1) << 20;
 const char *const jinja_name = "chat_template.jinja", *const template_name = "chat_template.json";
 
 std::string place(const std::string& origin, const std::string& name) { return (fs::path(origin) / name).string(); }
@@ -79,8 +79,10 @@ Companions companions_in(const fs::path& folder, const Note& note) {
     const fs::path file = folder / name;
     if (!fs::is_regular_file(file, error)) continue;
     const std::uintmax_t bytes = fs::file_size(file, error);
-    std::string text = bytes > largest ? std::string() : read_text(file.string(), largest);
-    const char* why = bytes > largest ? "more than a mebibyte" : valid_utf8_prefix(text) < text.size() ? "bytes that are no UTF-8" : nullptr;
+    std::string text = bytes > largest_companion ? std::string() : read_text(file.string(), largest_companion);
+    const char* why = bytes > largest_companion               ? "more than a mebibyte"
+                      : valid_utf8_prefix(text) < text.size() ? "bytes that are no UTF-8"
+                                                              : nullptr;
     if (!why) companions[name] = std::move(text);
     else if (note) note(fmt::format("{}: is not carried by the checkpoint: it has {}", file.string(), why));
   }

@@ -10,14 +10,14 @@ namespace gyr {
 namespace {
 
 // What a template writes: text, or a message's role or content.
-struct Piece {
+struct FormatPiece {
   enum class Kind { text, role, content } kind;
   std::string text = {};
 };
-using Pieces = std::vector<Piece>;
+using FormatPieces = std::vector<FormatPiece>;
 
 // Text between tags, {{ an expression }} or {% a statement %}.
-struct Token {
+struct TemplateToken {
   enum class Kind { text, expression, statement } kind;
   std::string text;
   std::size_t at;  // in the template
@@ -52,16 +52,16 @@ std::string squeezed(std::string_view text) {
   return out;
 }
 
-class Reader {
+class TemplateReader {
  public:
-  explicit Reader(const JinjaTemplate& source) : source_(source) { cut(); }
+  explicit TemplateReader(const JinjaTemplate& source) : source_(source) { cut(); }
 
   std::string read() {
     if (is_statement("ifnotadd_generation_promptisdefined")) read_default();
-    if (next_ < tokens_.size() && tokens_[next_].kind != Token::Kind::statement) refuse("writes before the first message");
+    if (next_ < tokens_.size() && tokens_[next_].kind != TemplateToken::Kind::statement) refuse("writes before the first message");
     if (!is_statement("formessageinmessages")) refuse("is not `for message in messages`");
     ++next_;
-    const Pieces turn = read_turn();
+    const FormatPieces turn = read_turn();
     if (next_ < tokens_.size()) read_prompt(turn);
     if (next_ < tokens_.size()) refuse("stands behind the turns");
     return written(turn);
@@ -91,7 +91,7 @@ class Reader {
       if (strip) text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
       if (open == s.size()) {
         if (text.ends_with('\n')) text.pop_back();
-        add(Token::Kind::text, std::move(text), at);
+        add(TemplateToken::Kind::text, std::move(text), at);
         return;
       }
       const char kind = s[open + 1], last = kind == '{' ? '}' : kind;
@@ -104,13 +104,13 @@ class Reader {
       strip = end > begin && s[end - 1] == '-';
       line_end = kind != '{' && !strip;
       if (strip) --end;
-      add(Token::Kind::text, std::move(text), at);
-      const Token::Kind what = kind == '{' ? Token::Kind::expression : Token::Kind::statement;
+      add(TemplateToken::Kind::text, std::move(text), at);
+      const TemplateToken::Kind what = kind == '{' ? TemplateToken::Kind::expression : TemplateToken::Kind::statement;
       if (kind != '#') tokens_.push_back({what, trimmed(s.substr(begin, end - begin)), open});
       at = close + 2;
     }
   }
-  void add(Token::Kind kind, std::string text, std::size_t at) {
+  void add(TemplateToken::Kind kind, std::string text, std::size_t at) {
     if (!text.empty()) tokens_.push_back({kind, std::move(text), at});
   }
   // Where the tag that opens here ends: quotes may hold anything.
@@ -136,7 +136,7 @@ class Reader {
   }
 
   bool is_statement(std::string_view squeezed_text) const {
-    return next_ < tokens_.size() && tokens_[next_].kind == Token::Kind::statement && squeezed(tokens_[next_].text) == squeezed_text;
+    return next_ < tokens_.size() && tokens_[next_].kind == TemplateToken::Kind::statement && squeezed(tokens_[next_].text) == squeezed_text;
   }
   void expect(std::string_view statement, const char* why) {
     if (!is_statement(statement)) refuse(why);
@@ -149,36 +149,36 @@ class Reader {
   }
 
   // The body of the loop, up to its end.
-  Pieces read_turn() {
+  FormatPieces read_turn() {
     if (branch_role()) return read_branches();
-    Pieces turn = read_output();
+    FormatPieces turn = read_output();
     expect("endfor", "is not supported in the loop over messages");
     check(turn);
     return turn;
   }
 
   // Text and expressions in a row.
-  Pieces read_output() {
-    Pieces pieces;
-    for (; next_ < tokens_.size() && tokens_[next_].kind != Token::Kind::statement; ++next_)
-      if (tokens_[next_].kind == Token::Kind::text) append(pieces, {Piece::Kind::text, tokens_[next_].text});
+  FormatPieces read_output() {
+    FormatPieces pieces;
+    for (; next_ < tokens_.size() && tokens_[next_].kind != TemplateToken::Kind::statement; ++next_)
+      if (tokens_[next_].kind == TemplateToken::Kind::text) append(pieces, {FormatPiece::Kind::text, tokens_[next_].text});
       else read_expression(pieces);
     return pieces;
   }
-  static void append(Pieces& pieces, Piece piece) {
-    if (piece.kind == Piece::Kind::text && !pieces.empty() && pieces.back().kind == Piece::Kind::text) pieces.back().text += piece.text;
-    else if (piece.kind != Piece::Kind::text || !piece.text.empty()) pieces.push_back(std::move(piece));
+  static void append(FormatPieces& pieces, FormatPiece piece) {
+    if (piece.kind == FormatPiece::Kind::text && !pieces.empty() && pieces.back().kind == FormatPiece::Kind::text) pieces.back().text += piece.text;
+    else if (piece.kind != FormatPiece::Kind::text || !piece.text.empty()) pieces.push_back(std::move(piece));
   }
 
   // Texts, names of tokens and parts of the message, joined by + or ~.
-  void read_expression(Pieces& pieces) {
+  void read_expression(FormatPieces& pieces) {
     const std::string& e = tokens_[next_].text;
     std::size_t at = 0;
     const auto blanks = [&] { at = std::min(e.find_first_not_of(" \t\r\n", at), e.size()); };
     for (bool more = true; more;) {
       blanks();
       if (at < e.size() && (e[at] == '\'' || e[at] == '"')) {
-        append(pieces, {Piece::Kind::text, read_literal(e, at)});
+        append(pieces, {FormatPiece::Kind::text, read_literal(e, at)});
       } else {
         std::size_t end = at;
         while (end < e.size() && e[end] != '+' && e[end] != '~') ++end;
@@ -209,16 +209,16 @@ class Reader {
     ++at;
     return text;
   }
-  Piece piece_called(const std::string& name) const {
-    if (name == "message['role']" || name == "message.role") return {Piece::Kind::role};
-    if (name == "message['content']" || name == "message.content") return {Piece::Kind::content};
-    if (const auto token = source_.tokens.find(name); token != source_.tokens.end()) return {Piece::Kind::text, token->second};
+  FormatPiece piece_called(const std::string& name) const {
+    if (name == "message['role']" || name == "message.role") return {FormatPiece::Kind::role};
+    if (name == "message['content']" || name == "message.content") return {FormatPiece::Kind::content};
+    if (const auto token = source_.tokens.find(name); token != source_.tokens.end()) return {FormatPiece::Kind::text, token->second};
     refuse("is more than texts, tokens, role and content joined by +");
   }
 
   // The role of {% if message['role'] == 'user' %}, where this is such a statement.
   std::optional<std::string> branch_role() const {
-    if (next_ >= tokens_.size() || tokens_[next_].kind != Token::Kind::statement) return std::nullopt;
+    if (next_ >= tokens_.size() || tokens_[next_].kind != TemplateToken::Kind::statement) return std::nullopt;
     const std::string s = squeezed(tokens_[next_].text);
     for (const char* begin : {"ifmessage['role']=='", "elifmessage['role']=='", "ifmessage.role=='", "elifmessage.role=='"}) {
       const std::string_view start = begin;
@@ -227,12 +227,12 @@ class Reader {
     return std::nullopt;
   }
   // Branches by role, each of which must be one form with its role filled in.
-  Pieces read_branches() {
-    std::optional<Pieces> common;
+  FormatPieces read_branches() {
+    std::optional<FormatPieces> common;
     bool assistant = false;
     while (const auto role = branch_role()) {
       ++next_;
-      const Pieces turn = with_role(read_output(), *role);
+      const FormatPieces turn = with_role(read_output(), *role);
       check(turn);
       if (common && written(*common) != written(turn)) refuse("ends a branch that writes another form than the one before");
       common = turn;
@@ -244,60 +244,60 @@ class Reader {
     return *common;
   }
   // The role's name in the text before the content becomes the role.
-  Pieces with_role(Pieces pieces, const std::string& role) const {
-    if (std::any_of(pieces.begin(), pieces.end(), [](const Piece& p) { return p.kind == Piece::Kind::role; })) return pieces;
-    if (pieces.empty() || pieces[0].kind != Piece::Kind::text || role.empty()) return pieces;
+  FormatPieces with_role(FormatPieces pieces, const std::string& role) const {
+    if (std::any_of(pieces.begin(), pieces.end(), [](const FormatPiece& p) { return p.kind == FormatPiece::Kind::role; })) return pieces;
+    if (pieces.empty() || pieces[0].kind != FormatPiece::Kind::text || role.empty()) return pieces;
     const std::size_t at = pieces[0].text.find(role);
     if (at == std::string::npos || pieces[0].text.find(role, at + 1) != std::string::npos) return pieces;
-    Pieces out;
-    append(out, {Piece::Kind::text, pieces[0].text.substr(0, at)});
-    append(out, {Piece::Kind::role});
-    append(out, {Piece::Kind::text, pieces[0].text.substr(at + role.size())});
+    FormatPieces out;
+    append(out, {FormatPiece::Kind::text, pieces[0].text.substr(0, at)});
+    append(out, {FormatPiece::Kind::role});
+    append(out, {FormatPiece::Kind::text, pieces[0].text.substr(at + role.size())});
     for (std::size_t i = 1; i < pieces.size(); ++i) append(out, pieces[i]);
     return out;
   }
 
   // Role, then content, each once.
-  void check(const Pieces& turn) const {
+  void check(const FormatPieces& turn) const {
     std::string order;
-    for (const Piece& p : turn)
-      if (p.kind != Piece::Kind::text) order += p.kind == Piece::Kind::role ? 'r' : 'c';
+    for (const FormatPiece& p : turn)
+      if (p.kind != FormatPiece::Kind::text) order += p.kind == FormatPiece::Kind::role ? 'r' : 'c';
     if (order != "rc") refuse("ends a turn that does not write its role and then its content, each once");
   }
 
   // {% if add_generation_prompt %}, what begins an answer, {% endif %}
-  void read_prompt(const Pieces& turn) {
+  void read_prompt(const FormatPieces& turn) {
     expect("ifadd_generation_prompt", "is not supported");
     std::string prompt, wanted;
-    for (const Piece& p : read_output()) {
-      if (p.kind != Piece::Kind::text) refuse("comes after a part of a message that is none");
+    for (const FormatPiece& p : read_output()) {
+      if (p.kind != FormatPiece::Kind::text) refuse("comes after a part of a message that is none");
       prompt += p.text;
     }
-    for (const Piece& p : turn) {
-      if (p.kind == Piece::Kind::content) break;
-      wanted += p.kind == Piece::Kind::role ? "assistant" : p.text;
+    for (const FormatPiece& p : turn) {
+      if (p.kind == FormatPiece::Kind::content) break;
+      wanted += p.kind == FormatPiece::Kind::role ? "assistant" : p.text;
     }
     if (prompt != wanted) refuse("comes after another beginning of an answer than that of the assistant's turns");
     expect("endif", "is not supported");
   }
 
   // As a format string; equal forms are equal strings.
-  static std::string written(const Pieces& turn) {
+  static std::string written(const FormatPieces& turn) {
     std::string format;
-    for (const Piece& p : turn) {
-      if (p.kind != Piece::Kind::text) format += p.kind == Piece::Kind::role ? "{role}" : "{content}";
+    for (const FormatPiece& p : turn) {
+      if (p.kind != FormatPiece::Kind::text) format += p.kind == FormatPiece::Kind::role ? "{role}" : "{content}";
       for (const char c : p.text) format += escaped(c);
     }
     return format;
   }
 
   const JinjaTemplate& source_;
-  std::vector<Token> tokens_;
+  std::vector<TemplateToken> tokens_;
   std::size_t next_ = 0;
 };
 
 }  // namespace
 
-std::string format_of(const JinjaTemplate& source) { return Reader(source).read(); }
+std::string format_of(const JinjaTemplate& source) { return TemplateReader(source).read(); }
 
 }  // namespace gyr

@@ -12,14 +12,14 @@ namespace {
 
 using json = nlohmann::json;
 
-constexpr std::size_t largest = std::size_t(256) << 20;
+constexpr std::size_t largest_config = std::size_t(256) << 20;
 constexpr const char *usual_mask = "[MASK]", *sentinel = "<extra_id_0>";
 
 // An object, empty where there is no file of one: what is wrong with it is told by who reads all of it.
 json object_in(const std::filesystem::path& file) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error) || std::filesystem::file_size(file, error) > largest) return json::object();
-  json object = json::parse(read_text(file.string(), largest), nullptr, false);
+  if (!std::filesystem::is_regular_file(file, error) || std::filesystem::file_size(file, error) > largest_config) return json::object();
+  json object = json::parse(read_text(file.string(), largest_config), nullptr, false);
   return object.is_object() ? object : json::object();
 }
 

@@ -9,20 +9,20 @@ namespace gyr {
 namespace {
 
 // A box and the ranks that hold it. Those of a weight are disjoint: a layout deals a weight out in parts, and copies of a part are equal.
-struct Part {
+struct MovedPart {
   Box box;
   std::vector<int> ranks;
 };
 
-std::vector<Part> parts_of(const PlacedTensor& weight, const Layout& layout) {
-  std::map<Shape, Part> parts;  // by corner
+std::vector<MovedPart> parts_of(const PlacedTensor& weight, const Layout& layout) {
+  std::map<Shape, MovedPart> parts;  // by corner
   for (int rank = 0; rank < layout.ranks(); ++rank)
     for (const Held& held : held_at(weight, layout, layout.position_of(rank))) {
-      Part& part = parts[held.box.first];
+      MovedPart& part = parts[held.box.first];
       part.box = held.box;
       part.ranks.push_back(rank);
     }
-  std::vector<Part> all;
+  std::vector<MovedPart> all;
   for (auto& [corner, part] : parts) all.push_back(std::move(part));
   return all;
 }
@@ -54,9 +54,9 @@ std::vector<Move> moves(const std::vector<PlacedTensor>& from, const Layout& bef
   std::vector<Index> sent(std::size_t(before.ranks()), 0);
   std::vector<Move> all;
   for (std::size_t w = 0; w < from.size(); ++w) {
-    const std::vector<Part> old = parts_of(from[w], before);
-    for (const Part& wanted : parts_of(to[w], after))
-      for (const Part& part : old) {
+    const std::vector<MovedPart> old = parts_of(from[w], before);
+    for (const MovedPart& wanted : parts_of(to[w], after))
+      for (const MovedPart& part : old) {
         const auto box = common(part.box, wanted.box);
         if (!box) continue;
         std::map<int, std::vector<int>> receivers;  // by sender

@@ -27,9 +27,9 @@ std::map<int, double> parts_by_peer(const RankPlan& plan, const EngineConfig& co
   return bytes;
 }
 
-class Walk {
+class TrafficWalk {
  public:
-  Walk(const std::vector<RankPlan>& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, int most_blocks)
+  TrafficWalk(const std::vector<RankPlan>& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster, int most_blocks)
       : layout_(layout), cluster_(cluster), inverse_(std::size_t(layout.ranks())) {
     for (int position = 0; position < layout.ranks(); ++position) inverse_[std::size_t(layout.rank_at(position))] = position;
     for (const RankPlan& plan : plans) {
@@ -131,7 +131,7 @@ double LinkTraffic::all() const {
 
 LinkTraffic link_traffic(const std::vector<RankPlan>& plans, const EngineConfig& config, const Layout& layout, const Cluster& cluster,
                          int most_blocks) {
-  return Walk(plans, config, layout, cluster, most_blocks).all();
+  return TrafficWalk(plans, config, layout, cluster, most_blocks).all();
 }
 
 }  // namespace gyr

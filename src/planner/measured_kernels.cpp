@@ -15,7 +15,7 @@ namespace gyr {
 namespace {
 
 constexpr double long_enough = 2;  // seconds of steps that are timed
-constexpr int least_steps = 2, most_steps = 50;
+constexpr int least_trials = 2, most_trials = 50;
 
 // Numbers and letters of a launch, as ranks hand them over.
 struct Packed {
@@ -81,7 +81,7 @@ Profile measured_kernels(const EngineConfig& config, const Layout& layout, MPI_C
   engine.train(source, config.micros, 1, lr);  // compiles products, and touches all memory
   engine.device().times_launches = true;
   double seconds = 0;
-  for (int step = 0; step < most_steps && (step < least_steps || grid.world().max(seconds) < long_enough); ++step) {
+  for (int step = 0; step < most_trials && (step < least_trials || grid.world().max(seconds) < long_enough); ++step) {
     const Stopwatch watch(seconds);
     engine.train(source, config.micros, step + 2, lr);
   }

@@ -144,13 +144,13 @@ MPI_Comm split(MPI_Comm world, int color, int key) {
 }
 
 // Ranks of this machine, and those of all machines that have the same place on theirs.
-struct Places {
+struct RankCounts {
   int here, place, machines;
 };
 
-Places places_of(MPI_Comm world) {
+RankCounts places_of(MPI_Comm world) {
   MPI_Comm node = node_of(world);
-  Places places{};
+  RankCounts places{};
   MPI_Comm_size(node, &places.here);
   MPI_Comm_rank(node, &places.place);
   MPI_Comm_free(&node);
@@ -168,7 +168,7 @@ Probe probe_machine(MPI_Comm world) {
   MPI_Comm all;
   MPI_Comm_dup(world, &all);
   Communicator ranks("world", mpi_transport(all, patience));
-  const Places places = places_of(world);
+  const RankCounts places = places_of(world);
   Probe probe;
   Cluster& c = probe.cluster;
   c.name = "measured by gyrfalcon probe";

@@ -30,9 +30,9 @@ CountedTasks between(const CountedTasks& none, const CountedTasks& all, double s
   return tasks;
 }
 
-class Shares {
+class ShareSearch {
  public:
-  Shares(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns& runs)
+  ShareSearch(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns& runs)
       : run_(std::move(run)), layout_(layout), cluster_(cluster), profile_(profile), runs_(runs), none_(plans(0)), all_(plans(1)) {
     for (std::size_t stage = 0; stage < none_.stages().size(); ++stage)
       for (std::size_t i = 0; i < none_.stages()[stage].size(); ++i) {
@@ -120,7 +120,7 @@ double fastest(const std::vector<double>& shares, const std::function<double(dou
 SwapShare best_share(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
   ensure(run.swap.on, "a share of what is not swapped");
   StageRuns own;
-  Shares shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
+  ShareSearch shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
   SwapShare best;
   best.most = shares.most();
   best.alpha = fastest(shares.bounds(best.most), [&](double share) { return shares.about(share); });

@@ -61,7 +61,7 @@ std::string name_in_config(Type type) {
 // ---- weights ----
 
 // A tensor on its way: where its numbers are, and what they become.
-struct Job {
+struct TensorExport {
   TensorReader from;
   safetensors::Tensor to;
   bool as_stored = false;  // the same bits
@@ -71,8 +71,8 @@ struct Job {
 };
 
 // Of the tensor `name` with the weights that lie beside `first`.
-Job job_of(const CheckpointFile& file, const LoraConfig& lora, const StoredNames& names, const std::string& name, const std::string& first,
-           std::optional<Type> wanted) {
+TensorExport job_of(const CheckpointFile& file, const LoraConfig& lora, const StoredNames& names, const std::string& name, const std::string& first,
+                    std::optional<Type> wanted) {
   const std::vector<std::string>& weights = names.weights(names.place(first).name);
   const auto has_adapter = [&](const std::string& weight) { return lora && file.has(Content::weight, adapter_a_of(weight)); };
   const bool sums = std::any_of(weights.begin(), weights.end(), has_adapter);
@@ -115,20 +115,20 @@ std::vector<std::string> names_of(const std::string& weight, const StoredNames& 
 }
 
 // Of the two tensors that one in blocks is.
-Job block_job(const Job& numbers, BlockPart part, BlockExport& blocks) {
+TensorExport block_job(const TensorExport& numbers, BlockPart part, BlockExport& blocks) {
   return {numbers.from, blocks.part_of(numbers.from, numbers.to.name, part), false, part, &blocks};
 }
 
 // A job for every tensor of the folder that is to be; `blocks` where some are in blocks.
-std::vector<Job> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
-                         const ExportOptions& options, const fs::path& like, BlockExport* blocks) {
-  std::vector<Job> jobs;
+std::vector<TensorExport> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
+                                  const ExportOptions& options, const fs::path& like, BlockExport* blocks) {
+  std::vector<TensorExport> jobs;
   for (const Weight& w : weights) {
     if (w.of_adapter) continue;  // added to what it stands beside
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
     for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like)) {
-      Job job = job_of(file, model.lora, names, name, w.name, options.type);
+      TensorExport job = job_of(file, model.lora, names, name, w.name, options.type);
       if (!place.in_blocks) jobs.push_back(std::move(job));
       else
         for (const BlockPart part : {BlockPart::codes, BlockPart::scales}) jobs.push_back(block_job(job, part, *blocks));
@@ -165,7 +165,7 @@ std::string in_type(const TensorReader& from, const std::byte* block, Index coun
   }
 }
 
-void write_slab(const Job& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
+void write_slab(const TensorExport& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
   if (job.as_stored) return writer.write(block, slab.bytes);
   const std::string bytes =
       job.blocks ? job.blocks->packed(job.from, job.to, job.part, slab.box, block) : in_type(job.from, block, elements(slab.box.count), job.to.type);
@@ -173,9 +173,9 @@ void write_slab(const Job& job, const Slab& slab, const std::byte* block, safete
 }
 
 // Converting and writing have a thread of their own, behind the one that reads the checkpoint.
-void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
+void write_tensors(const std::vector<const TensorExport*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
   std::vector<std::pair<DType, Shape>> shapes;
-  for (const Job* job : jobs) shapes.emplace_back(job->from.dtype, job->from.shape);
+  for (const TensorExport* job : jobs) shapes.emplace_back(job->from.dtype, job->from.shape);
   const std::vector<Slab> slabs = slabs_of(shapes);
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
@@ -187,10 +187,10 @@ void write_tensors(const std::vector<const Job*>& jobs, safetensors::Writer& wri
 }
 
 // Tensors in the model's order, as many to a file as fit.
-std::vector<std::vector<const Job*>> shards_of(const std::vector<Job>& jobs, Index shard_bytes) {
-  std::vector<std::vector<const Job*>> shards(1);
+std::vector<std::vector<const TensorExport*>> shards_of(const std::vector<TensorExport>& jobs, Index shard_bytes) {
+  std::vector<std::vector<const TensorExport*>> shards(1);
   Index filled = 0;
-  for (const Job& job : jobs) {
+  for (const TensorExport& job : jobs) {
     if (!shards.back().empty() && filled + job.bytes() > shard_bytes) shards.emplace_back(), filled = 0;
     shards.back().push_back(&job);
     filled += job.bytes();
@@ -198,10 +198,10 @@ std::vector<std::vector<const Job*>> shards_of(const std::vector<Job>& jobs, Ind
   return shards;
 }
 
-void write_shard(const fs::path& file, std::vector<const Job*> jobs, Transfer& transfer) {
+void write_shard(const fs::path& file, std::vector<const TensorExport*> jobs, Transfer& transfer) {
   std::vector<safetensors::Tensor> tensors;
-  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) { return safetensors::written_before(a->to, b->to); });
-  for (const Job* job : jobs) tensors.push_back(job->to);
+  std::sort(jobs.begin(), jobs.end(), [](const TensorExport* a, const TensorExport* b) { return safetensors::written_before(a->to, b->to); });
+  for (const TensorExport* job : jobs) tensors.push_back(job->to);
   safetensors::Writer writer(file, std::move(tensors));
   write_tensors(jobs, writer, transfer);
   writer.commit();
@@ -214,23 +214,23 @@ void write_text(const fs::path& file, const std::string& text) {
 }
 
 // As the tensors lie in the folder `like`; nothing where its weights are not there or are of other tensors.
-std::vector<std::vector<const Job*>> shards_like(const fs::path& like, const std::vector<Job>& jobs) {
+std::vector<std::vector<const TensorExport*>> shards_like(const fs::path& like, const std::vector<TensorExport>& jobs) {
   std::error_code error;
   if (like.empty() || (!fs::exists(like / one_file_name, error) && !fs::exists(like / shard_index_name, error))) return {};
   const ModelFolder known(like);
-  std::map<std::string, std::vector<const Job*>> by_file;
-  for (const Job& job : jobs) {
+  std::map<std::string, std::vector<const TensorExport*>> by_file;
+  for (const TensorExport& job : jobs) {
     if (!known.has(job.to.name)) return {};
     by_file[known.file_of(job.to.name)].push_back(&job);
   }
-  std::vector<std::vector<const Job*>> shards;
+  std::vector<std::vector<const TensorExport*>> shards;
   for (auto& [file, of_file] : by_file) shards.push_back(std::move(of_file));
   return shards;
 }
 
-Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, const ExportOptions& options, const fs::path& like) {
+Index write_weights(const OutputFolder& folder, const std::vector<TensorExport>& jobs, const ExportOptions& options, const fs::path& like) {
   Index total = 0;
-  for (const Job& job : jobs) total += job.bytes();
+  for (const TensorExport& job : jobs) total += job.bytes();
   Transfer transfer(stderr, "export", total);
   auto shards = options.shard_bytes > 0 ? shards_of(jobs, options.shard_bytes) : shards_like(like, jobs);
   if (shards.empty()) shards = shards_of(jobs, usual_shard_bytes);
@@ -243,7 +243,7 @@ Index write_weights(const OutputFolder& folder, const std::vector<Job>& jobs, co
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     write_shard(folder / name, shards[i], transfer);
-    for (const Job* job : shards[i]) index["weight_map"][job->to.name] = name;
+    for (const TensorExport* job : shards[i]) index["weight_map"][job->to.name] = name;
   }
   write_text(folder / shard_index_name, index.dump(2) + "\n");
   return Index(shards.size());
@@ -359,7 +359,7 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
           "{}: other weights were trained beside the adapters (finetune.lora.also), which a folder of adapters "
           "does not hold; export it without --adapters",
           file.name());
-  std::vector<Job> jobs;
+  std::vector<TensorExport> jobs;
   std::set<std::string> targets, all_layers;
   for (const Weight& w : declared_weights(model)) {
     if (!w.of_adapter) {
@@ -375,8 +375,8 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
   Converted result{Index(jobs.size()), 0, 1};
-  std::vector<const Job*> all;
-  for (const Job& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
+  std::vector<const TensorExport*> all;
+  for (const TensorExport& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
   write_text(folder / adapter_config_name, adapter_config_json(model.lora, shortest_names(targets, all_layers), like.string()));
   Transfer transfer(stderr, "export", result.bytes);
   write_shard(folder / adapter_file_name, all, transfer);
@@ -401,12 +401,12 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
   std::optional<BlockExport> blocks;
   if (std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return names.place(w.name).in_blocks; })) blocks.emplace(like);
-  const std::vector<Job> jobs = jobs_of(file, run.model, weights, names, options, like, blocks ? &*blocks : nullptr);
+  const std::vector<TensorExport> jobs = jobs_of(file, run.model, weights, names, options, like, blocks ? &*blocks : nullptr);
 
   using Existing = OutputFolder::Existing;
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
   Converted result{Index(jobs.size()), 0, 0};
-  for (const Job& job : jobs) result.bytes += job.bytes();
+  for (const TensorExport& job : jobs) result.bytes += job.bytes();
   require_space(folder / "", result.bytes + result.bytes / 1024);
 
   HuggingFaceConfig config;

@@ -16,7 +16,7 @@ namespace gyr {
 namespace {
 
 constexpr double redraw_seconds = 0.1;
-constexpr const char *erase = "\r\x1b[K", *green = "\x1b[32m", *red = "\x1b[31m", *normal = "\x1b[0m";
+constexpr const char *erase = "\r\x1b[K", *green = "\x1b[32m", *red = "\x1b[31m", *plain = "\x1b[0m";
 
 std::string date(double time) {
   const std::time_t seconds = std::time_t(time);
@@ -100,7 +100,7 @@ std::string live_line(const StepReport& r, int width, bool colour) {
   if (room < shortest_bar) return (before + after).substr(0, std::size_t(std::max(width - 1, 0)));
   const std::string middle = bar(r.steps > 0 ? double(r.step) / double(r.steps) : 0, std::min(room, longest_bar));
   if (!colour) return before + middle + after;
-  return before + (std::isfinite(r.loss) ? green : red) + middle + normal + after;
+  return before + (std::isfinite(r.loss) ? green : red) + middle + plain + after;
 }
 
 ProgressStyle progress_style(std::FILE* out, Index every) {

@@ -8,7 +8,7 @@
 namespace gyr {
 
 namespace {
-constexpr double redraw_seconds = 0.1, line_seconds = 30;
+constexpr double redraw_interval = 0.1, line_seconds = 30;
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
 
@@ -24,7 +24,7 @@ Transfer::~Transfer() {
 void Transfer::reach(Index done) {
   done_ = done;
   const double at = now();
-  if (at - drawn_at_ < (live_ ? redraw_seconds : line_seconds)) return;
+  if (at - drawn_at_ < (live_ ? redraw_interval : line_seconds)) return;
   drawn_at_ = at;
   const double left = done_ > 0 ? (at - begun_) * double(bytes_ - done_) / double(done_) : 0;
   const std::string line = fmt::format("{} {:.2f} of {:.2f} GB, {} left", what_, double(done_) / 1e9, double(bytes_) / 1e9, duration(left));

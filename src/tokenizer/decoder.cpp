@@ -12,7 +12,7 @@
 namespace gyr {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using DecoderKind = DecoderStep::Kind;
 
 std::string stripped(std::string_view token, const DecoderStep& step) {
   const std::string& c = step.text;
@@ -61,7 +61,7 @@ std::string joined(const std::vector<std::string>& tokens) {
 Decoder::Decoder(const std::vector<DecoderStep>& steps) {
   for (const DecoderStep& step : steps) {
     steps_.push_back({step, std::nullopt});
-    if (step.kind == Kind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
+    if (step.kind == DecoderKind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
   }
 }
 
@@ -70,26 +70,26 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const DecoderStep& what = steps_[i].what;
     switch (what.kind) {
-      case Kind::byte_level:
+      case DecoderKind::byte_level:
         for (std::string& token : tokens) token = bytes_of_spelling(token);
         tokens = {joined(tokens)};
         if (i + 1 < steps_.size()) tokens[0] = lossy_utf8(tokens[0]);
         break;
-      case Kind::fuse: tokens = {joined(tokens)}; break;
-      case Kind::word_pieces: join_words(tokens, what.text); break;
-      case Kind::spaces:
+      case DecoderKind::fuse: tokens = {joined(tokens)}; break;
+      case DecoderKind::word_pieces: join_words(tokens, what.text); break;
+      case DecoderKind::spaces:
         for (std::size_t t = 1; t < tokens.size(); ++t) tokens[t].insert(tokens[t].begin(), ' ');
         break;
-      case Kind::marks:
+      case DecoderKind::marks:
         for (std::size_t t = 0; t < tokens.size(); ++t) tokens[t] = with_all(std::move(tokens[t]), what.text, t == 0 && what.left > 0 ? "" : " ");
         break;
-      case Kind::clean_up:
+      case DecoderKind::clean_up:
         for (std::string& token : tokens) token = cleaned_up(std::move(token));
         break;
-      case Kind::strip:
+      case DecoderKind::strip:
         for (std::string& token : tokens) token = stripped(token, what);
         break;
-      case Kind::replace:
+      case DecoderKind::replace:
         for (std::string& token : tokens) {
           scratch.allow(token.size());
           token = replaced(token, *steps_[i].pattern, what.text, scratch);

@@ -14,7 +14,7 @@
 namespace gyr {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using NormalizerKind = NormalizerStep::Kind;
 
 // Compatible forms make a text up to 11 times as long; replacements that go on doubling it are stopped here.
 void check_growth(std::size_t from, std::size_t to) {
@@ -32,8 +32,9 @@ void order_marks(std::vector<utf8proc_int32_t>& points) {
 }
 
 // Appends the normal form of `text`, which holds no inert character.
-void append_normal(std::string& out, std::string_view text, Kind kind) {
-  const bool compose = kind == Kind::nfc || kind == Kind::nfkc, compatible = kind == Kind::nfkc || kind == Kind::nfkd;
+void append_normal(std::string& out, std::string_view text, NormalizerKind kind) {
+  const bool compose = kind == NormalizerKind::nfc || kind == NormalizerKind::nfkc,
+             compatible = kind == NormalizerKind::nfkc || kind == NormalizerKind::nfkd;
   const int form = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
   std::vector<utf8proc_int32_t> points;
   points.reserve(text.size());
@@ -53,7 +54,7 @@ void append_normal(std::string& out, std::string_view text, Kind kind) {
 }
 
 // A stretch of ASCII, except its last letter, and inert characters are their own normal forms and part what is around them.
-std::string normal(std::string_view text, Kind kind) {
+std::string normal(std::string_view text, NormalizerKind kind) {
   std::string out;
   out.reserve(text.size());
   std::size_t kept = 0;  // what lies before is in `out`
@@ -131,8 +132,8 @@ std::string replaced(std::string_view text, const Pattern& pattern, std::string_
 Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
   for (const NormalizerStep& step : steps) {
     steps_.push_back({step, std::nullopt, std::nullopt});
-    if (step.kind == Kind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
-    if (step.kind == Kind::map) steps_.back().map.emplace(step.text);
+    if (step.kind == NormalizerKind::replace) steps_.back().pattern.emplace(step.pattern, step.pattern);
+    if (step.kind == NormalizerKind::map) steps_.back().map.emplace(step.text);
   }
 }
 
@@ -141,29 +142,29 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
   for (const Step& step : steps_) {
     const NormalizerStep& what = step.what;
     switch (what.kind) {
-      case Kind::nfc:
-      case Kind::nfd:
-      case Kind::nfkc:
-      case Kind::nfkd: text = normal(text, what.kind); break;
-      case Kind::lowercase: text = by_characters(text, append_small); break;
-      case Kind::strip_accents:
+      case NormalizerKind::nfc:
+      case NormalizerKind::nfd:
+      case NormalizerKind::nfkc:
+      case NormalizerKind::nfkd: text = normal(text, what.kind); break;
+      case NormalizerKind::lowercase: text = by_characters(text, append_small); break;
+      case NormalizerKind::strip_accents:
         text = by_characters(text, [](std::string& out, char32_t c) {
           if (!is_accent(c)) append_character(out, c);
         });
         break;
-      case Kind::clean: text = by_characters(text, append_clean); break;
-      case Kind::part_han: text = by_characters(text, append_parted); break;
-      case Kind::strip_nonspacing:
+      case NormalizerKind::clean: text = by_characters(text, append_clean); break;
+      case NormalizerKind::part_han: text = by_characters(text, append_parted); break;
+      case NormalizerKind::strip_nonspacing:
         text = by_characters(text, [](std::string& out, char32_t c) {
           if (!is_nonspacing(c)) append_character(out, c);
         });
         break;
-      case Kind::strip: text = std::string(stripped(text, what.left, what.right)); break;
-      case Kind::prepend:
+      case NormalizerKind::strip: text = std::string(stripped(text, what.left, what.right)); break;
+      case NormalizerKind::prepend:
         if (!text.empty()) text.insert(0, what.text);
         break;
-      case Kind::map: text = step.map->apply(text); break;
-      case Kind::replace: text = replaced(text, *step.pattern, what.text, scratch); break;
+      case NormalizerKind::map: text = step.map->apply(text); break;
+      case NormalizerKind::replace: text = replaced(text, *step.pattern, what.text, scratch); break;
     }
     check_growth(size, text.size());
   }

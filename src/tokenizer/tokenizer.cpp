@@ -55,7 +55,7 @@ class PieceCache {
 static_assert(sizeof(PieceCache::Slot) == 64);
 
 // What one thread needs to encode.
-struct Workspace {
+struct EncodingWork {
   Splitter::Scratch splitter;
   std::string normalized;
   PieceCache cache;
@@ -89,7 +89,7 @@ struct Tokenizer::State {
   std::optional<Unigram> unigram;
   AddedMatcher raw, normalized;  // added tokens looked for before and after normalizing
   std::mutex mutex;
-  std::vector<std::unique_ptr<Workspace>> idle;  // workspaces no thread is using
+  std::vector<std::unique_ptr<EncodingWork>> idle;  // workspaces no thread is using
 
   explicit State(Vocabulary v);
   void take_added();
@@ -106,15 +106,15 @@ struct Tokenizer::State {
   }
 
   void first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
-  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, Workspace& work) const;
-  void merge_piece(std::string_view piece, Workspace& work) const;
-  void cut_piece(std::string_view piece, Workspace& work) const;
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void merge_piece(std::string_view piece, EncodingWork& work) const;
+  void cut_piece(std::string_view piece, EncodingWork& work) const;
   void append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const;
-  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, Workspace& work) const;
-  void encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
-  void encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const;
-  std::unique_ptr<Workspace> take();
-  void put_back(std::unique_ptr<Workspace> work);
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  std::unique_ptr<EncodingWork> take();
+  void put_back(std::unique_ptr<EncodingWork> work);
 };
 
 Vocabulary byte_vocabulary(std::span<const std::string> specials) {
@@ -221,7 +221,7 @@ Tokenizer::State::Symbols Tokenizer::State::symbols_for(int byte) const {
   return symbols;
 }
 
-std::unique_ptr<Workspace> Tokenizer::State::take() {
+std::unique_ptr<EncodingWork> Tokenizer::State::take() {
   {
     const std::lock_guard lock(mutex);
     if (!idle.empty()) {
@@ -230,10 +230,10 @@ std::unique_ptr<Workspace> Tokenizer::State::take() {
       return work;
     }
   }
-  return std::make_unique<Workspace>();
+  return std::make_unique<EncodingWork>();
 }
 
-void Tokenizer::State::put_back(std::unique_ptr<Workspace> work) {
+void Tokenizer::State::put_back(std::unique_ptr<EncodingWork> work) {
   const std::lock_guard lock(mutex);
   idle.push_back(std::move(work));
 }
@@ -271,7 +271,7 @@ void Tokenizer::State::append_unknown(std::string_view text, std::vector<std::in
   symbols.push_back(*vocabulary.unknown);
 }
 
-void Tokenizer::State::cut_piece(std::string_view piece, Workspace& work) const {
+void Tokenizer::State::cut_piece(std::string_view piece, EncodingWork& work) const {
   if (valid_utf8_prefix(piece) < piece.size()) return append_unknown(piece, work.symbols);
   unigram->cut(piece, work.parts);
   for (const Unigram::Part& part : work.parts)
@@ -280,7 +280,7 @@ void Tokenizer::State::cut_piece(std::string_view piece, Workspace& work) const 
 }
 
 // Leaves the ids of `piece` in work.symbols.
-void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) const {
+void Tokenizer::State::merge_piece(std::string_view piece, EncodingWork& work) const {
   work.symbols.clear();
   if (word_pieces) {
     if (!word_pieces->cut(piece, work.symbols)) work.symbols.push_back(*vocabulary.unknown);
@@ -297,7 +297,7 @@ void Tokenizer::State::merge_piece(std::string_view piece, Workspace& work) cons
   work.merger.merge(work.symbols, rank_of, vocabulary.merges);
 }
 
-void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, Workspace& work) const {
+void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   if (piece.size() > PieceCache::max_bytes) {
     merge_piece(piece, work);
     ids.insert(ids.end(), work.symbols.begin(), work.symbols.end());
@@ -314,13 +314,13 @@ void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int
 }
 
 // Text without added tokens, normalized.
-void Tokenizer::State::encode_text(std::string_view text, std::vector<std::int32_t>& ids, Workspace& work) const {
+void Tokenizer::State::encode_text(std::string_view text, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   splitter.split(text, work.splitter);
   for (const auto& piece : work.splitter.pieces) encode_piece(work.splitter.text.substr(piece.begin, piece.end - piece.begin), ids, work);
 }
 
 // Text without the added tokens that are looked for before normalizing.
-void Tokenizer::State::encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const {
+void Tokenizer::State::encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   if (!normalizer.empty()) {
     work.normalized = text;
     work.splitter.patterns.allow(text.size());
@@ -336,7 +336,7 @@ void Tokenizer::State::encode_part(std::string_view text, bool specials, std::ve
   });
 }
 
-void Tokenizer::State::encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, Workspace& work) const {
+void Tokenizer::State::encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   raw.visit(text, specials, [&](const AddedMatcher::Part& part) {
     if (part.token) {
       ids.push_back(part.token->id);

@@ -78,9 +78,9 @@ class TracedEvent {
   const Json& json_;
 };
 
-class Reader {
+class TraceReader {
  public:
-  explicit Reader(const fs::path& path) { file_.path = path.string(); }
+  explicit TraceReader(const fs::path& path) { file_.path = path.string(); }
 
   TraceFile read(const Json& json) {
     require(json.is_object(), Exit::data, "{}: is not valid JSON", file_.path);
@@ -153,7 +153,7 @@ TraceFile read_trace_file(const fs::path& path) {
   require(file.size() <= most_bytes, Exit::data, "{}: has {} bytes, and {} are the most that are read here; Perfetto reads larger files",
           path.string(), file.size(), most_bytes);
   require(!zero_byte(file.text()), Exit::data, "{}: is not valid JSON: it has a zero byte", path.string());
-  return Reader(path).read(json_in(file.text()));
+  return TraceReader(path).read(json_in(file.text()));
 }
 
 std::vector<TraceFile> read_traces(const fs::path& from) {

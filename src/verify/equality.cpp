@@ -12,7 +12,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double vanishing = 0.01;  // of the norm of all gradients
 
-double number(double x) { return std::isnan(x) ? infinity : x; }
+double as_error(double x) { return std::isnan(x) ? infinity : x; }
 double square(double x) { return x * x; }
 
 struct Squares {
@@ -41,7 +41,7 @@ double Errors::worst_gradient() const {
   return worst;
 }
 
-double relative_error(double one, double many) { return many == one ? 0 : number(std::abs(many / one - 1)); }
+double relative_error(double one, double many) { return many == one ? 0 : as_error(std::abs(many / one - 1)); }
 
 Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   const double norm = one.result.gradient_norm;
@@ -57,7 +57,7 @@ Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   for (const auto& [name, gradient] : one.gradients) {
     const auto same = many.gradients.find(name);
     const Squares s = same == many.gradients.end() ? Squares{infinity, 0} : squares_of(gradient, same->second);
-    errors.gradients[name] = s.apart == 0 ? 0 : number(std::sqrt(s.apart) / (std::sqrt(s.length) + vanishing * norm));
+    errors.gradients[name] = s.apart == 0 ? 0 : as_error(std::sqrt(s.apart) / (std::sqrt(s.length) + vanishing * norm));
   }
   return errors;
 }
@@ -74,7 +74,7 @@ bool within_limits(const Errors& e, DType dtype) {
 
 Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many) {
   return {relative_error(one.result.gradient_norm, many.result.gradient_norm),
-          number(distance(exact.gradients, many.gradients) / distance(exact.gradients, one.gradients))};
+          as_error(distance(exact.gradients, many.gradients) / distance(exact.gradients, one.gradients))};
 }
 
 bool within_limits(const Rounding& r) { return r.norm <= limit_in_bf16.norm && r.ratio <= limit_in_bf16.ratio; }

@@ -126,10 +126,10 @@ double median(std::vector<double> x) {
 
 std::string at_host(int rank, const std::vector<std::string>& hosts) { return fmt::format("rank {} on {}", rank, hosts.at(std::size_t(rank))); }
 
-std::string slowest_link(const std::vector<Link>& links, const std::vector<std::string>& hosts) {
+std::string slowest_link(const std::vector<MeasuredLink>& links, const std::vector<std::string>& hosts) {
   std::vector<double> rates;
-  for (const Link& link : links) rates.push_back(link.bytes_per_second);
-  const Link& slowest = links[std::size_t(std::min_element(rates.begin(), rates.end()) - rates.begin())];
+  for (const MeasuredLink& link : links) rates.push_back(link.bytes_per_second);
+  const MeasuredLink& slowest = links[std::size_t(std::min_element(rates.begin(), rates.end()) - rates.begin())];
   return fmt::format("slowest link: {:.2f} GB/s each way between {} and {}, neighbours on {}; {:.2f} in the median of {}\n",
                      slowest.bytes_per_second / 1e9, at_host(slowest.a, hosts), at_host(slowest.b, hosts), slowest.name, median(rates) / 1e9,
                      links.size());

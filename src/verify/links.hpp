@@ -14,7 +14,7 @@ struct CommunicatorRate {
 };
 
 // Two ranks of the job that are neighbours on a communicator, and what each sends the other at once.
-struct Link {
+struct MeasuredLink {
   std::string name;
   int a, b;
   double bytes_per_second;
@@ -22,7 +22,7 @@ struct Link {
 
 struct MachineRates {
   std::vector<CommunicatorRate> communicators;
-  std::vector<Link> links;
+  std::vector<MeasuredLink> links;
   std::vector<double> flops_per_second;  // of each rank, in matrix products
 };
 

@@ -269,7 +269,7 @@ std::string layers_text(const std::string& pattern, const std::vector<Span>& sta
 
 }  // namespace
 
-Meeting meeting_of(const RunConfig& run, const Layout& layout) {
+MeetingKeys meeting_of(const RunConfig& run, const Layout& layout) {
   const ModelConfig& m = run.model;
   const Index tensor = layout.size(Axis::tensor);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);

@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<int> output{-1};  // for the handler, which gets no argument
 
-void on_signal(int) {
+void write_frames(int) {
   void* frames[64];
   const int fd = output.load();
   if (fd >= 0) backtrace_symbols_fd(frames, ::backtrace(frames, 64), fd);
@@ -30,7 +30,7 @@ void write_backtrace(pthread_t thread, const std::filesystem::path& file) {
   void* first[1];
   ::backtrace(first, 1);  // loads what it needs now, not in the handler
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = write_frames;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGRTMIN, &action, nullptr);
   output.store(fd);
