@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <random>
 
@@ -60,6 +61,18 @@ Words train(const Case& c, const fs::path& folder, int last, bool resume) {
   return Material::get().train(folder, words);
 }
 
+// A run of ten steps that nothing stops, made once for each case.
+struct Whole {
+  Folder folder;
+  Result result;
+};
+const Whole& whole_of(const Case& c) {
+  static std::map<std::string, Whole> runs;
+  const auto [known, first] = runs.try_emplace(c.name);
+  if (first) known->second.result = run(train(c, known->second.folder.path(), steps, false), {.ranks = c.ranks});
+  return known->second;
+}
+
 }  // namespace
 
 class restart : public ::testing::TestWithParam<Case> {};
@@ -68,31 +81,31 @@ INSTANTIATE_TEST_SUITE_P(restart, restart, ::testing::ValuesIn(cases), [](const 
 TEST_P(restart, ten_steps_equal_five_and_five) {
   Trials trials("run stopped and resumed, and the same run once more");
   const Options options{.ranks = GetParam().ranks};
-  const Folder whole, parts, again;
-  ASSERT_EQ(run(train(GetParam(), whole.path(), 10, false), options).code, 0);
+  const Whole& whole = whole_of(GetParam());
+  const Folder parts, again;
+  ASSERT_EQ(whole.result.code, 0) << whole.result.err;
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), parts.path(), 5, false), options).code, 0);
     const Result second = run(train(GetParam(), parts.path(), 10, true), options);
     ASSERT_EQ(second.code, 0) << second.err;
     EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
-    expect_same_end(whole.path(), parts.path(), steps);
-    const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.path(), "validation");
+    expect_same_end(whole.folder.path(), parts.path(), steps);
+    const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.folder.path(), "validation");
     ASSERT_EQ(validations.size(), 2u);  // the one before the stop is not repeated
     ASSERT_EQ(expected.size(), 2u);
     for (const int i : {0, 1}) EXPECT_EQ(validations[i]["loss"], expected[i]["loss"]);
   });
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), again.path(), 10, false), options).code, 0);
-    expect_same_end(whole.path(), again.path(), steps);
+    expect_same_end(whole.folder.path(), again.path(), steps);
   });
 }
 
 // Each attempt is killed a random while after a random step was saved, which may be while the next one is; the last attempt is left alone.
 TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
   const Case& c = GetParam();
-  const Folder whole;
-  const Result uninterrupted = run(train(c, whole.path(), steps, false), {.ranks = c.ranks});
-  ASSERT_EQ(uninterrupted.code, 0) << uninterrupted.err;
+  const Whole& whole = whole_of(c);
+  ASSERT_EQ(whole.result.code, 0) << whole.result.err;
   const unsigned runs = c.ranks > 0 ? 2 : 3;
   int killed = 0, in_the_middle = 0;
   Trials trials("run killed at random moments until it is done");
@@ -103,7 +116,7 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
     int saved = 0;  // the step that the next attempt waits for
     for (bool done = false; !done;) {
       saved += 1 + int(random() % 4);
-      const double delay = uninterrupted.seconds / steps * double(random() % 1000) / 1000;
+      const double delay = whole.result.seconds / steps * double(random() % 1000) / 1000;
       std::optional<std::chrono::steady_clock::time_point> seen;
       const auto kill_when = [&] {
         if (!seen && fs::exists(Material::checkpoint(folder.path(), saved))) seen = std::chrono::steady_clock::now();
@@ -119,7 +132,7 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
       killed += r.killed;
       done = !r.killed;
     }
-    expect_same_end(whole.path(), folder.path(), steps);
+    expect_same_end(whole.folder.path(), folder.path(), steps);
   };
   for (unsigned seed = 1; seed <= runs; ++seed) trials.attempt([&] { trial(seed); });
   EXPECT_GE(killed, int(runs));

@@ -258,7 +258,7 @@ TEST(graphs, write_the_texts_that_kernels_write) {
       if (dtype == DType::bf16 ? !has("PWE") : has("E")) continue;  // kernels of tensor cores are in these, and find rows of experts
       for (const double temperature : {0.0, 1.0}) {
         if (temperature > 0 && (dtype == DType::bf16 || name != std::string_view("plain_gate"))) continue;  // once
-        const Sampling sampling{.temperature = temperature, .seed = seed, .tokens = has("E") ? 24 : 64};
+        const Sampling sampling{.temperature = temperature, .seed = seed, .tokens = has("E") ? 16 : 32};
         const Texts kernels = generated(g, dtype, sampling, seed, "off"), graphs = generated(g, dtype, sampling, seed, "on");
         EXPECT_EQ(kernels.tokens, graphs.tokens);
         ++texts, varied += std::set<Token>(kernels.tokens[0].begin(), kernels.tokens[0].end()).size() > 10;
@@ -380,14 +380,14 @@ void expect_training_of_kernels(const Course& course, Index factor) {
 TEST(graphs, train_as_kernels_do) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   int repeated = 0, told = 0, dropped = 0;
-  for (Index number = 0; repeated < 4 || told < 2 || dropped < 2; ++number) {
+  for (Index number = 0; repeated < 3 || told < 2 || dropped < 2; ++number) {
     ASSERT_LT(number, 400) << repeated << " models whose micro-batches are graphs, and " << told << " others";
     Course course = drawn_course(seed, number);
     course.draw.schedule = gyr::testing::Draw::Kind(repeated % 3), course.draw.micros = 2 + repeated % 2;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
     const bool repeats = why_told(course).empty();
     const bool drops = repeats && course.draw.model.dropout.any();
-    if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 4 : 2) && !(drops && dropped < 2)) continue;
+    if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 3 : 2) && !(drops && dropped < 2)) continue;
     dropped += drops;
     expect_training_of_kernels(course, repeats ? 5 : 1);
   }

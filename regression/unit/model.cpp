@@ -394,18 +394,22 @@ void expect_packed_is_apart(const ModelConfig& config, Index batch, Index seq_le
 
 TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packed_is_apart<double>(c.model, c.batch, 21, 1e-12); }
 
-TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
+void expect_packed_is_apart_in_every_layer_type(bool causal, NormPlacement placement) {
   for (const LayerType& type : layer_types()) {
     if (of_encoder_and_decoder(type)) continue;  // they take no packed documents
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
     config.pattern = std::string(2, type.symbol);
-    expect_packed_is_apart<double>(config, 2, 21, 1e-12);
-    config.attention.causal = false, config.norm_placement = NormPlacement::after;
+    config.attention.causal = causal, config.norm_placement = placement;
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
   }
+}
+
+TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
+  expect_packed_is_apart_in_every_layer_type(true, named("T2").model.norm_placement);
   expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
 }
+TEST(model, that_looks_both_ways_takes_documents_packed_or_one_by_one) { expect_packed_is_apart_in_every_layer_type(false, NormPlacement::after); }
 
 // One document that fills its sequence is what a sequence is: the same bits.
 template <class T>
