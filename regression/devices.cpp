@@ -72,7 +72,7 @@ TEST(devices, layouts_compute_what_one_rank_does) {
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 20261123;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 6; ++i) {
     const Setting s = drawn_setting(random);
     const Words policies{"apart", "apart late", "apart backward any random=" + std::to_string(i)};
     const std::string policy = policies[random() % 3];

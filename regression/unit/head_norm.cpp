@@ -15,7 +15,7 @@ struct Shape3 {
 };
 // More than two blocks of rows, a single head, heads that fill a vector; on GPUs heads that a part of a warp has, with lanes and heads left over,
 // those of more packs than a warp has lanes, and more of them than blocks.
-constexpr Shape3 shapes[] = {{150, 3, 10}, {70, 1, 64}, {9, 5, 16}, {21, 3, 128}, {13, 4, 80}, {11, 1, 520}, {7, 3, 300}, {10, 1000, 31}};
+constexpr Shape3 shapes[] = {{150, 3, 10}, {70, 1, 64}, {9, 5, 16}, {21, 3, 128}, {13, 4, 80}, {11, 1, 520}, {7, 3, 300}, {3, 1000, 31}};
 
 // Heads as the rows of an RMSNorm, each of which has a law of its own.
 template <class T>
