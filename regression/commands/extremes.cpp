@@ -61,7 +61,7 @@ const Words integers{"9223372036854775807",
 const Words numbers{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
 
 struct Effort {
-  int draws = 3;  // for each key
+  int draws = 2;  // for each key
   unsigned seed = 1;
 };
 
