@@ -21,7 +21,7 @@ for word; do
   esac
 done
 for program in "$build"/regression/{mutate,command_tests} "$programs"/mutated_{gyrfalcon,unit_tests,grid_tests}; do
-  [ -x "$program" ] || { echo "mutants.sh: $program is not there: cmake --build $build --target mutants" >&2; exit 66; }
+  [ -x "$program" ] || { echo "mutants.sh: $program is not there; make mutants builds it, in build/mutants" >&2; exit 66; }
 done
 MPIEXEC=${MPIEXEC:-mpiexec.hydra}
 work=$(mktemp -d) || exit 74

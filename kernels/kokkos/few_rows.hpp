@@ -81,7 +81,7 @@ class Quantized {
     const Index blocks = w_.blocks();
     const float* const scales = w_.scales + n * blocks;
     const auto add = [&](Index b, const std::int8_t* w) {
-      const Pairs first = load_pairs(w), second = load_pairs(w + block / 2);
+      const NumberPairs first = load_pairs(w), second = load_pairs(w + block / 2);
       const auto dot = [&](const std::int16_t* x) { return to_floats(products(load_pairs(x), first) + products(load_pairs(x + block / 2), second)); };
       ((sums[i] += scales[b] * scales_(i, b) * dot(&x_(i, b * block))), ...);
     };

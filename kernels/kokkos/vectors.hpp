@@ -18,7 +18,7 @@ namespace gyr {
 inline constexpr Index vector_lanes = 16;  // of all vectors
 using Floats = float __attribute__((vector_size(64)));
 using Wholes = std::int32_t __attribute__((vector_size(64)));
-using Pairs = std::int16_t __attribute__((vector_size(64)));  // a pair of numbers in each lane
+using NumberPairs = std::int16_t __attribute__((vector_size(64)));  // a pair of numbers in each lane
 
 template <class Vector, class S>
 inline Vector raw(const S* from) {
@@ -35,20 +35,20 @@ inline Floats load(const bf16* from) {
   return Floats(__builtin_convertvector(raw<Half>(from), Bits) << 16);
 }
 // The next 2 * vector_lanes, in pairs.
-inline Pairs load_pairs(const std::int16_t* from) { return raw<Pairs>(from); }
-inline Pairs load_pairs(const std::int8_t* from) {
+inline NumberPairs load_pairs(const std::int16_t* from) { return raw<NumberPairs>(from); }
+inline NumberPairs load_pairs(const std::int8_t* from) {
   using Bytes = std::int8_t __attribute__((vector_size(32)));
-  return __builtin_convertvector(raw<Bytes>(from), Pairs);
+  return __builtin_convertvector(raw<Bytes>(from), NumberPairs);
 }
 
 // Of each lane the sum of the products of its pairs.
-inline Wholes products(const Pairs& a, const Pairs& b) {
+inline Wholes products(const NumberPairs& a, const NumberPairs& b) {
 #ifdef __AVX512BW__
   return Wholes(_mm512_madd_epi16(__m512i(a), __m512i(b)));
 #elif defined(__AVX2__)
   Wholes sums;
   for (int half = 0; half < 2; ++half) {
-    const auto part = [&](const Pairs& x) { return raw<__m256i>(reinterpret_cast<const std::int16_t*>(&x) + half * vector_lanes); };
+    const auto part = [&](const NumberPairs& x) { return raw<__m256i>(reinterpret_cast<const std::int16_t*>(&x) + half * vector_lanes); };
     const __m256i some = _mm256_madd_epi16(part(a), part(b));
     std::memcpy(reinterpret_cast<std::int32_t*>(&sums) + half * vector_lanes / 2, &some, sizeof(some));
   }

@@ -115,7 +115,7 @@ TEST(structure, the_reading_path_is_under_1000_lines) {
 // Two types of one name in one namespace are one type to a linker, which takes the inline functions of either, as those of a vector of them.
 TEST(structure, headers_define_a_type_once) {
   static const std::regex begin(R"re(^namespace ([\w:]+) \{)re"), end(R"re(^\}  // namespace)re"),
-      type(R"re(^(?:(?:struct|class|union|enum class|enum) (\w+)[^;]*|using (\w+) = .*)$)re");
+      type(R"re(^(?:(?:struct|class|union|enum class|enum) (\w+)\b(?!<)[^;{]*\{|using (\w+) = ))re");
   std::map<std::string, std::string> header_of;
   std::vector<std::string> spaces;
   for (const std::string layer : {"kernels", "modules", "src"})
