@@ -73,10 +73,10 @@ Span Parameters::parameters_of(const Span& groups) const {
   return {begin(groups.first), begin(groups.last)};
 }
 
+// Buckets go from the last group to the first.
 int Parameters::bucket_of(int group) const {
-  const auto found =
-      std::find_if(buckets_.begin(), buckets_.end(), [&](const Bucket& b) { return b.groups.first <= group && group < b.groups.last; });
-  ensure(found != buckets_.end(), "group {} of weights is in no bucket", group);
+  const auto found = std::partition_point(buckets_.begin(), buckets_.end(), [&](const Bucket& b) { return b.groups.first > group; });
+  ensure(found != buckets_.end() && group < found->groups.last, "group {} of weights is in no bucket", group);
   return int(found - buckets_.begin());
 }
 

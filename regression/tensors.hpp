@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors for tests of kernels: numbers to fill them with, plain doubles to compare them with, and differences as
-// gradients.
+// Tensors for tests of kernels: numbers to fill them with, plain doubles to compare them with, and differences as gradients.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <vector>
 
 #include "kernels/random.hpp"
-#include "regression/testing.hpp"
+#include "regression/numbers.hpp"
 
-namespace gyr {
+namespace gyr::testing {
 
 // A device and the memory of one test.
 struct Workbench {
@@ -86,12 +85,6 @@ inline double difference(const std::vector<double>& a, const std::vector<double>
   return error / largest;
 }
 
-inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  double s = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) s += a[i] * b[i];
-  return s;
-}
-
 // d loss() / d x by central differences of fourth order, x restored.
 template <class Loss>
 std::vector<double> slope(Tensor1<double> x, const Loss& loss) {
@@ -115,4 +108,4 @@ bool same_bits(const View& a, const View& b) {
   return a.span() == b.span() && std::memcmp(a.data(), b.data(), a.span() * sizeof(*a.data())) == 0;
 }
 
-}  // namespace gyr
+}  // namespace gyr::testing

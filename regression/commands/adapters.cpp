@@ -6,8 +6,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::adapters_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -150,3 +150,5 @@ TEST(adapters, folders_that_are_not_understood_are_refused) {
   EXPECT_EQ(plain.code, 78);
   EXPECT_NE(plain.err.find("has no adapters"), plain.err.npos) << told(plain);
 }
+
+}  // namespace gyr::testing::adapters_suite

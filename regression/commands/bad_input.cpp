@@ -8,8 +8,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::bad_input_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -489,3 +489,5 @@ TEST(bad_input, a_full_disk_ends_the_run_and_spares_what_was_saved) {
   EXPECT_EQ(run(train({"train.steps=4", "--resume"})).code, 0);
   EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), 4)));
 }
+
+}  // namespace gyr::testing::bad_input_suite

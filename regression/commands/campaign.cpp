@@ -12,6 +12,8 @@
 
 #include "regression/faults.hpp"
 
+namespace gyr::testing::campaign_suite {
+
 using namespace gyr::testing;
 namespace fs = std::filesystem;
 
@@ -202,3 +204,5 @@ TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::campaign_suite

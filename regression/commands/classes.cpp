@@ -8,8 +8,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::classes_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -289,3 +289,5 @@ TEST(classes, what_is_wrong_is_refused) {
   expect(Examples::build(folder / "bad", "--tags", "2"), Exit::data, "has 1 tags of 2 words");
   expect(Examples::build(folder / "bad", "--tags", "a,a"), Exit::usage, "names between commas, which differ");
 }
+
+}  // namespace gyr::testing::classes_suite

@@ -11,8 +11,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::commands_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -403,3 +403,5 @@ TEST(commands, the_first_step_comes_within_two_seconds) {
   }
   EXPECT_LT(least, 2);
 }
+
+}  // namespace gyr::testing::commands_suite

@@ -12,8 +12,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::evaluation_suite {
+
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
@@ -218,3 +218,5 @@ TEST(evaluation, of_weights_that_are_no_numbers_fails_and_says_so) {
     }
   }
 }
+
+}  // namespace gyr::testing::evaluation_suite

@@ -14,8 +14,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::extremes_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -203,3 +203,5 @@ TEST(extremes, a_deck_with_nothing_in_it_is_not_planned) {
     EXPECT_NE(r.err.find("empty.yaml: is empty"), r.err.npos) << told(r);
   }
 }
+
+}  // namespace gyr::testing::extremes_suite

@@ -12,8 +12,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::failing_disk_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -182,3 +182,5 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
 
 TEST(failing_disk, a_refused_call_loses_nothing) { fail_calls(4); }
 TEST(every_failing_call, loses_nothing) { fail_calls(1000000); }
+
+}  // namespace gyr::testing::failing_disk_suite

@@ -7,8 +7,7 @@
 
 #include "regression/faults.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::fault_suite {
 
 namespace {
 
@@ -77,3 +76,5 @@ TEST(fault, a_wrong_deck_is_not_tried_twice) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::fault_suite

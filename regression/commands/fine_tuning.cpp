@@ -7,8 +7,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::fine_tuning_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -176,3 +176,5 @@ TEST(fine_tuning, what_is_wrong_is_refused) {
   fs::copy(Material::get().prefix().string() + ".bin", (folder / "q").string() + ".bin", fs::copy_options::overwrite_existing);
   refused(train({}), Exit::data, "q_mask.idx: a loss mask of 640 sequences");
 }
+
+}  // namespace gyr::testing::fine_tuning_suite

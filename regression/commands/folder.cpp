@@ -16,8 +16,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::folder_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -375,3 +375,5 @@ TEST(folder, of_a_run_whose_only_rank_is_killed_again_and_again_is_finished) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::folder_suite

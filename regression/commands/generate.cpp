@@ -9,8 +9,7 @@
 #include "regression/material.hpp"
 #include "src/base/json.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::generate_suite {
 
 namespace {
 
@@ -225,3 +224,5 @@ TEST(generate, lengths_beyond_all_bounds_are_refused) {
   EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;
   EXPECT_NE(r.err.find("--length 9223372036854775807"), r.err.npos) << r.err;
 }
+
+}  // namespace gyr::testing::generate_suite

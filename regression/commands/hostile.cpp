@@ -12,8 +12,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::hostile_suite {
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -209,3 +209,5 @@ TEST(hostile, names_in_files_forge_nothing) {
     });
   }
 }
+
+}  // namespace gyr::testing::hostile_suite

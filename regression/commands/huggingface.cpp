@@ -10,8 +10,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::huggingface_suite {
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -475,3 +475,5 @@ TEST(huggingface, what_people_take_for_a_model_is_told_with_the_way_out) {
   const Result r = run({"import-hf", folder / "other", folder / "c"});
   EXPECT_EQ(r.err.find("deck"), r.err.npos) << r.err;
 }
+
+}  // namespace gyr::testing::huggingface_suite

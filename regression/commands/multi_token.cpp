@@ -7,8 +7,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::multi_token_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -80,3 +80,5 @@ TEST(multi_token, modules_are_drawn_beside_a_model_that_has_none) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::multi_token_suite

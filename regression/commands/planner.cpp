@@ -7,8 +7,7 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::planner_suite {
 
 namespace {
 
@@ -331,3 +330,5 @@ TEST(planner, a_search_that_cannot_be_says_what_to_do) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::planner_suite

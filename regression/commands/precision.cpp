@@ -8,6 +8,8 @@
 
 #include "regression/material.hpp"
 
+namespace gyr::testing::precision_suite {
+
 using namespace gyr::testing;
 
 namespace {
@@ -61,3 +63,5 @@ TEST_F(precision, the_first_step_of_the_demonstration_comes_within_two_seconds) 
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::precision_suite

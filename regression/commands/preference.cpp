@@ -9,8 +9,8 @@
 #include "regression/material.hpp"
 #include "regression/seed.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::preference_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -176,3 +176,5 @@ TEST(preference, what_does_not_go_is_told) {
   told(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs", "--classes", "a,b"}), 64,
        "--pairs");
 }
+
+}  // namespace gyr::testing::preference_suite

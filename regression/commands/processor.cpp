@@ -6,8 +6,7 @@
 #include "kernels/error.hpp"
 #include "regression/process.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::processor_suite {
 
 namespace {
 
@@ -54,3 +53,5 @@ TEST(processor, a_job_with_an_older_machine_ends) {
   EXPECT_EQ(r.code, int(Exit::device)) << told(r);
   EXPECT_EQ(messages(r), 1) << told(r);
 }
+
+}  // namespace gyr::testing::processor_suite

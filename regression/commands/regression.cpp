@@ -8,8 +8,8 @@
 #include "regression/folder.hpp"
 #include "regression/process.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::regression_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -186,3 +186,5 @@ TEST(regression, every_case_is_listed_and_has_a_golden_curve) {
   }
   EXPECT_GE(cases, 10);
 }
+
+}  // namespace gyr::testing::regression_suite

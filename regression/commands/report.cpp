@@ -8,8 +8,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::report_suite {
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -99,3 +99,5 @@ TEST(report, takes_no_device_and_no_full_disk_for_a_file) {
   EXPECT_EQ(r.code, 74);
   EXPECT_NE(r.err.find("standard output cannot be written"), r.err.npos) << told(r);
 }
+
+}  // namespace gyr::testing::report_suite

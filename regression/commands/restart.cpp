@@ -14,8 +14,8 @@
 #include "regression/material.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::restart_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -447,3 +447,5 @@ TEST(kill_matrix, every_stage_on_every_rank) {
     }
 }
 TEST(kill_matrix, fifty_random_moments_in_saves) { kill_in_saves(50, 2); }
+
+}  // namespace gyr::testing::restart_suite

@@ -7,8 +7,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::sentence_order_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -76,3 +76,5 @@ TEST(sentence_order, its_head_is_drawn_beside_masked_tokens_or_left_behind) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::sentence_order_suite

@@ -9,8 +9,8 @@
 #include "regression/material.hpp"
 #include "regression/seed.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::seq2seq_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -214,3 +214,5 @@ TEST(seq2seq, what_does_not_go_is_told) {
   expect_told(learnt({"train.steps=1", "train.mlm.mask_token=3"}), 0, "train.mlm.mask_token");
   expect_told(run({"eval", Material::get().trained(), "--objective", "seq2seq", "--data", material().prefix}), 64, "--objective seq2seq");
 }
+
+}  // namespace gyr::testing::seq2seq_suite

@@ -9,8 +9,8 @@
 
 #include "regression/faults.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::survive_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -261,3 +261,5 @@ TEST(survive, keys_that_make_no_sense_are_refused) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::survive_suite

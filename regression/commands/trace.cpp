@@ -8,8 +8,8 @@
 
 #include "regression/material.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::trace_suite {
+
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -109,3 +109,5 @@ TEST(trace, files_that_cannot_be_shown_get_one_message_and_their_code) {
   EXPECT_EQ(r.code, 78) << told(r);
   EXPECT_NE(r.err.find("trace.steps is empty"), std::string::npos) << r.err;
 }
+
+}  // namespace gyr::testing::trace_suite

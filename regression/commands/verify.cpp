@@ -8,8 +8,7 @@
 #include "regression/folder.hpp"
 #include "regression/process.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::verify_suite {
 
 namespace {
 
@@ -112,3 +111,5 @@ TEST(verify, refuses_ranks_that_are_not_there) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::verify_suite

@@ -7,12 +7,12 @@
 #include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
-namespace gyr::cuda {
+namespace gyr::testing {
 
 // multiply(dev, a, b, c) makes c = a b' of matrices drawn at random, whose rows have up to 8 `packs` numbers, on machines of every order.
 template <class Multiply>
 void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
-  const std::uint64_t seed = seed_of_draws();
+  const std::uint64_t seed = cuda::seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
   for (int trial = 0; trial < 4; ++trial) {
@@ -27,8 +27,8 @@ void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
         for (Index i = 0; i < k; ++i) sum += double(a(r, i)) * double(b(c, i));
         want.push_back(sum);
       }
-    for (const Machine& machine : machines_of_every_order) {
-      const With with(machine);
+    for (const cuda::Machine& machine : cuda::machines_of_every_order) {
+      const cuda::With with(machine);
       const auto c = bench.zeros<float>(m, n);
       multiply(bench.dev, a, b, c);
       EXPECT_LE(difference(numbers(c), want), 1e-6);
@@ -41,16 +41,16 @@ template <class Multiply>
 void expect_found_in_every_order(Index k, const std::string& found, const Multiply& multiply) {
   Workbench bench;
   const auto a = bench.normal<bf16>(64, k), b = bench.normal<bf16>(64, k);
-  for (const Order order : {Order::forward, Order::backward, Order::random}) {
-    const With with(Machine{order, 1, true});
+  for (const cuda::Order order : {cuda::Order::forward, cuda::Order::backward, cuda::Order::random}) {
+    const cuda::With with(cuda::Machine{order, 1, true});
     std::string complaint;
     try {
       multiply(bench.dev, a, b, bench.zeros<float>(64, 64));
-    } catch (const Violation& v) {
+    } catch (const cuda::Violation& v) {
       complaint = v.what();
     }
     EXPECT_NE(complaint.find(found), std::string::npos) << "order " << int(order) << ": " << complaint;
   }
 }
 
-}  // namespace gyr::cuda
+}  // namespace gyr::testing

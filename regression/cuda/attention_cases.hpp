@@ -10,6 +10,9 @@
 
 namespace gyr::cuda::attention_cases {
 
+using gyr::testing::numbers;
+using gyr::testing::Workbench;
+
 struct Case {
   AttentionShape shape;
   Index cut = 0;  // keys of the first of two blocks, of one sequence; 0: they come in one

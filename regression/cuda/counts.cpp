@@ -24,7 +24,8 @@
 #include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::counts_suite {
+
 using namespace gyr::cuda;
 
 namespace {
@@ -103,7 +104,8 @@ struct Attention {
 // blocks go through others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do
 // with. meet(b, own, other)
 template <class Meet>
-Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet, Index warps = ::warps) {
+Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet,
+                  Index warps = counts_suite::warps) {
   Index steps = 0;  // of warps
   for (Index b = 0; b < a.shape.batch; ++b)
     for (Index first = 0; first < own; first += warps * rows) {
@@ -685,3 +687,5 @@ TEST(counts, DISABLED_estimate) {
                                  "ssd_backward, pairs", "ssd_backward, dB, dC", "ssd_backward, dx"};
   for (std::size_t i = 0; i < scan.size(); ++i) print_estimate(of_scan[i], scan[i], double(scanned), 4096.0 / double(scanned));
 }
+
+}  // namespace gyr::testing::counts_suite

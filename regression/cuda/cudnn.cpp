@@ -9,7 +9,8 @@
 #include "regression/cuda/machines.hpp"
 #include "regression/seed.hpp"
 
-using namespace gyr;
+namespace gyr::testing::cudnn_suite {
+
 using namespace gyr::cuda;
 using namespace gyr::cuda::attention_cases;
 
@@ -189,3 +190,5 @@ TEST(cudnn, is_told_in_graphs_as_outside_them) {
   EXPECT_EQ(numbers(heads.out), want.out);
   EXPECT_EQ(heads.gradients(), want.gradients);
 }
+
+}  // namespace gyr::testing::cudnn_suite

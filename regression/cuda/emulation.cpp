@@ -10,7 +10,8 @@
 #include "kernels/rmsnorm.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::emulation_suite {
+
 using namespace gyr::cuda;
 
 namespace {
@@ -166,3 +167,5 @@ TEST(compiled_gpus, are_those_of_a_kind_from_one_on_or_one_alone_or_all_later_on
   EXPECT_TRUE(has_code_for("100", 103));
   EXPECT_FALSE(has_code_for("100", 120));
 }
+
+}  // namespace gyr::testing::emulation_suite

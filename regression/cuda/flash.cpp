@@ -4,7 +4,8 @@
 #include "regression/cuda/attention_cases.hpp"
 #include "regression/cuda/machines.hpp"
 
-using namespace gyr;
+namespace gyr::testing::flash_suite {
+
 using namespace gyr::cuda;
 using namespace gyr::cuda::attention_cases;
 
@@ -199,3 +200,5 @@ TEST(flash, tiles_that_nobody_sees_are_skipped) {
     expect_apart(of(hopper, plain), 128, causal);
   }
 }
+
+}  // namespace gyr::testing::flash_suite

@@ -9,7 +9,8 @@
 #include "regression/cases.hpp"
 #include "regression/cuda/machines.hpp"
 
-using namespace gyr;
+namespace gyr::testing::grouped_suite {
+
 using namespace gyr::cuda;
 
 namespace {
@@ -57,3 +58,5 @@ TEST(tensor_cores, layers_of_experts_wait_for_no_counts) {
   EXPECT_LE(of_one, 2) << "sums, and loads of experts";
   EXPECT_EQ(reads("EE"), of_one);
 }
+
+}  // namespace gyr::testing::grouped_suite

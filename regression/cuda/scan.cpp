@@ -5,7 +5,8 @@
 #include "regression/cuda/machines.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::scan_suite {
+
 using namespace gyr::cuda;
 
 namespace {
@@ -113,3 +114,5 @@ TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
     }
   }
 }
+
+}  // namespace gyr::testing::scan_suite

@@ -9,7 +9,8 @@
 #include "kernels/cuda/launch.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::streams_suite {
+
 using namespace gyr::cuda;
 
 namespace {
@@ -174,3 +175,5 @@ TEST(streams, products_refuse_what_the_library_refuses) {
   EXPECT_EQ(answer({.workspace = 128}), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(answer({.compute = CUBLAS_COMPUTE_64F}), CUBLAS_STATUS_INVALID_VALUE);
 }
+
+}  // namespace gyr::testing::streams_suite

@@ -4,7 +4,8 @@
 #include "regression/cuda/product.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::tensor_cores_suite {
+
 using namespace gyr::cuda;
 using namespace gyr::cuda::testing;
 
@@ -33,3 +34,5 @@ TEST(tensor_cores, mistakes_are_found) {
     expect_found_in_every_order(96, found, [&](Device& dev, const auto& a, const auto& b, const auto& c) { multiply(dev, mistake, a, b, c); });
   }
 }
+
+}  // namespace gyr::testing::tensor_cores_suite

@@ -6,7 +6,8 @@
 #include "regression/cuda/group_product.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::warpgroups_suite {
+
 using namespace gyr::cuda;
 using namespace gyr::cuda::testing;
 
@@ -163,3 +164,5 @@ TEST(warpgroups, products_that_are_not_waited_for_are_nan) {
   bench.dev.fence();
   EXPECT_GT(difference(numbers(wrong), numbers(right)), 0.1);
 }
+
+}  // namespace gyr::testing::warpgroups_suite

@@ -10,7 +10,7 @@
 #include "regression/state.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::bad_numbers_suite {
 namespace {
 
 constexpr Index batch = 8;
@@ -56,4 +56,4 @@ TEST(bad_numbers, are_named_by_the_weight_on_any_layout) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::bad_numbers_suite

@@ -18,7 +18,7 @@
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::checkpoint_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -427,4 +427,4 @@ TEST(checkpoint_matrix, every_layout_reads_what_every_layout_wrote) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::checkpoint_suite

@@ -10,7 +10,7 @@
 #include "regression/draw.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::draws_suite {
 namespace {
 
 class World {
@@ -253,4 +253,4 @@ TEST(draws, on_any_grid_are_one_rank) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::draws_suite

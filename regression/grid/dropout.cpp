@@ -4,7 +4,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::dropout_suite {
 namespace {
 
 constexpr Index seq_length = 21, source_length = 13;  // which pad where ranks share them
@@ -58,4 +58,4 @@ TEST(dropout, gradients_are_those_of_one_rank) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::dropout_suite

@@ -14,7 +14,7 @@
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::dump_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ TEST(dump, a_full_disk_on_one_rank_is_an_error_of_all_and_leaves_nothing) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::dump_suite

@@ -8,7 +8,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::equality_suite {
 namespace {
 
 constexpr Index sequences = 8, seq_length = 11;
@@ -160,4 +160,4 @@ TEST(equality, recomputation_keeps_the_bits) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::equality_suite

@@ -20,7 +20,7 @@
 #include "regression/pairs.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::equality_table_suite {
 namespace {
 
 constexpr int sequences = 12, most_ranks = 16;
@@ -274,4 +274,4 @@ TEST(equality_table, of_every_family) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::equality_table_suite

@@ -12,7 +12,7 @@
 #include "src/huggingface/config_json.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::evaluation_suite {
 namespace {
 
 const std::filesystem::path folder = GYR_SOURCE_DIR "/regression/golden/huggingface_evaluation";
@@ -100,4 +100,4 @@ TEST_P(evaluation, is_the_same_on_every_grid_and_in_any_batches) {
 INSTANTIATE_TEST_SUITE_P(golden, evaluation, ::testing::Range(0, int(runs().size())));
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::evaluation_suite

@@ -9,7 +9,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::exchange_suite {
 namespace {
 
 const std::vector<Axes> groups{Axis::data, Axis::pipeline, Axis::tensor, all_but(Axis::data), all_but(Axis::pipeline), all_but(Axis::tensor),
@@ -230,4 +230,4 @@ TEST(exchange, refuses_what_mpi_cannot_count) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::exchange_suite

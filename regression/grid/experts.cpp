@@ -8,7 +8,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::experts_suite {
 namespace {
 
 constexpr Index seq_length = 21;  // which pads where ranks share it
@@ -156,4 +156,4 @@ TEST(experts, biases_of_routers_move_alike_on_every_grid) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::experts_suite

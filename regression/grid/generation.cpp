@@ -5,7 +5,7 @@
 #include "regression/testing.hpp"
 #include "src/engine/generator.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::generation_suite {
 namespace {
 
 constexpr Index made = 12;
@@ -105,4 +105,4 @@ TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
 INSTANTIATE_TEST_SUITE_P(T, generation, ::testing::Values("T2", "T5"), [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::generation_suite

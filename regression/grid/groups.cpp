@@ -10,7 +10,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::groups_suite {
 namespace {
 
 constexpr std::array every_axis{Axis::data, Axis::pipeline, Axis::tensor};
@@ -97,4 +97,4 @@ TEST(groups, are_the_ranks_that_differ_along_their_axes_alone) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::groups_suite

@@ -15,7 +15,7 @@
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::huggingface_suite {
 namespace {
 
 // Of the loss, of the logits as parts of the largest, and of each weight's gradient as a vector.
@@ -180,4 +180,4 @@ TEST_P(family_folders, go_out_as_they_came_in) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::huggingface_suite

@@ -10,7 +10,7 @@
 #include "regression/testing.hpp"
 #include "src/verify/steps.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::islands_suite {
 namespace {
 
 constexpr int ranks = 8;
@@ -58,4 +58,4 @@ TEST(islands, compute_what_one_rank_does_wherever_ranks_are) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::islands_suite

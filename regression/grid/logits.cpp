@@ -10,7 +10,7 @@
 #include "src/evaluation/scorer.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::logits_suite {
 namespace {
 
 // The sequences of a golden model without their padding.
@@ -102,4 +102,4 @@ INSTANTIATE_TEST_SUITE_P(golden, logits, ::testing::Values("plain_gate", "right_
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::logits_suite

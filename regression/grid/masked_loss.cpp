@@ -7,7 +7,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::masked_loss_suite {
 namespace {
 
 constexpr Index sequences = 8, seq_length = 11;
@@ -93,4 +93,4 @@ TEST(masked_loss, a_batch_without_labels_stops_before_anything_changes) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::masked_loss_suite

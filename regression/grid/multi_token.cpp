@@ -8,7 +8,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::multi_token_suite {
 namespace {
 
 constexpr Index seq_length = 21;  // which pads where ranks share it
@@ -71,4 +71,4 @@ TEST(multi_token, losses_and_gradients_are_those_of_one_rank) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::multi_token_suite

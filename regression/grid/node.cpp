@@ -19,7 +19,7 @@ extern "C" int MPI_Get_processor_name(char* name, int* length) {
   return MPI_SUCCESS;
 }
 
-namespace gyr::testing {
+namespace gyr::testing::node_suite {
 namespace {
 
 TEST(node, is_of_the_ranks_on_machines_of_one_name) {
@@ -54,4 +54,4 @@ TEST(node, is_one_where_all_ranks_were_started_on_this_machine) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::node_suite

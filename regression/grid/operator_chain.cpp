@@ -11,7 +11,7 @@
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::operator_chain_suite {
 namespace {
 
 constexpr int graphs = 200, most_ranks = 4;
@@ -188,4 +188,4 @@ TEST(operator_chain, gradient_of_a_graph_is_the_central_difference) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::operator_chain_suite

@@ -15,7 +15,7 @@
 #include "src/train/validation.hpp"
 #include "src/verify/random_data.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::preference_suite {
 namespace {
 
 constexpr int micros_of_all = 8;
@@ -119,4 +119,4 @@ TEST(preference, validation_tells_on_any_grid_what_predictions_tell) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::preference_suite

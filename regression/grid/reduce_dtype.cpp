@@ -3,7 +3,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::reduce_dtype_suite {
 namespace {
 
 constexpr Index seq_length = 6;
@@ -60,4 +60,4 @@ TEST(reduce_dtype, rounds_nothing_on_one_rank) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::reduce_dtype_suite

@@ -12,7 +12,7 @@
 #include "regression/state.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::replicas_suite {
 namespace {
 
 template <class T>
@@ -64,4 +64,4 @@ TEST(replicas, of_masters_too) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::replicas_suite

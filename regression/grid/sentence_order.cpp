@@ -9,7 +9,7 @@
 #include "regression/testing.hpp"
 #include "src/train/validation.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::sentence_order_suite {
 namespace {
 
 constexpr Index seq_length = 21;  // which pads where ranks share it
@@ -144,4 +144,4 @@ TEST(sentence_order, validation_tells_on_any_grid_what_plain_loops_tell) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::sentence_order_suite

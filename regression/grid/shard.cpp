@@ -7,7 +7,7 @@
 #include "regression/testing.hpp"
 #include "src/checkpoint/header.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::shard_suite {
 namespace {
 
 constexpr Index seq_length = 6;
@@ -136,4 +136,4 @@ TEST(shard, divides_the_bytes) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::shard_suite

@@ -85,7 +85,7 @@ int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datat
 }
 }
 
-namespace gyr::testing {
+namespace gyr::testing::startup_suite {
 namespace {
 
 // Key heads and groups are fewer than tensor ranks can be: the tensor axis has blocks of 2 and 4 of its 8.
@@ -187,4 +187,4 @@ TEST(startup, file_libraries_get_no_cartesian_communicator) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::startup_suite

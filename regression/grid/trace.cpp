@@ -15,7 +15,7 @@
 #include "src/trace/clock.hpp"
 #include "src/trace/trace_summary.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::trace_suite {
 namespace {
 
 using Work = Recorder::Work;
@@ -379,4 +379,4 @@ TEST(trace, is_written_by_all_ranks_and_adds_up) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::trace_suite

@@ -6,7 +6,7 @@
 #include "regression/grids.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::traffic_suite {
 namespace {
 
 constexpr Index batch = 2;
@@ -142,4 +142,4 @@ TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::traffic_suite

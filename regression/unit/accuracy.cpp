@@ -4,7 +4,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::accuracy_suite {
 namespace {
 
 class accuracy : public ::testing::TestWithParam<std::string> {};
@@ -19,4 +19,4 @@ TEST_P(accuracy, of_gradients_is_that_of_pytorch) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::accuracy_suite

@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::activation_suite {
 
 namespace {
 
@@ -118,3 +118,5 @@ TEST(activation, extreme_numbers_stay_finite) {
     for (const double v : numbers(dgate_up)) EXPECT_TRUE(std::isfinite(v)) << int(a);
   }
 }
+
+}  // namespace gyr::testing::activation_suite

@@ -4,7 +4,7 @@
 #include "kernels/sum.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::adamw_suite {
 
 namespace {
 
@@ -130,3 +130,5 @@ TEST(adamw, a_dry_run_takes_the_same_scratch_and_gives_zero) {
   EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
   EXPECT_EQ(dry.flops(), real.flops());
 }
+
+}  // namespace gyr::testing::adamw_suite

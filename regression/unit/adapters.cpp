@@ -11,7 +11,7 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::adapters_suite {
 namespace {
 
 ModelConfig adapted(const std::string& pattern, Index rank = 2) {
@@ -162,4 +162,4 @@ TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::adapters_suite

@@ -7,7 +7,7 @@
 #include "regression/testing.hpp"
 #include "src/watch/stop.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::agenda_suite {
 namespace {
 
 Agenda agenda_of(Index steps, Index eval_every, Index save_every, Index check_replicas = 0) {
@@ -64,4 +64,4 @@ TEST(agenda, a_run_that_leaves_has_saved_where_it_stands) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::agenda_suite

@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::arena_suite {
 
 extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // the first byte that may not be accessed
 
@@ -101,3 +101,5 @@ TEST(arena, no_memory_of_that_size_is_a_device_error) {
     EXPECT_EQ(e.code, Exit::device);
   }
 }
+
+}  // namespace gyr::testing::arena_suite

@@ -10,8 +10,7 @@
 #include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::attention_suite {
 
 namespace {
 
@@ -785,3 +784,5 @@ TEST(attention, future_tiles_are_skipped) {
   s.positions.clear(), s.mask.window = 128;  // of 128 queries of a tile: 255 keys and less
   EXPECT_LT(flops(true), 0.25 * causal);
 }
+
+}  // namespace gyr::testing::attention_suite

@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::balanced_schedule_suite {
 namespace {
 
 using Schedules = std::vector<std::vector<BalancedStep>>;  // by rank
@@ -81,4 +81,4 @@ TEST(balanced_schedule, a_rank_helps_or_is_helped) {
     }
 }
 
-}  // namespace gyr
+}  // namespace gyr::balanced_schedule_suite

@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
 
-using gyr::Blend;
+namespace gyr::testing::blend_suite {
 
 // With an exact product and difference there is no rounding to hide behind: dyadic weights, by hand.
 TEST(blend, follows_the_greedy_rule) {
@@ -40,3 +40,5 @@ TEST(blend, refuses_weights_that_are_no_shares) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (const auto& weights : {std::vector<double>{}, {1, 0}, {1, -1}, {nan}, {inf, 1}}) EXPECT_THROW(Blend{weights}, gyr::Error);
 }
+
+}  // namespace gyr::testing::blend_suite

@@ -19,15 +19,9 @@
 #include "src/data/token_file.hpp"
 #include "src/data/tokenizer_training.hpp"
 
+namespace gyr::testing::builder_suite {
+
 namespace fs = std::filesystem;
-using gyr::BuildOptions;
-using gyr::BuildReport;
-using gyr::BuildTeam;
-using gyr::DocumentFormat;
-using gyr::Error;
-using gyr::Exit;
-using gyr::Tokenizer;
-using gyr::testing::as_team;
 using Texts = std::vector<std::string>;
 
 namespace {
@@ -492,3 +486,5 @@ TEST(builder, classes_lie_beside_the_tokens) {
     EXPECT_EQ(of(1), of_words ? (Numbers{2, 1, 0, 0, 0}) : (Numbers{1, 0}));
   }
 }
+
+}  // namespace gyr::testing::builder_suite

@@ -4,7 +4,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::chat_template_suite {
 namespace {
 
 Tokenizer tokenizer() { return Tokenizer(byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
@@ -125,4 +125,4 @@ TEST(chat_template, a_question_has_the_ids_that_were_learned_from) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::chat_template_suite

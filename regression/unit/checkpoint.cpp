@@ -20,7 +20,7 @@
 #include "src/checkpoint/writer.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::checkpoint_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -750,4 +750,4 @@ TEST(checkpoint, saved_fifty_times_takes_no_more_files_or_memory) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::checkpoint_suite

@@ -5,7 +5,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::claim_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ TEST(claim, leavings_of_killed_saves_and_the_heartbeat_are_removed) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::claim_suite

@@ -9,7 +9,7 @@
 #include "modules/classes.hpp"
 #include "regression/seed.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::class_counts_suite {
 namespace {
 
 TEST(class_counts, are_those_of_plain_counting) {
@@ -49,4 +49,4 @@ TEST(class_counts, a_class_that_is_not_met_does_not_count) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::class_counts_suite

@@ -13,7 +13,7 @@
 #include "src/config/run_config.hpp"
 #include "src/engine/generator.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::classes_suite {
 namespace {
 
 constexpr Index sequences = 2, length = 14;
@@ -227,4 +227,4 @@ TEST(classes, a_classifier_is_not_tied) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::classes_suite

@@ -4,7 +4,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::companions_suite {
 namespace {
 
 using Tokens = std::vector<Index>;
@@ -78,4 +78,4 @@ TEST(companions, what_cannot_be_carried_is_left_behind_and_told) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::companions_suite

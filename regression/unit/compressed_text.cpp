@@ -17,7 +17,7 @@
 #include "src/data/token_writer.hpp"
 #include "src/data/tokenizer_training.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::compressed_text_suite {
 namespace {
 
 using Rule = DocumentFormat::Rule;
@@ -233,4 +233,4 @@ TEST_F(compressed_text, corpus_lengths_are_counted_in_bins_of_twice_the_length) 
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::compressed_text_suite

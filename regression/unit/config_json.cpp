@@ -9,7 +9,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::config_json_suite {
 namespace {
 
 using Json = nlohmann::json;
@@ -333,4 +333,4 @@ TEST(config_json, survives_ten_thousand_damaged_files) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::config_json_suite

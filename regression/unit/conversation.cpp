@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::conversation_suite {
 namespace {
 
 ConversationFormat format(std::string_view text) { return {ChatTemplate(text, Tokenizer(byte_vocabulary(std::vector<std::string>{"<|end|>"})))}; }
@@ -54,4 +54,4 @@ TEST(conversation, survives_damaged_lines) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::conversation_suite

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-using namespace gyr;
+namespace gyr::testing::conveyor_suite {
 
 namespace {
 
@@ -92,3 +92,5 @@ TEST(conveyor, throws_what_either_side_throws_and_ends_both) {
         EXPECT_LT(last_filled, at + blocks);
       }
 }
+
+}  // namespace gyr::testing::conveyor_suite

@@ -4,8 +4,7 @@
 #include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::convolution_suite {
 
 namespace {
 
@@ -287,3 +286,5 @@ TEST(convolution, dry_run_counts_what_runs) {
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
   EXPECT_GT(dev.flops(), 0);
 }
+
+}  // namespace gyr::testing::convolution_suite

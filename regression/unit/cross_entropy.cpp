@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::cross_entropy_suite {
 
 namespace {
 
@@ -270,3 +270,5 @@ TEST(cross_entropy, the_likeliest_is_found_by_the_shard_that_has_it) {
   likeliest_are_found<double>();
   likeliest_are_found<float>();
 }
+
+}  // namespace gyr::testing::cross_entropy_suite

@@ -14,7 +14,8 @@
 #include "regression/testing.hpp"
 #include "regression/trials.hpp"
 
-using namespace gyr;
+namespace gyr::testing::deck_suite {
+
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -478,3 +479,5 @@ TEST(deck, no_bytes_crash_the_reader) {
   }
   EXPECT_GT(accepted, 0);
 }
+
+}  // namespace gyr::testing::deck_suite

@@ -15,7 +15,7 @@
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::deck_changes_suite {
 namespace {
 
 // Under these no value is the default, so that a change of each can do something.
@@ -422,4 +422,4 @@ TEST(deck_changes, a_deck_of_an_older_program_has_defaults_where_it_says_nothing
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::deck_changes_suite

@@ -6,7 +6,7 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::decks_suite {
 namespace {
 
 const std::map<std::string, Index> published{
@@ -26,4 +26,4 @@ TEST(decks, have_the_published_numbers_of_parameters) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::decks_suite

@@ -7,8 +7,7 @@
 #include "regression/numbers.hpp"
 #include "regression/seed.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::distance_bias_suite {
 
 namespace {
 
@@ -69,3 +68,5 @@ TEST(distance_bias, gradient_is_the_transpose) {
     EXPECT_NEAR(dot(b, y.values()), dot(t, d), 1e-11);
   }
 }
+
+}  // namespace gyr::testing::distance_bias_suite

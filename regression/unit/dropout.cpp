@@ -13,7 +13,7 @@
 #include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::dropout_suite {
 namespace {
 
 double kept(const Dropout& d, const DrawnAt& now, Index sequence, Index token, Index channel) {
@@ -217,4 +217,4 @@ TEST(dropout, keeps_every_bit_whatever_is_recomputed) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::dropout_suite

@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::elementwise_suite {
 
 namespace {
 
@@ -163,3 +163,5 @@ TEST(elementwise, wrong_shapes_are_internal_errors) {
   EXPECT_THROW(add<float>(bench.dev, bench.zeros<float>(3), bench.zeros<float>(4)), Error);
   EXPECT_THROW(bias_backward<float>(bench.dev, Matrix<float>(bench.zeros<float>(2, 3)), 1, bench.zeros<float>(2)), Error);
 }
+
+}  // namespace gyr::testing::elementwise_suite

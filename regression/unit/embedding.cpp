@@ -7,7 +7,7 @@
 #include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::embedding_suite {
 
 namespace {
 
@@ -212,3 +212,5 @@ TEST(embedding, a_dry_run_counts_the_same_work_and_scratch) {
     EXPECT_GT(dry.flops(), 0);
   }
 }
+
+}  // namespace gyr::testing::embedding_suite

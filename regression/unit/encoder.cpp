@@ -8,7 +8,7 @@
 #include "src/config/run_config.hpp"
 #include "src/engine/generator.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::encoder_suite {
 namespace {
 
 ModelConfig encoder_of(const std::string& pattern) {
@@ -150,4 +150,4 @@ TEST(encoder, helping_ranks_need_a_causal_mask) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::encoder_suite

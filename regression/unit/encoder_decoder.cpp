@@ -11,8 +11,7 @@
 #include "src/engine/generator.hpp"
 #include "src/train/feed.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::encoder_decoder_suite {
 
 namespace {
 
@@ -203,3 +202,5 @@ TEST(encoder_decoder, spans_are_spread_evenly) {
   EXPECT_NEAR(sum / spans, 3, 0.01);
   EXPECT_GT(lengths[1], lengths[4]);
 }
+
+}  // namespace gyr::testing::encoder_decoder_suite

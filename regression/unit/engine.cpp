@@ -11,7 +11,7 @@
 #include "regression/closed_form.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::engine_suite {
 namespace {
 
 EngineConfig config_of(const Case& c) {
@@ -165,4 +165,4 @@ TEST(engine, plans_do_not_depend_on_the_order_of_the_axes) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::engine_suite

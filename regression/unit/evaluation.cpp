@@ -13,7 +13,7 @@
 #include "src/evaluation/mean.hpp"
 #include "src/evaluation/windows.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::evaluation_suite {
 namespace {
 
 TEST(evaluation, windows_score_every_token_but_the_first_once_with_the_context_promised) {
@@ -189,4 +189,4 @@ TEST(evaluation, a_bad_line_is_named) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::evaluation_suite

@@ -9,7 +9,7 @@
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::expert_exchange_suite {
 namespace {
 
 // Of one row of each rank, where it goes: rank, expert.
@@ -89,4 +89,4 @@ TEST(expert_exchange, there_is_room_for_any_routing_and_no_more) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::expert_exchange_suite

@@ -12,7 +12,7 @@
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::experts_suite {
 namespace {
 
 using Values = std::map<std::string, std::vector<double>>;
@@ -397,4 +397,4 @@ TEST(experts, flops_of_a_step_are_those_of_the_plan_whatever_is_chosen) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::experts_suite

@@ -20,7 +20,7 @@
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/pretrained.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::families_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -734,4 +734,4 @@ TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::families_suite

@@ -7,7 +7,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::fletcher32_suite {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
@@ -70,4 +70,4 @@ TEST(fletcher32, changes_with_every_bit) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::fletcher32_suite

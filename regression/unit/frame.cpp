@@ -6,7 +6,7 @@
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::frame_suite {
 namespace {
 
 constexpr Key<Tensor2<float>> weights{"weights"}, scores{"scores"};
@@ -146,4 +146,4 @@ TEST(frame, gives_its_memory_back) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::frame_suite

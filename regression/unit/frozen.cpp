@@ -10,7 +10,7 @@
 #include "regression/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::frozen_suite {
 namespace {
 
 using Patterns = std::vector<std::string>;
@@ -271,4 +271,4 @@ TEST(frozen, weights_learn_again_in_a_new_run_only) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::frozen_suite

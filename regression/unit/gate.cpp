@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::gate_suite {
 
 namespace {
 
@@ -81,7 +81,7 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
 }
 
 template <class T>
-void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index channels, Index height = ::height) {
+void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index channels, Index height = gate_suite::height) {
   using A = Acc<T>;
   Workbench bench;
   const Inputs<T> in(bench, height, channels);
@@ -238,3 +238,5 @@ TEST(gate, channels_that_do_not_split_into_groups_are_an_internal_error) {
   const Inputs<float> in(bench, 3, 10);
   EXPECT_THROW(gated_norm_squares<float>(bench.dev, GateOrder::gate_first, in.y, in.z, bench.zeros<float>(3, 4)), Error);
 }
+
+}  // namespace gyr::testing::gate_suite

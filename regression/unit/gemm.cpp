@@ -6,8 +6,7 @@
 
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::gemm_suite {
 
 namespace {
 
@@ -127,3 +126,5 @@ TEST(gemm, refuses_shapes_that_do_not_fit) {
   Device dev(false, 1 << 20);
   EXPECT_THROW((gemm<double>(dev, MatrixOp::none, a.matrix(), MatrixOp::none, b.matrix(), c.matrix())), Error);
 }
+
+}  // namespace gyr::testing::gemm_suite

@@ -16,7 +16,7 @@
 #include "src/gguf/vocabulary.hpp"
 #include "src/huggingface/family.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::gguf_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -658,4 +658,4 @@ TEST(gguf, what_is_there_stays_unless_it_is_to_be_replaced) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::gguf_suite

@@ -11,7 +11,7 @@
 #include "regression/grouped.hpp"
 #include "regression/seed.hpp"
 
-using namespace gyr;
+namespace gyr::testing::grouped_products_suite {
 
 namespace {
 
@@ -223,3 +223,5 @@ TEST(grouped_products, bf16_follows_double_over_many_tiles) {
   gyr::testing::expect_bf16_follows_double({{64, 0, 128, 700, 2}, 600, 333, 200});
   gyr::testing::expect_bf16_follows_double({{3, 0, 40, 1}, 520, 1000, 4});
 }
+
+}  // namespace gyr::testing::grouped_products_suite

@@ -7,7 +7,7 @@
 #include "regression/testing.hpp"
 #include "src/train/recent_metrics.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::guard_suite {
 namespace {
 
 TrainConfig config_of(NonFinite policy, double spike = 0, Index max_skips = 3) {
@@ -81,4 +81,4 @@ TEST(guard, remembers_the_losses_of_applied_steps_only) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::guard_suite

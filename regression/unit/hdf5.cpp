@@ -10,7 +10,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::hdf5_suite {
 namespace {
 
 using hdf5::File;
@@ -289,4 +289,4 @@ TEST(hdf5, chunks_leave_little_of_the_file_empty) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::hdf5_suite

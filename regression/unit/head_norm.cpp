@@ -4,7 +4,7 @@
 #include "kernels/rmsnorm.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::head_norm_suite {
 
 namespace {
 
@@ -86,3 +86,5 @@ TEST(head_norm, a_dry_run_counts_the_same_work_and_scratch) {
   EXPECT_EQ(dry.flops(), real.flops());
   EXPECT_GT(dry.flops(), 0);
 }
+
+}  // namespace gyr::testing::head_norm_suite

@@ -9,7 +9,7 @@
 
 #include "kernels/sanitizer.hpp"
 
-using namespace gyr;
+namespace gyr::testing::heap_suite {
 
 namespace {
 
@@ -39,3 +39,5 @@ TEST(heap, freed_blocks_are_used_again) {
   faults_of_blocks(1);
   EXPECT_LT(faults_of_blocks(20), 500);
 }
+
+}  // namespace gyr::testing::heap_suite

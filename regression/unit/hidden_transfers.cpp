@@ -8,7 +8,7 @@
 #include "regression/testing.hpp"
 #include "src/engine/dry_step.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::hidden_transfers_suite {
 namespace {
 
 // Launches and transfers drawn at random, against a list of all that happened in order.
@@ -108,4 +108,4 @@ TEST(hidden_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gat
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::hidden_transfers_suite

@@ -11,8 +11,7 @@
 #include "regression/seed.hpp"
 #include "regression/testing.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::host_work_suite {
 
 TEST(host_work, every_number_is_in_one_part_whatever_the_threads) {
   std::mt19937_64 random(seed_of_run());
@@ -34,3 +33,5 @@ TEST(host_work, every_number_is_in_one_part_whatever_the_threads) {
       EXPECT_EQ(workers, n == 0 ? 0 : std::size_t(worth)) << n << " by " << threads;
     }
 }
+
+}  // namespace gyr::testing::host_work_suite

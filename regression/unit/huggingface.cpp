@@ -7,7 +7,7 @@
 #include "regression/golden.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::huggingface_suite {
 namespace {
 
 using Multiplier = std::function<double&(ModelConfig&)>;
@@ -112,4 +112,4 @@ TEST_P(huggingface, beginnings_of_sequences_have_their_logits) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::huggingface_suite

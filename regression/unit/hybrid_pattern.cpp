@@ -11,7 +11,7 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 
-namespace gyr {
+namespace gyr::hybrid_pattern_suite {
 namespace {
 
 // Mamba-2-Hybrid 8B: Waleffe et al. 2024, arXiv 2406.07887, in the notation of Megatron-LM.
@@ -138,4 +138,4 @@ TEST(hybrid_pattern, an_effective_deck_reads_back) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::hybrid_pattern_suite

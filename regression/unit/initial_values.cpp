@@ -6,7 +6,7 @@
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::initial_values_suite {
 namespace {
 
 constexpr double init_std = 0.02, dt_low = 1e-3, dt_high = 0.1;
@@ -132,4 +132,4 @@ TEST(initial_values, differ_by_name_and_seed) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::initial_values_suite

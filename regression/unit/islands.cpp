@@ -18,7 +18,7 @@
 #include "src/commands/cluster_report.hpp"
 #include "src/config/layout_rules.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::islands_suite {
 namespace {
 
 // As many ranks, in islands of whole stages where `whole`.
@@ -298,4 +298,4 @@ TEST(islands, a_deck_names_them_by_ranks_and_speed) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::islands_suite

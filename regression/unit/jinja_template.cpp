@@ -10,7 +10,7 @@
 #include "regression/testing.hpp"
 #include "src/data/chat_template.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::jinja_template_suite {
 namespace {
 
 using Json = nlohmann::json;
@@ -117,4 +117,4 @@ TEST(jinja_template, no_text_does_harm) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::jinja_template_suite

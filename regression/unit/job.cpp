@@ -9,7 +9,7 @@
 #include "regression/testing.hpp"
 #include "src/job/answer.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::job_suite {
 namespace {
 
 // Variables of the environment as they are while it lives.
@@ -171,4 +171,4 @@ TEST(job, an_answer_that_does_not_come_is_not_waited_for) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::job_suite

@@ -17,11 +17,9 @@
 #include "src/watch/exit_record.hpp"
 #include "src/watch/outcome.hpp"
 
-namespace {
+namespace gyr::testing::keeper_suite {
 
-using namespace gyr;
-using gyr::testing::contents;
-using gyr::testing::Folder;
+namespace {
 
 // A process that a launcher would have started: it leads a process group, and becomes the keeper of a rank that does `work`.
 class Launched {
@@ -255,3 +253,5 @@ TEST(keeper, the_dead_are_found_among_the_heartbeats) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::keeper_suite

@@ -7,8 +7,7 @@
 #include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::key_cache_suite {
 
 namespace {
 
@@ -137,3 +136,5 @@ TEST(key_cache, sequences_are_no_longer_than_their_cache) {
                                      {Matrix<float>(cache), 3, 4, true}, {there, before}, {x, m, l}),
                Error);
 }
+
+}  // namespace gyr::testing::key_cache_suite

@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::lanes_suite {
 namespace {
 
 TEST(lanes, take_every_piece_once_and_a_part_of_the_scratch) {
@@ -41,4 +41,4 @@ TEST(lanes, pass_on_what_a_piece_throws) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::lanes_suite

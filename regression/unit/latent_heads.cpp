@@ -4,7 +4,7 @@
 #include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::latent_heads_suite {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST(latent_heads, backward_is_the_transpose) {
     backward_is_the_transpose(Drawn<bf16>(seed, i));
   }
 }
+
+}  // namespace gyr::testing::latent_heads_suite

@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::layernorm_suite {
 
 namespace {
 
@@ -46,7 +46,7 @@ void add_to(std::vector<double>& sum, const std::vector<double>& x) {
 }
 
 template <class T>
-void agrees_with_plain_loops(Index width, Index height = ::height) {
+void agrees_with_plain_loops(Index width, Index height = layernorm_suite::height) {
   using A = Acc<T>;
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
@@ -133,3 +133,5 @@ TEST(layernorm, a_dry_run_counts_the_same_work_and_scratch) {
   EXPECT_EQ(dry.flops(), real.flops());
   EXPECT_GT(dry.flops(), 0);
 }
+
+}  // namespace gyr::testing::layernorm_suite

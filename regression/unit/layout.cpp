@@ -13,7 +13,7 @@
 #include "kernels/random.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::layout_suite {
 namespace {
 
 // Cost of the dearest stage.
@@ -155,4 +155,4 @@ TEST(layout, refuses_what_is_no_permutation) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::layout_suite

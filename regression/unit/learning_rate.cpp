@@ -7,7 +7,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::learning_rate_suite {
 namespace {
 
 constexpr double lr = 3e-3, lowest = 2e-4;
@@ -83,4 +83,4 @@ TEST(learning_rate, is_the_closed_form_half_way) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::learning_rate_suite

@@ -7,7 +7,7 @@
 #include "regression/token_files.hpp"
 #include "src/data/dataset.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::loss_mask_suite {
 namespace {
 
 struct Corpus {
@@ -92,4 +92,4 @@ TEST(loss_mask, must_belong_to_its_tokens) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::loss_mask_suite

@@ -11,7 +11,7 @@
 #include "src/data/words.hpp"
 #include "src/train/feed.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::masking_suite {
 namespace {
 
 constexpr Token hidden = 4;
@@ -208,4 +208,4 @@ TEST(masking, a_run_without_a_mask_token_is_told_so) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::masking_suite

@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-using namespace gyr;
+namespace gyr::testing::math_suite {
 
 namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -61,3 +61,5 @@ TEST(math, the_slope_of_silu_is_its_derivative) {
     EXPECT_NEAR(silu_slope(float(x)), silu_slope(double(float(x))), 1e-6) << x;
   }
 }
+
+}  // namespace gyr::testing::math_suite

@@ -8,7 +8,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::memory_plan_suite {
 namespace {
 
 std::vector<MemoryBlock> drawn(std::mt19937_64& random, int count, Index events, Index largest) {
@@ -122,4 +122,4 @@ TEST(memory_plan, rounds_up_to_its_alignment) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::memory_plan_suite

@@ -7,7 +7,7 @@
 #include "regression/testing.hpp"
 #include "src/engine/plan.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::mixer_shares_suite {
 namespace {
 
 struct Shape {
@@ -120,4 +120,4 @@ TEST(mixer_shares, what_cannot_be_is_refused_with_what_could) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::mixer_shares_suite

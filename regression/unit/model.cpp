@@ -16,7 +16,7 @@
 #include "src/config/run_config.hpp"
 #include "src/engine/generator.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::model_suite {
 namespace {
 
 EngineConfig config_of(const ModelConfig& model, Index batch, Index seq_length, int micros = 1) {
@@ -717,4 +717,4 @@ TEST(model, of_every_deck_is_what_its_name_says) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::model_suite

@@ -14,7 +14,7 @@
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::model_folder_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -420,4 +420,4 @@ TEST(model_folder, a_head_that_is_stored_nowhere_is_named) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::model_folder_suite

@@ -7,7 +7,7 @@
 
 #include "src/parallel/moves.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::moves_suite {
 namespace {
 
 constexpr int layers = 4;
@@ -128,4 +128,4 @@ TEST(moves, spread_over_the_holders) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::moves_suite

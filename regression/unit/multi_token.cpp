@@ -17,7 +17,7 @@
 #include "src/config/run_config.hpp"
 #include "src/engine/engine.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::multi_token_suite {
 namespace {
 
 constexpr Index seq_length = 11;
@@ -225,4 +225,4 @@ TEST(multi_token, the_last_block_is_what_begins_where_tokens_were_mixed_last) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::multi_token_suite

@@ -12,7 +12,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::mutants_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,4 +106,4 @@ TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::mutants_suite

@@ -18,7 +18,7 @@
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::mxfp4_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -361,4 +361,4 @@ TEST(mxfp4, the_published_file_is_read) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::mxfp4_suite

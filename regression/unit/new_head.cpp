@@ -11,7 +11,7 @@
 #include "regression/testing.hpp"
 #include "src/pretrained/weights.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::new_head_suite {
 namespace {
 
 std::vector<double> numbers_of(const TensorReader& tensor) {
@@ -79,4 +79,4 @@ TEST(new_head, another_head_than_the_stored_one_is_told_with_the_way_out) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::new_head_suite

@@ -13,7 +13,7 @@
 #include "src/config/run_config.hpp"
 #include "src/engine/engine.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::objective_suite {
 namespace {
 
 // A reward for each sequence: y(r) = w . x(r) of its last row, and (y - label)^2 / 2 as its loss. On the host, for one rank.
@@ -181,4 +181,4 @@ TEST(objective, a_deck_names_one_of_those_there_are) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::objective_suite

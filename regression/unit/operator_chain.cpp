@@ -19,7 +19,7 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::operator_chain_suite {
 namespace {
 
 Ledger difference(Ledger a, const Ledger& b) {
@@ -355,4 +355,4 @@ TEST(operator_chain, latents_could_be_summed_in_place_of_the_stream) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::operator_chain_suite

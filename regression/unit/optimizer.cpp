@@ -7,7 +7,7 @@
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::optimizer_suite {
 namespace {
 
 constexpr Index seq_length = 11;
@@ -148,4 +148,4 @@ TEST(optimizer, clips_the_gradients_of_a_step_once) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::optimizer_suite

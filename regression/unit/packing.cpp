@@ -15,7 +15,7 @@
 #include "src/data/token_writer.hpp"
 #include "src/train/feed.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::packing_suite {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -278,4 +278,4 @@ TEST(packing, micro_batches_carry_positions_and_ignore_what_is_not_learned) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::packing_suite

@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::pairs_suite {
 namespace {
 
 // Counted anew, over all rows that there are: each pair that a valid one has stands in the table often enough.
@@ -52,4 +52,4 @@ TEST(pairs, take_far_fewer_rows_than_there_are) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::pairs_suite

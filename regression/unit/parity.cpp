@@ -6,7 +6,7 @@
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::parity_suite {
 namespace {
 
 // The references are printed to 8 or 10 digits after the point.
@@ -64,4 +64,4 @@ INSTANTIATE_TEST_SUITE_P(T, parity, ::testing::Values("T1", "T2", "T3", "T4", "T
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::parity_suite

@@ -11,7 +11,7 @@
 #include "src/commands/plan_page.hpp"
 #include "src/planner/memory_curve.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::plan_page_suite {
 namespace {
 
 struct Planned {
@@ -198,4 +198,4 @@ TEST(plan_page, bytes_between_ranks_are_those_of_the_plan) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::plan_page_suite

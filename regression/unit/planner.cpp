@@ -17,7 +17,7 @@
 #include "src/planner/profile.hpp"
 #include "src/train/engine_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::planner_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -259,4 +259,4 @@ TEST(planner, a_profile_reads_back_and_goes_through_what_was_measured) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::planner_suite

@@ -7,9 +7,9 @@
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
 
-namespace {
+namespace gyr::testing::policy_suite {
 
-using namespace gyr;
+namespace {
 
 constexpr int batch = 24;
 
@@ -143,3 +143,5 @@ TEST(policy, ranks_beyond_the_spares_are_missing_for_good) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::policy_suite

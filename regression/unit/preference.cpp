@@ -17,7 +17,7 @@
 #include "src/train/feed.hpp"
 #include "src/verify/random_data.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::preference_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -300,4 +300,4 @@ TEST(preference, tasks_are_small_and_know_no_ranks) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::preference_suite

@@ -7,7 +7,7 @@
 
 #include "regression/testing.hpp"
 
-using namespace gyr;
+namespace gyr::testing::processor_suite {
 
 namespace {
 
@@ -133,3 +133,5 @@ TEST(processor, the_program_knows_what_it_was_compiled_for) {
   EXPECT_FALSE(built("avx512f"));
 #endif
 }
+
+}  // namespace gyr::testing::processor_suite

@@ -7,7 +7,8 @@
 
 #include "regression/testing.hpp"
 
-using namespace gyr;
+namespace gyr::testing::random_suite {
+
 using Block = std::array<std::uint32_t, 4>;
 
 Block block(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d, std::uint32_t k0, std::uint32_t k1) {
@@ -82,3 +83,5 @@ TEST(random, streams_and_neighbours_are_uncorrelated) {
   }
   for (const double correlation : {names, seeds, neighbours, squares / 2}) EXPECT_NEAR(correlation, 0, 5 * std::sqrt(1.0 / n));
 }
+
+}  // namespace gyr::testing::random_suite

@@ -9,7 +9,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::recompute_suite {
 namespace {
 
 constexpr int micros = 2;
@@ -167,4 +167,4 @@ TEST(recompute, takes_no_other_word) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::recompute_suite

@@ -9,7 +9,7 @@
 #include "src/config/deck_changes.hpp"
 #include "src/config/run_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::renamed_keys_suite {
 namespace {
 
 // No value is its key's default.
@@ -113,4 +113,4 @@ TEST(renamed_keys, of_a_stored_deck_are_read) {
     EXPECT_NE(std::string(older).find(key.before.substr(key.before.rfind('.') + 1)), std::string::npos) << key.before;
 }
 
-}  // namespace gyr::testing
+}  // namespace gyr::testing::renamed_keys_suite

@@ -23,7 +23,8 @@
 #include "src/report/tensorboard.hpp"
 #include "src/report/timers.hpp"
 
-using namespace gyr;
+namespace gyr::testing::report_suite {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -444,3 +445,5 @@ TEST(report, the_last_line_tells_how_it_went) {
   const std::vector<std::pair<std::string, std::string>> facts = {{"git", "1a2b3c4"}, {"compiler", "g++ 12"}};
   EXPECT_EQ(banner("0.1.0", facts), "Gyrfalcon 0.1.0\ngit       1a2b3c4\ncompiler  g++ 12\n");
 }
+
+}  // namespace gyr::testing::report_suite

@@ -3,7 +3,7 @@
 
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::rmsnorm_suite {
 
 namespace {
 
@@ -38,7 +38,7 @@ Plain plain(const std::vector<double>& x, const std::vector<double>& g, const st
 }
 
 template <class T>
-void agrees_with_plain_loops(Index width, double offset, Index height = ::height) {
+void agrees_with_plain_loops(Index width, double offset, Index height = rmsnorm_suite::height) {
   using A = Acc<T>;
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
@@ -136,3 +136,5 @@ TEST(rmsnorm, a_dry_run_counts_the_same_work_and_scratch) {
   EXPECT_EQ(dry.flops(), real.flops());
   EXPECT_GT(dry.flops(), 0);
 }
+
+}  // namespace gyr::testing::rmsnorm_suite

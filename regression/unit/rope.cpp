@@ -3,8 +3,7 @@
 
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::rope_suite {
 
 namespace {
 
@@ -208,3 +207,5 @@ TEST(rope, turns_the_first_channels_of_a_head) {
           ASSERT_EQ(y[i * width + e], e < turned_channels ? want[i * turned_channels + e] : s.scale * x[i * width + e]) << e;
     }
 }
+
+}  // namespace gyr::testing::rope_suite

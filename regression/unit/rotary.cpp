@@ -5,7 +5,7 @@
 
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::rotary_suite {
 
 TEST(rotary, every_table_is_made_once) {
   constexpr Index positions = 12;
@@ -27,4 +27,4 @@ TEST(rotary, every_table_is_made_once) {
   EXPECT_NEAR(angle(narrow, 3, 1), 0.3, 1e-6);
 }
 
-}  // namespace gyr::testing
+}  // namespace gyr::testing::rotary_suite

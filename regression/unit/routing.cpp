@@ -12,7 +12,7 @@
 #include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
-using namespace gyr;
+namespace gyr::testing::routing_suite {
 
 namespace {
 
@@ -357,3 +357,5 @@ TEST(balance, gradients_are_slopes) {
     for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(dlogits.data()[i] - before[i], slopes[i], 1e-9 * (1 + std::abs(slopes[i])));
   });
 }
+
+}  // namespace gyr::testing::routing_suite

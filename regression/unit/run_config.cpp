@@ -13,7 +13,7 @@
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
 
-namespace gyr {
+namespace gyr::run_config_suite {
 namespace {
 
 RunConfig run_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
@@ -392,4 +392,4 @@ TEST(run_config, patterns_expand_and_are_checked) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::run_config_suite

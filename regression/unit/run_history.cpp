@@ -24,7 +24,7 @@
 #include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::run_history_suite {
 namespace {
 
 std::string step_line(Index step, double time, double loss) {
@@ -420,4 +420,4 @@ TEST(run_history, bars_rise_with_numbers) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::run_history_suite

@@ -10,7 +10,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/writer.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::run_identity_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST(run_identity, decides_which_old_checkpoints_make_room) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::run_identity_suite

@@ -13,7 +13,7 @@
 #include "regression/testing.hpp"
 #include "src/watch/stop.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::run_lock_suite {
 namespace {
 
 std::string host() {
@@ -185,4 +185,4 @@ TEST(run_lock, with_an_unreadable_owner_is_nobodys) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::run_lock_suite

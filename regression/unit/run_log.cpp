@@ -9,7 +9,7 @@
 #include "regression/testing.hpp"
 #include "src/base/json.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::run_log_suite {
 namespace {
 
 Json told(const Folder& folder, int ranks) {
@@ -46,4 +46,4 @@ TEST(run_log, operations_are_shared_among_ranks_and_tokens_are_counted_once) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::run_log_suite

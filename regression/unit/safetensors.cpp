@@ -13,7 +13,7 @@
 #include "regression/testing.hpp"
 #include "src/huggingface/half.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::safetensors_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -335,4 +335,4 @@ TEST(safetensors, half_precision_is_widened_and_narrowed_exactly) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::safetensors_suite

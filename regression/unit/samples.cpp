@@ -14,9 +14,9 @@
 #include "src/data/dataset.hpp"
 #include "src/data/token_writer.hpp"
 
+namespace gyr::testing::samples_suite {
+
 namespace fs = std::filesystem;
-using gyr::Error;
-using gyr::Exit;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
@@ -251,3 +251,5 @@ TEST(samples, dataset_says_what_is_wrong) {
   EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron, o.samples = 14; }), 0);
   EXPECT_EQ(code([](auto& o) { o.order = gyr::SampleOrder::megatron, o.samples = 14, o.seed = 1ull << 32; }), int(Exit::config));
 }
+
+}  // namespace gyr::testing::samples_suite

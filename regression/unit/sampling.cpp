@@ -7,7 +7,7 @@
 #include "regression/testing.hpp"
 #include "src/engine/generator.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::sampling_suite {
 namespace {
 
 const std::vector<double> logits{0.3, 2.1, -1.2, 1.4, 0.9, -0.4, 2.0, -3.0, 0.0, 1.1};
@@ -129,4 +129,4 @@ TEST(sampling, a_model_that_knows_nothing_draws_all_tokens_alike) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::sampling_suite

@@ -6,7 +6,7 @@
 
 #include "regression/testing.hpp"
 
-using gyr::bf16;
+namespace gyr::testing::scalar_suite {
 
 // The neighbours of x in bf16 are x(1 +- 2^-7); rounding to nearest errs by at most half of that.
 TEST(scalar, bf16_rounds_to_nearest) {
@@ -20,3 +20,5 @@ TEST(scalar, bf16_keeps_infinity_and_nan) {
   EXPECT_TRUE(std::isnan(float(bf16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isnan(float(bf16(__builtin_bit_cast(float, 0x7f800001u)))));  // a payload that truncation would lose
 }
+
+}  // namespace gyr::testing::scalar_suite

@@ -11,7 +11,7 @@
 #include "regression/testing.hpp"
 #include "src/parallel/simulator.hpp"
 
-namespace gyr {
+namespace gyr::schedule_suite {
 namespace {
 
 struct Named {
@@ -401,4 +401,4 @@ TEST(schedule, messages_that_overtake_each_other_are_refused) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::schedule_suite

@@ -16,7 +16,7 @@
 #include "src/planner/swap_share.hpp"
 #include "src/train/engine_config.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::search_suite {
 namespace {
 
 struct Drawn {
@@ -229,11 +229,11 @@ TEST(search, finds_the_same_where_layers_swap) {
 TEST(search, finds_the_same_on_islands_that_differ) {
   Dice dice(seed_of_run());
   Searches seen;
-  for (int i = 0; i < 200 && seen.searched < 16; ++i) {
+  for (int i = 0; i < 200 && seen.searched < 10; ++i) {  // of which each takes as long as several of others
     const Drawn d = draw(dice, true, i % 4 == 3);
     if (d.ranks > 1) expect_the_same(parted(dice, d), seen);
   }
-  EXPECT_GT(seen.searched, 12);
+  EXPECT_GT(seen.searched, 8);
   EXPECT_GT(seen.bound_by_memory, 5);
   EXPECT_GT(seen.bounded_out, 5);
 }
@@ -362,4 +362,4 @@ TEST(search, asks_how_fast_copies_are) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::search_suite

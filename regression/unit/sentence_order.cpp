@@ -14,7 +14,7 @@
 #include "src/engine/engine.hpp"
 #include "src/train/feed.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::sentence_order_suite {
 namespace {
 
 // Texts one behind the other, their numbers as tokens, with padding behind the last one.
@@ -206,4 +206,4 @@ TEST(sentence_order, is_refused_where_first_tokens_see_nothing) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::sentence_order_suite

@@ -17,7 +17,7 @@
 #include "src/train/feed.hpp"
 #include "src/verify/equality.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::seq2seq_suite {
 namespace {
 
 class Dice {
@@ -289,4 +289,4 @@ TEST(seq2seq, loss_and_gradients_are_those_of_transformers) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::seq2seq_suite

@@ -8,7 +8,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::sequence_layout_suite {
 namespace {
 
 using Positions = std::vector<std::int32_t>;
@@ -102,4 +102,4 @@ TEST(sequence_layout, tokens_ahead_count_to_the_end_of_their_document) {
   }
 }
 
-}  // namespace gyr::testing
+}  // namespace gyr::testing::sequence_layout_suite

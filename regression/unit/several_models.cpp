@@ -6,7 +6,7 @@
 #include "regression/folder.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::several_models_suite {
 namespace {
 
 constexpr int micros = 2;
@@ -107,4 +107,4 @@ TEST(several_models, tell_what_they_hold_of_each_weight) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::several_models_suite

@@ -11,7 +11,7 @@
 #include "regression/cases.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::sharding_suite {
 namespace {
 
 bool can_shard(const Run& run, int ranks) { return run.units == 0 || run.units % ranks == 0 || ranks % run.units == 0; }
@@ -276,4 +276,4 @@ TEST(sharding, draws_weights_of_different_names_differently) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::sharding_suite

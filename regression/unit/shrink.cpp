@@ -15,7 +15,7 @@
 
 #include "modules/flops.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::shrink_suite {
 namespace {
 
 class Dice {
@@ -242,4 +242,4 @@ TEST(shrink, decks_meet_their_layouts_as_before) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::shrink_suite

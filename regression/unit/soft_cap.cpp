@@ -6,8 +6,7 @@
 
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::soft_cap_suite {
 
 namespace {
 
@@ -52,3 +51,5 @@ TEST(soft_cap, float_keeps_small_numbers_and_their_signs) {
   }
   EXPECT_TRUE(std::isnan(fast_tanh(std::numeric_limits<float>::quiet_NaN())));
 }
+
+}  // namespace gyr::testing::soft_cap_suite

@@ -5,8 +5,7 @@
 #include "regression/documents.hpp"
 #include "regression/numbers.hpp"
 
-using namespace gyr;
-using namespace gyr::testing;
+namespace gyr::testing::ssd_suite {
 
 namespace {
 
@@ -774,3 +773,5 @@ TEST(ssd, a_single_token_is_cheap) {
   Call<float>(s, Arguments(s)).forward(dev);
   EXPECT_LT(dev.flops(), 7 * 4 * 16 * 32);
 }
+
+}  // namespace gyr::testing::ssd_suite

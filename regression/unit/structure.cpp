@@ -9,6 +9,8 @@
 
 #include "regression/testing.hpp"
 
+namespace gyr::testing::structure_suite {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -135,6 +137,22 @@ TEST(structure, headers_define_a_type_once) {
   EXPECT_GT(header_of.size(), 300u);
 }
 
+// Tests are compiled several files at once: what a file calls its own must not meet what another does.
+TEST(structure, names_of_a_suite_lie_in_its_namespace) {
+  static const std::regex begin(R"re(^namespace [\w:]*::(\w+)_suite \{)re");
+  for (const std::string folder : {"unit", "grid", "commands", "cuda"}) {
+    std::set<std::string> files, suites;
+    each_line("regression/" + folder, [&](const fs::path& file, int, const std::string& line) {
+      if (file.extension() != ".cpp" || file.parent_path().filename() != folder) return;
+      files.insert(file.stem());
+      std::smatch match;
+      if (std::regex_search(line, match, begin)) suites.insert(match[1]);
+    });
+    EXPECT_GT(files.size(), 8u) << folder;
+    EXPECT_EQ(suites, files) << folder;
+  }
+}
+
 TEST(structure, no_preprocessor_branches_above_kernels) {
   static const std::regex branch(R"re(^\s*#\s*(if|ifdef|ifndef|elif)\b)re");
   const std::set<std::string> excused{"driver.cpp"};  // follows a change of the HDF5 library's own interface
@@ -216,3 +234,5 @@ TEST(structure, functions_are_short) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::structure_suite

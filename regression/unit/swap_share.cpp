@@ -9,7 +9,7 @@
 #include "src/planner/longest_sequence.hpp"
 #include "src/planner/prediction.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::swap_share_suite {
 namespace {
 
 // Long sequences, so that a share of the rows is some.
@@ -120,4 +120,4 @@ TEST(swap_share, sequences_are_as_long_as_there_is_room_for) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::swap_share_suite

@@ -16,7 +16,7 @@
 #include "src/engine/plan.hpp"
 #include "src/train/engine_config.hpp"
 
-namespace gyr {
+namespace gyr::tape_suite {
 namespace {
 
 // What a small micro-batch asks for in two tasks, and how it may differ.
@@ -245,4 +245,4 @@ TEST(tape, plans_of_every_deck_lose_nothing) {
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::tape_suite

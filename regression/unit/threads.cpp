@@ -11,7 +11,7 @@
 #include "regression/cases.hpp"
 #include "regression/folder.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::threads_suite {
 namespace {
 
 // Wide enough that products, attention, scan and rows are divided among threads.
@@ -73,4 +73,4 @@ TEST(threads, their_number_changes_no_bit) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::threads_suite

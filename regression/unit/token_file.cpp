@@ -17,15 +17,12 @@
 #include "regression/testing.hpp"
 #include "src/data/token_writer.hpp"
 
+namespace gyr::testing::token_file_suite {
+
 namespace fs = std::filesystem;
-using gyr::Error;
-using gyr::Exit;
-using gyr::TokenFile;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
-
-using gyr::testing::Folder;
 
 void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
@@ -246,3 +243,5 @@ TEST(token_file, counts_past_31_bits) {
   EXPECT_EQ(read(file, 1, half - 1, 1), Ids{77});
   EXPECT_EQ(read(file, 1, 0, 1), Ids{0x6161});
 }
+
+}  // namespace gyr::testing::token_file_suite

@@ -20,15 +20,12 @@
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/utf8.hpp"
 
+namespace gyr::testing::tokenizer_suite {
+
 namespace fs = std::filesystem;
-using gyr::Error;
-using gyr::Exit;
-using gyr::Tokenizer;
 using nlohmann::json;
 
 namespace {
-
-using gyr::testing::Folder;
 
 // Prose-like text: words drawn with the frequencies of a Zipf law, from a small set of syllables.
 std::string prose(std::size_t words, unsigned seed = 1) {
@@ -588,3 +585,5 @@ TEST(tokenizer, threads_encode_together) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(same, std::vector<int>(4, 1));
 }
+
+}  // namespace gyr::testing::tokenizer_suite

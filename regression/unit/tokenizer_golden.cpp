@@ -10,8 +10,9 @@
 #include "src/tokenizer/tokenizer.hpp"
 #include "src/tokenizer/utf8.hpp"
 
+namespace gyr::testing::tokenizer_golden_suite {
+
 namespace fs = std::filesystem;
-using gyr::Tokenizer;
 using nlohmann::json;
 
 namespace {
@@ -34,7 +35,7 @@ std::vector<std::string> names() {
   return names;
 }
 
-class tokenizer_golden : public testing::TestWithParam<std::string> {};
+class tokenizer_golden : public ::testing::TestWithParam<std::string> {};
 
 void expect_same(const Tokenizer& t, const json& expected, const std::vector<std::string>& texts) {
   using Ids = std::vector<std::int32_t>;
@@ -78,8 +79,10 @@ TEST_P(tokenizer_golden, any_bytes_pass) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(all, tokenizer_golden, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(all, tokenizer_golden, ::testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
 TEST(tokenizer_golden_set, is_there) { EXPECT_GE(names().size(), 20u); }
 
 }  // namespace
+
+}  // namespace gyr::testing::tokenizer_golden_suite

@@ -9,7 +9,7 @@
 #include "src/trace/trace_summary.hpp"
 #include "src/trace/trace_text.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::trace_suite {
 namespace {
 
 namespace fs = std::filesystem;
@@ -405,4 +405,4 @@ TEST(trace, folders_are_read_step_by_step) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::trace_suite

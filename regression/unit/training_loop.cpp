@@ -8,7 +8,7 @@
 #include "src/data/token_writer.hpp"
 #include "src/trace/trace_file.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::training_loop_suite {
 namespace {
 
 using Events = std::vector<std::string>;
@@ -166,4 +166,4 @@ TEST_F(training_loop, ends_where_bad_numbers_end_a_run) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::training_loop_suite

@@ -13,7 +13,7 @@
 #include "regression/testing.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::unigram_suite {
 namespace {
 
 using nlohmann::json;
@@ -152,4 +152,4 @@ TEST(unigram, a_damaged_map_of_characters_does_no_harm) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::unigram_suite

@@ -8,7 +8,7 @@
 #include "src/verify/random_data.hpp"
 #include "src/verify/steps.hpp"
 
-namespace gyr::testing {
+namespace gyr::testing::verify_suite {
 namespace {
 
 const std::vector<std::string> names{"model.embed_tokens.weight", "model.layers.0.mamba.A_log", "model.layers.3.mamba.A_log",
@@ -155,4 +155,4 @@ TEST(verify, random_samples_are_of_the_decks_kind) {
 }
 
 }  // namespace
-}  // namespace gyr::testing
+}  // namespace gyr::testing::verify_suite

@@ -13,10 +13,9 @@
 #include "regression/testing.hpp"
 #include "src/config/run_config.hpp"
 
-namespace {
+namespace gyr::testing::watch_suite {
 
-using namespace gyr;
-using gyr::testing::Folder;
+namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
 
@@ -196,3 +195,5 @@ TEST(watch, an_outcome_reads_back) {
 }
 
 }  // namespace
+
+}  // namespace gyr::testing::watch_suite

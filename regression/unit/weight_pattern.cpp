@@ -4,7 +4,7 @@
 #include "kernels/error.hpp"
 #include "regression/testing.hpp"
 
-namespace gyr {
+namespace gyr::weight_pattern_suite {
 namespace {
 
 TEST(weight_pattern, matches_whole_names) {
@@ -42,4 +42,4 @@ TEST(weight_pattern, one_that_matches_nothing_is_refused_with_the_nearest_weight
 }
 
 }  // namespace
-}  // namespace gyr
+}  // namespace gyr::weight_pattern_suite

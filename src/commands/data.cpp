@@ -27,7 +27,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments {
+struct BuildArguments {
   std::vector<std::string> files;
   std::string tokenizer;
   DocumentsOption documents;
@@ -41,7 +41,7 @@ struct Arguments {
 };
 
 // Names between commas, or how many there are.
-std::shared_ptr<const LabelledFormat> labelled_of(const Arguments& a) {
+std::shared_ptr<const LabelledFormat> labelled_of(const BuildArguments& a) {
   const char* const option = a.tags.empty() ? "--classes" : "--tags";
   const std::string& text = a.tags.empty() ? a.classes : a.tags;
   std::vector<std::string> names;
@@ -57,7 +57,7 @@ std::shared_ptr<const LabelledFormat> labelled_of(const Arguments& a) {
   return std::make_shared<LabelledFormat>(LabelledFormat{std::move(names), !a.tags.empty()});
 }
 
-DocumentFormat format_of(const Arguments& a, const Tokenizer& tokenizer) {
+DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer) {
   DocumentFormat format = a.documents.format();
   format.conversation = a.conversation.format(tokenizer);
   if (a.labelled()) format.labelled = labelled_of(a);
@@ -105,7 +105,7 @@ void make_folder_of(const std::filesystem::path& prefix) {
   require(!error, Exit::io, "{}: cannot be made: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
 }
 
-int build(const Arguments& a) {
+int build(const BuildArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
@@ -157,7 +157,7 @@ int build(const Arguments& a) {
 }  // namespace
 
 void add_data(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<BuildArguments>();
   Command* c = app.add_command("data", "Token files");
   c->require_command();
   Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");

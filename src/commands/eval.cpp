@@ -27,7 +27,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string checkpoint, objective, split = "validation", precision, weights = "stored", tokenizer, begin = "auto", delimiter = " ", lambada,
                                      choices, json, records, logits;
   std::vector<std::string> prefixes, texts;
@@ -66,7 +66,7 @@ fp64 float64); /tokens (rows) the tokens read; /labels (rows) what is to follow,
 example i is the rows from offsets[i] to before offsets[i+1]. The file appears when it is whole. --limit and --length make it small.
 Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
 
-DatasetOptions dataset_options(const Arguments& a, const RunConfig& run, Index seq_length) {
+DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Index seq_length) {
   DatasetOptions data;
   for (const std::string& prefix : a.prefixes.empty() ? run.data.prefixes : a.prefixes) data.corpora.push_back({prefix, std::nullopt});
   require(!data.corpora.empty(), Exit::usage, "the checkpoint's deck names no data: give --data, --text, --lambada or --choices");
@@ -95,7 +95,7 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
 }
 
 // The task, and every setting that its figures depend on.
-std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig& run, Json& settings) {
+std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunConfig& run, Json& settings) {
   const Index seq_length = a.seq_length > 0 ? a.seq_length : run.train.seq_length;
   require(seq_length <= longest, Exit::usage, "--length {}: {} are the most", seq_length, longest);
   settings["length"] = seq_length;
@@ -131,7 +131,7 @@ std::unique_ptr<Evaluation> make_evaluation(const Arguments& a, const RunConfig&
 }
 
 // The model's ranks as asked; the others share the passages.
-Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
+Layout layout_of(const EvalArguments& a, RunConfig run, int ranks) {
   run.parallel.pipeline = a.pipeline, run.parallel.virtual_stages = 1, run.parallel.sequence = false;
   run.parallel.context = run.parallel.expert = 1;
   run.parallel.shard = Shard::none, run.parallel.mixer = Mixer::split, run.parallel.attention_ranks = 0;
@@ -149,7 +149,7 @@ Layout layout_of(const Arguments& a, RunConfig run, int ranks) {
 // Files of rank 0; opened before the work begins, so that hours of it are not lost to a path that cannot be written.
 class Outputs {
  public:
-  Outputs(const Arguments& a, bool writes) {
+  Outputs(const EvalArguments& a, bool writes) {
     if (writes && !a.json.empty()) json_.emplace(a.json);
     if (writes && !a.records.empty()) records_.emplace(a.records);
   }
@@ -185,7 +185,7 @@ void add_figures(const Figures& figures, Conclusion& c) {
   }
 }
 
-void evaluate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
+void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
   std::unique_ptr<Evaluation> evaluation;
@@ -248,7 +248,7 @@ void hide_by(Index token, ModelConfig& model) {
   model.objective = masked_tokens(masking);
 }
 
-int run(const Arguments& a) {
+int run(const EvalArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
@@ -260,7 +260,7 @@ int run(const Arguments& a) {
 }
 
 // Options that mean nothing to the task at hand are mistakes.
-void check_options(const Command& c, const Arguments& a) {
+void check_options(const Command& c, const EvalArguments& a) {
   const auto only = [&](const char* option, bool fits, const char* tasks) {
     if (c.given(option) && !fits) fail(Exit::usage, "{}: goes with {} only", option, tasks);
   };
@@ -274,7 +274,7 @@ void check_options(const Command& c, const Arguments& a) {
 }  // namespace
 
 void add_eval(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<EvalArguments>();
   Command* c = app.add_command("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
   c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();

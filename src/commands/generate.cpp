@@ -25,7 +25,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string checkpoint, tokenizer, precision, weights = "stored", batch;
   std::vector<std::string> prompts, stop;
   Index together = 8;
@@ -47,7 +47,7 @@ struct Questions {
 };
 
 // `source_end`: what a source ends with, of a model with an encoder.
-Questions read_questions(const Arguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end) {
+Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end) {
   Questions q;
   const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer))
                     : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer))
@@ -69,7 +69,7 @@ Questions read_questions(const Arguments& a, const Tokenizer& tokenizer, std::op
   return q;
 }
 
-Grid grid_of(const Arguments& a, const RunConfig& run, Index seq_length, Runtime& runtime) {
+Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length, Runtime& runtime) {
   require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
   const int tensor = runtime.ranks() / a.pipeline;
   for (const auto& [key, count] : sharded_units(run.model))
@@ -92,7 +92,7 @@ bool cut_at(std::string& text, const std::vector<std::string>& marks) {
 }
 
 // What the model's files say about its use, and is left to the options: a text shall not depend on more than the command says.
-void say_customs(const Arguments& a, const Note& note) {
+void say_customs(const GenerateArguments& a, const Note& note) {
   if (!note) return;
   try {
     const Companions companions = companions_of(a.checkpoint);
@@ -110,7 +110,7 @@ void say_customs(const Arguments& a, const Note& note) {
 // have ended.
 class Answers {
  public:
-  Answers(const Arguments& a, const Questions& questions, const Tokenizer& tokenizer)
+  Answers(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
       : a_(a), questions_(questions), tokenizer_(tokenizer), answers_(questions.prompts.size()) {}
 
   // Takes the next token of an answer; whether it ends there.
@@ -144,7 +144,7 @@ class Answers {
     std::string text = {}, end = {};
     Index made = 0;
   };
-  const Arguments& a_;
+  const GenerateArguments& a_;
   const Questions& questions_;
   const Tokenizer& tokenizer_;
   std::vector<Answer> answers_;
@@ -161,7 +161,7 @@ void say_pace(const GeneratorPace& pace, Index graphs, Index made) {
                long(pace.new_tokens), rate(pace.new_tokens, pace.new_seconds), by_graphs.c_str());
 }
 
-void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
+void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
@@ -189,7 +189,7 @@ void generate(const Arguments& a, const RunConfig& run, Runtime& runtime) {
   if (runtime.rank() == 0) say_pace(generator.pace(), generator.graphs(), made);
 }
 
-int run(Arguments& a) {
+int run(GenerateArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
@@ -203,7 +203,7 @@ int run(Arguments& a) {
 }  // namespace
 
 void add_generate(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<GenerateArguments>();
   a->sampling.temperature = 0.8;
   Command* c = app.add_command("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
   c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" +

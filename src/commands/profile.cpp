@@ -20,7 +20,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments : DeckArguments {
+struct ProfileArguments : DeckArguments {
   int ranks = 0;
   std::string out;
 };
@@ -90,7 +90,7 @@ std::string summary_of(const std::vector<ProductTime>& times, const std::vector<
   return table.str();
 }
 
-int profile(const Arguments& a) {
+int profile(const ProfileArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         std::string effective;
@@ -115,7 +115,7 @@ int profile(const Arguments& a) {
 }  // namespace
 
 void add_profile(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ProfileArguments>();
   Command* c = app.add_command("profile", "Time the matrix products of a deck by each library here");
   add_deck(*c, *a);
   c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")

@@ -20,7 +20,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments {
+struct TokenizerArguments {
   std::string tokenizer, text;
   bool special = false, json = false;
   std::vector<std::string> files;
@@ -30,7 +30,7 @@ struct Arguments {
 
 std::string whole_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
-void train(const Arguments& a) {
+void train(const TokenizerArguments& a) {
   TrainerOptions options = a.options;
   options.format = a.documents.format();
   const std::vector<std::filesystem::path> files = files_named(a.files);
@@ -53,7 +53,7 @@ void for_each_line(Action&& action) {
   }
 }
 
-void encode(const Arguments& a) {
+void encode(const TokenizerArguments& a) {
   const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, true);
   const auto specials = a.special ? Tokenizer::Specials::complete : Tokenizer::Specials::as_text;
   if (a.json) {
@@ -66,7 +66,7 @@ void encode(const Arguments& a) {
   std::printf("\n");
 }
 
-void decode(const Arguments& a) {
+void decode(const TokenizerArguments& a) {
   const Tokenizer tokenizer = Tokenizer::load(a.tokenizer);
   const auto shown = a.special ? Tokenizer::Shown::without_specials : Tokenizer::Shown::all;
   if (a.json) {
@@ -86,7 +86,7 @@ void decode(const Arguments& a) {
 }  // namespace
 
 void add_tokenizer(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TokenizerArguments>();
   Command* c = app.add_command("tokenizer", "Byte-level BPE: train, encode, decode");
   c->require_command();
   Command* t = c->add_command("train", "Learn a vocabulary from text and write it as tokenizer.json");

@@ -23,7 +23,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments : PlanArguments {
+struct TrainArguments : PlanArguments {
   std::string exit_record, supervisor;
   bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
   int attempt = 0;
@@ -43,7 +43,7 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
   folder.say("done", int(Exit::ok), "");
 }
 
-int train(const Arguments& a) {
+int train(const TrainArguments& a) {
   if (a.dry_run) return plan(a);
   const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
   Kept kept(a.exit_record);
@@ -71,7 +71,7 @@ int train(const Arguments& a) {
 }  // namespace
 
 void add_train(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<TrainArguments>();
   Command* command = app.add_command("train", "Train a model as a deck says");
   add_deck(*command, *a);
   describe_deck(*command);

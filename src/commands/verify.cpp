@@ -22,7 +22,7 @@ namespace gyr {
 
 namespace {
 
-struct Arguments : DeckArguments {
+struct VerifyArguments : DeckArguments {
   std::string launcher;
   int ranks = 0;
 };
@@ -31,7 +31,7 @@ struct Arguments : DeckArguments {
 bool is_rank() { return std::getenv("PMI_RANK") || std::getenv("PMIX_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"); }
 
 // This process becomes the launcher of ranks that do the same without -n.
-[[noreturn]] void launch(const Arguments& a) {
+[[noreturn]] void launch(const VerifyArguments& a) {
   Words program{std::filesystem::read_symlink("/proc/self/exe"), "verify", a.deck};
   program.insert(program.end(), a.overrides.begin(), a.overrides.end());
   if (!a.init_from.empty()) program.insert(program.end(), {"--init-from", a.init_from});
@@ -43,7 +43,7 @@ bool is_rank() { return std::getenv("PMI_RANK") || std::getenv("PMIX_RANK") || s
   fail(Exit::usage, "{} cannot be started: {}; name another launcher with --launcher", command[0], std::strerror(errno));
 }
 
-int verify(const Arguments& a) {
+int verify(const VerifyArguments& a) {
   if (a.ranks > 0 && !is_rank()) {
     const int failed = guarded([&] { launch(a); });
     std::printf("%s\n", last_line(Exit(failed)).c_str());
@@ -66,7 +66,7 @@ int verify(const Arguments& a) {
 }  // namespace
 
 void add_verify(Command& app, Action& action) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<VerifyArguments>();
   Command* c = app.add_command("verify", "Prove on this machine that a deck's layout computes what one rank does, and measure the machine");
   add_deck(*c, *a);
   c->add_option("-n,--ranks", a->ranks, "MPI ranks to start; without it, inside mpiexec or srun, the ranks there are")

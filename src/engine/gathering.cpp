@@ -14,16 +14,18 @@ void WeightGathering::start(int bucket, int buffer) {
 }
 
 void WeightGathering::wait(int bucket) {
-  for (Event& event : under_way_[bucket]) event.device_wait(device_);
-  under_way_[bucket].clear();
+  const auto begun = under_way_.find(bucket);
+  if (begun == under_way_.end()) return;
+  for (Event& event : begun->second) event.device_wait(device_);
+  under_way_.erase(begun);
 }
 
 void WeightGathering::wait() {
-  for (std::size_t bucket = 0; bucket < under_way_.size(); ++bucket) wait(int(bucket));
+  while (!under_way_.empty()) wait(under_way_.begin()->first);
 }
 
 void WeightGathering::poll() {
-  for (auto& events : under_way_)
+  for (auto& [bucket, events] : under_way_)
     for (Event& event : events) event.done();
 }
 

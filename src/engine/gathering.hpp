@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <vector>
 
 #include "src/engine/stage.hpp"
@@ -12,7 +13,7 @@ namespace gyr {
 class WeightGathering {
  public:
   WeightGathering(Device& dev, Stage& stage, Grid& grid)
-      : device_(dev), parameters_(stage.parameters()), grid_(grid), under_way_(parameters_.buckets().size()) {}
+      : device_(dev), parameters_(stage.parameters()), grid_(grid) {}
 
   // Unless an error ends the run, in which others may never send.
   ~WeightGathering() {
@@ -33,7 +34,7 @@ class WeightGathering {
   Device& device_;
   Parameters& parameters_;
   Grid& grid_;
-  std::vector<std::vector<Event>> under_way_;  // by bucket
+  std::map<int, std::vector<Event>> under_way_;  // by bucket, of those that have begun: there may be thousands
 };
 
 }  // namespace gyr

@@ -26,7 +26,8 @@ void Keys::count(const std::string& key, Index number) {
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {
     std::vector<Architecture> list;
-    for (const auto& of_file : {falcon_h1_architectures(), llama_architectures(), gemma_architectures(), gpt2_architectures(), mixer_architectures()})
+    for (const auto& of_file :
+         {falcon_h1::architectures(), llama::architectures(), gemma::architectures(), gpt2::architectures(), mixers::architectures()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();

@@ -17,8 +17,9 @@ namespace gyr {
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
-    for (const auto& of_file : {falcon_h1_families(), llama_families(), mamba2_families(), gpt2_families(), hybrid_families(), falcon_families(),
-                                bert_families(), gemma_families(), deepseek_families(), modernbert_families(), gpt_oss_families(), t5_families()})
+    for (const auto& of_file :
+         {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
+          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();

@@ -6,7 +6,7 @@
 
 #include "src/huggingface/stored_names.hpp"
 
-namespace gyr::gguf {
+namespace gyr::gguf::falcon_h1 {
 
 namespace {
 
@@ -73,6 +73,6 @@ std::vector<PlannedTensor> head_of_its_own(const ModelConfig& m) {
 
 }  // namespace
 
-std::vector<Architecture> falcon_h1_architectures() { return {{"FalconH1ForCausalLM", "falcon-h1", 1, check, keys, adapt, head_of_its_own}}; }
+std::vector<Architecture> architectures() { return {{"FalconH1ForCausalLM", "falcon-h1", 1, check, keys, adapt, head_of_its_own}}; }
 
-}  // namespace gyr::gguf
+}  // namespace gyr::gguf::falcon_h1

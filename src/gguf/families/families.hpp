@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each file of this folder defines.
+// What each file of this folder defines, in a namespace of its own.
 #pragma once
 
 #include "src/gguf/architecture.hpp"
 
 namespace gyr::gguf {
 
-std::vector<Architecture> falcon_h1_architectures();
-std::vector<Architecture> llama_architectures();
-std::vector<Architecture> gemma_architectures();
-std::vector<Architecture> gpt2_architectures();
-std::vector<Architecture> mixer_architectures();
+namespace falcon_h1 {
+std::vector<Architecture> architectures();
+}
+namespace llama {
+std::vector<Architecture> architectures();
+}
+namespace gemma {
+std::vector<Architecture> architectures();
+}
+namespace gpt2 {
+std::vector<Architecture> architectures();
+}
+namespace mixers {
+std::vector<Architecture> architectures();
+}
 
 }  // namespace gyr::gguf

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace gyr::gguf {
+namespace gyr::gguf::gemma {
 
 namespace {
 
@@ -56,8 +56,8 @@ void adapt(const ModelConfig& m, Index, const std::string& part, PlannedTensor& 
 
 }  // namespace
 
-std::vector<Architecture> gemma_architectures() {
+std::vector<Architecture> architectures() {
   return {{"Gemma2ForCausalLM", "gemma2", 2, check_gemma2, gemma2_keys, adapt}, {"Gemma3ForCausalLM", "gemma3", 2, check_gemma3, gemma3_keys, adapt}};
 }
 
-}  // namespace gyr::gguf
+}  // namespace gyr::gguf::gemma

@@ -2,7 +2,7 @@
 // GPT-2: matrices of queries, keys and values are one there, and none is transposed.
 #include "src/gguf/families/families.hpp"
 
-namespace gyr::gguf {
+namespace gyr::gguf::gpt2 {
 
 namespace {
 
@@ -23,6 +23,6 @@ void adapt(const ModelConfig&, Index layer, const std::string& part, PlannedTens
 
 }  // namespace
 
-std::vector<Architecture> gpt2_architectures() { return {{"GPT2LMHeadModel", "gpt2", 2, check, keys, adapt}}; }
+std::vector<Architecture> architectures() { return {{"GPT2LMHeadModel", "gpt2", 2, check, keys, adapt}}; }
 
-}  // namespace gyr::gguf
+}  // namespace gyr::gguf::gpt2

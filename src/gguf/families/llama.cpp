@@ -2,7 +2,7 @@
 // Llama and its kin. What llama.cpp calls llama turns neighbouring channels of heads, where the class of transformers turns those half a head apart.
 #include "src/gguf/families/families.hpp"
 
-namespace gyr::gguf {
+namespace gyr::gguf::llama {
 
 namespace {
 
@@ -53,7 +53,7 @@ void adapt(const ModelConfig& m, Index, const std::string& part, PlannedTensor& 
 
 }  // namespace
 
-std::vector<Architecture> llama_architectures() {
+std::vector<Architecture> architectures() {
   return {{"LlamaForCausalLM", "llama", 2, check_layers, llama_keys, adapt, rotary_factors},
           {"MistralForCausalLM", "llama", 2, check_layers, llama_keys, adapt, rotary_factors},
           {"MixtralForCausalLM", "llama", 2, check_layers, mixtral_keys, adapt, rotary_factors},
@@ -62,4 +62,4 @@ std::vector<Architecture> llama_architectures() {
           {"Qwen3MoeForCausalLM", "qwen3moe", 2, check_qwen3_moe, qwen3_moe_keys}};
 }
 
-}  // namespace gyr::gguf
+}  // namespace gyr::gguf::llama

@@ -2,7 +2,7 @@
 // Models of Mamba-2 layers: Mamba2 of these alone, Nemotron-H of attention without positions and MLPs too, a layer of ours being one of theirs.
 #include "src/gguf/families/families.hpp"
 
-namespace gyr::gguf {
+namespace gyr::gguf::mixers {
 
 namespace {
 
@@ -47,9 +47,9 @@ void nemotron_adapt(const ModelConfig& m, Index layer, const std::string& part, 
 
 }  // namespace
 
-std::vector<Architecture> mixer_architectures() {
+std::vector<Architecture> architectures() {
   return {{"Mamba2ForCausalLM", "mamba2", 1, check_mamba2, mamba2_keys, mamba2_adapt},
           {"NemotronHForCausalLM", "nemotron_h", 1, check_nemotron, nemotron_keys, nemotron_adapt}};
 }
 
-}  // namespace gyr::gguf
+}  // namespace gyr::gguf::mixers

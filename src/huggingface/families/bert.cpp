@@ -10,7 +10,7 @@
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
-namespace gyr {
+namespace gyr::bert {
 
 namespace {
 
@@ -136,11 +136,11 @@ bool is_beside_or_pooler(const std::string& tensor) { return is_beside(tensor) |
 
 }  // namespace
 
-std::vector<Family> bert_families() {
+std::vector<Family> families() {
   return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_beside_or_pooler},
           {"bert", "BertForPreTraining", read_pretraining, write, place, "bert.", is_copy},
           {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_beside},
           {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_beside_or_pooler}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::bert

@@ -6,7 +6,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/stored_names.hpp"
 
-namespace gyr {
+namespace gyr::deepseek {
 
 namespace {
 
@@ -123,13 +123,13 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
 // A module is a layer of theirs with more weights, and its layers are parts of that.
 StoredPlace deepseek_place(const ModelConfig& m, const std::string& weight) {
   const auto [depth, rest] = layer_name(weight, "mtp.");
-  if (depth < 0) return layer_pair_place(m, weight);
+  if (depth < 0) return llama::layer_pair_place(m, weight);
   const Index layer = m.layers() / 2 + depth;
   const auto [number, part] = layer_name(rest, "layers.");
   if (number < 0) return {fmt::format("model.layers.{}.{}{}", layer, rest.starts_with("norm.") ? "shared_head." : "", rest)};
   ModelConfig longer;
   longer.pattern = m.pattern + m.objective->head_layers();
-  return layer_pair_place(longer, fmt::format("model.layers.{}.{}", 2 * layer + number, part));
+  return llama::layer_pair_place(longer, fmt::format("model.layers.{}.{}", 2 * layer + number, part));
 }
 
 std::vector<std::string> copies(const ModelConfig& m, const std::string& weight) {
@@ -146,8 +146,8 @@ bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_e
 
 }  // namespace
 
-std::vector<Family> deepseek_families() {
+std::vector<Family> families() {
   return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, deepseek_place, "", passes_over, copies}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::deepseek

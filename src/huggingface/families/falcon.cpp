@@ -4,7 +4,7 @@
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
-namespace gyr {
+namespace gyr::falcon {
 
 namespace {
 
@@ -85,6 +85,6 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> falcon_families() { return {{"falcon", "FalconForCausalLM", read, write, place}}; }
+std::vector<Family> families() { return {{"falcon", "FalconForCausalLM", read, write, place}}; }
 
-}  // namespace gyr
+}  // namespace gyr::falcon

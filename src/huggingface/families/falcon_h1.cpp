@@ -6,7 +6,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/mixer_keys.hpp"
 
-namespace gyr {
+namespace gyr::falcon_h1 {
 
 namespace {
 
@@ -151,6 +151,6 @@ StoredPlace place(const ModelConfig&, const std::string& weight) { return {weigh
 
 }  // namespace
 
-std::vector<Family> falcon_h1_families() { return {{"falcon_h1", "FalconH1ForCausalLM", read, write, place}}; }
+std::vector<Family> families() { return {{"falcon_h1", "FalconH1ForCausalLM", read, write, place}}; }
 
-}  // namespace gyr
+}  // namespace gyr::falcon_h1

@@ -8,7 +8,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/window_keys.hpp"
 
-namespace gyr {
+namespace gyr::gemma {
 
 namespace {
 
@@ -119,8 +119,8 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> gemma_families() {
+std::vector<Family> families() {
   return {{"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2, place}, {"gemma3_text", "Gemma3ForCausalLM", read_gemma3, write_gemma3, place}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::gemma

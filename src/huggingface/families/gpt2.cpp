@@ -4,7 +4,7 @@
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
-namespace gyr {
+namespace gyr::gpt2 {
 
 namespace {
 
@@ -106,6 +106,6 @@ bool passes_over(const std::string& tensor) { return tensor.ends_with(".attn.bia
 
 }  // namespace
 
-std::vector<Family> gpt2_families() { return {{"gpt2", "GPT2LMHeadModel", read, write, place, "transformer.", passes_over}}; }
+std::vector<Family> families() { return {{"gpt2", "GPT2LMHeadModel", read, write, place, "transformer.", passes_over}}; }
 
-}  // namespace gyr
+}  // namespace gyr::gpt2

@@ -8,7 +8,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/window_keys.hpp"
 
-namespace gyr {
+namespace gyr::gpt_oss {
 
 namespace {
 
@@ -76,7 +76,7 @@ StoredPlace part_of_experts(const MoeConfig& c, const std::string& block, const 
 }
 
 StoredPlace place(const ModelConfig& m, const std::string& weight) {
-  StoredPlace stored = layer_pair_place(m, weight);
+  StoredPlace stored = llama::layer_pair_place(m, weight);
   const std::string_view gate = ".mlp.gate.", experts = ".mlp.experts.";
   if (const auto at = stored.name.find(gate); at != std::string::npos) stored.name.replace(at, gate.size(), ".mlp.router.");
   const auto at = stored.name.find(experts);
@@ -86,10 +86,10 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> gpt_oss_families() {
+std::vector<Family> families() {
   Family family{"gpt_oss", "GptOssForCausalLM", read, write, place};
   family.blocks = true;
   return {family};
 }
 
-}  // namespace gyr
+}  // namespace gyr::gpt_oss

@@ -7,7 +7,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/mixer_keys.hpp"
 
-namespace gyr {
+namespace gyr::hybrids {
 
 namespace {
 
@@ -183,9 +183,9 @@ StoredPlace nemotron_place(const ModelConfig&, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> hybrid_families() {
+std::vector<Family> families() {
   return {{"bamba", "BambaForCausalLM", read_bamba, write_bamba, bamba_place},
           {"nemotron_h", "NemotronHForCausalLM", read_nemotron, write_nemotron, nemotron_place}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::hybrids

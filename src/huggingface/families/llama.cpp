@@ -6,7 +6,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/window_keys.hpp"
 
-namespace gyr {
+namespace gyr::llama {
 
 namespace {
 
@@ -200,7 +200,7 @@ bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_e
 
 }  // namespace
 
-std::vector<Family> llama_families() {
+std::vector<Family> families() {
   return {{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", passes_over},
           {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, layer_pair_place},
           {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", passes_over},
@@ -209,4 +209,4 @@ std::vector<Family> llama_families() {
           {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, layer_pair_place}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::llama

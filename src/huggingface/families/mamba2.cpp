@@ -4,7 +4,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/mixer_keys.hpp"
 
-namespace gyr {
+namespace gyr::mamba2 {
 
 namespace {
 
@@ -74,6 +74,6 @@ StoredPlace place(const ModelConfig&, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> mamba2_families() { return {{"mamba2", "Mamba2ForCausalLM", read, write, place}}; }
+std::vector<Family> families() { return {{"mamba2", "Mamba2ForCausalLM", read, write, place}}; }
 
-}  // namespace gyr
+}  // namespace gyr::mamba2

@@ -8,7 +8,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/window_keys.hpp"
 
-namespace gyr {
+namespace gyr::modernbert {
 
 namespace {
 
@@ -176,10 +176,10 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 
 }  // namespace
 
-std::vector<Family> modernbert_families() {
+std::vector<Family> families() {
   return {{"modernbert", "ModernBertForMaskedLM", read_masked, write, place},
           {"modernbert", "ModernBertForSequenceClassification", read_classes<of_texts>, write, place},
           {"modernbert", "ModernBertForTokenClassification", read_classes<of_tokens>, write, place}};
 }
 
-}  // namespace gyr
+}  // namespace gyr::modernbert

@@ -11,7 +11,7 @@
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/stored_names.hpp"
 
-namespace gyr {
+namespace gyr::t5 {
 
 namespace {
 
@@ -148,6 +148,6 @@ bool passes_over(const std::string& tensor) {
 
 }  // namespace
 
-std::vector<Family> t5_families() { return {{"t5", "T5ForConditionalGeneration", read, write, place, "", passes_over}}; }
+std::vector<Family> families() { return {{"t5", "T5ForConditionalGeneration", read, write, place, "", passes_over}}; }
 
-}  // namespace gyr
+}  // namespace gyr::t5
