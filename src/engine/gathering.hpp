@@ -12,8 +12,7 @@ namespace gyr {
 
 class WeightGathering {
  public:
-  WeightGathering(Device& dev, Stage& stage, Grid& grid)
-      : device_(dev), parameters_(stage.parameters()), grid_(grid) {}
+  WeightGathering(Device& dev, Stage& stage, Grid& grid) : device_(dev), parameters_(stage.parameters()), grid_(grid) {}
 
   // Unless an error ends the run, in which others may never send.
   ~WeightGathering() {
