@@ -2,6 +2,9 @@
 // Grids over the ranks of a test program that runs under mpiexec.
 #pragma once
 
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 
