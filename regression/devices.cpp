@@ -164,8 +164,7 @@ TEST(devices, train_with_the_same_bits_by_graphs) {
   const std::vector<Row> rows{
       {1, 1, {"train.global_batch_size=6"}, true},
       {2, 2, {"parallel.tensor=2", "parallel.sequence=true", "model.dropout.residual=0.2", "model.dropout.attention=0.1"}, true},
-      {2, 2, {"parallel.context=2", "model.dropout.embedding=0.1"}, true},
-      {2, 2, {"parallel.pipeline=2", "train.global_batch_size=6"}, true},
+      {2, 2, {"parallel.pipeline=2", "train.global_batch_size=6", "model.dropout.embedding=0.1"}, true},
       {2, 2, {"parallel.data=2", "parallel.shard=optimizer", "activation.recompute=full"}, true},
       {2, 1, {"parallel.tensor=2"}, false}};
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -399,7 +399,7 @@ void expect_packed_is_apart_in_every_layer_type(bool causal, NormPlacement place
     if (of_encoder_and_decoder(type)) continue;  // they take no packed documents
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
-    config.pattern = std::string(2, type.symbol);
+    config.pattern = std::string(1, type.symbol);
     config.attention.causal = causal, config.norm_placement = placement;
     expect_packed_is_apart<double>(config, 2, 21, 1e-12);
   }
