@@ -251,12 +251,12 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
         for (int i = 0; i < 4; ++i) A[l / 4 + 8 * (i % 2)][8 * (i / 2) + 2 * (l % 4) + h] = number(from.a->at[i], h);
         for (int i = 0; i < 2; ++i) B[8 * i + 2 * (l % 4) + h][l / 4] = number(from.b->at[i], h);
       }
+    float sums[16][8] = {};
+    for (int m = 0; m < 16; ++m)
+      for (int k = 0; k < 16; ++k)
+        for (int n = 0; n < 8; ++n) sums[m][n] += A[m][k] * B[k][n];
     for (int l = 0; l < warp_size; ++l)
-      for (int i = 0; i < 4; ++i) {
-        float sum = 0;
-        for (int k = 0; k < 16; ++k) sum += A[l / 4 + 8 * (i / 2)][k] * B[k][2 * (l % 4) + i % 2];
-        block.argument<Lane>(l).d->at[i] += sum;
-      }
+      for (int i = 0; i < 4; ++i) block.argument<Lane>(l).d->at[i] += sums[l / 4 + 8 * (i / 2)][2 * (l % 4) + i % 2];
   });
 }
 inline std::uint32_t pair(float low, float high) { return std::uint32_t(bf16(low).bits) | std::uint32_t(bf16(high).bits) << 16; }

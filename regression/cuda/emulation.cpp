@@ -2,12 +2,15 @@
 // The emulated machine finds what it is there to find: each mistake that kernels are made with is made on purpose.
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <span>
+#include <vector>
 
 #include "kernels/cuda/compiled_gpus.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/rmsnorm.hpp"
+#include "regression/seed.hpp"
 #include "regression/tensors.hpp"
 
 namespace gyr::testing::emulation_suite {
@@ -83,6 +86,42 @@ GYR_KERNEL shifted(Global<const float> x, Global<float> y) {
 GYR_KERNEL too_far(Global<float> x) { x.store(x.columns(), 1); }
 GYR_KERNEL into_the_gap(Global<float> x) { x.store(0, x.columns(), 1); }
 
+// What first lanes of warps touch between two barriers of the block, in memory of so many bytes.
+struct Step {
+  int phase, warp;
+  Index at;
+  int bytes;
+  Touch touch;
+};
+constexpr int story_bytes = 32, phases = 3;
+using Story = std::vector<Step>;
+GYR_KERNEL follow(const Story* story, char* global) {
+  cuda::Block& block = cuda::Block::current();
+  for (int at = 0; !global && at < story_bytes; at += 16)
+    if (thread_index() == 0) block.watch_shared(block.shared() + at, 16, Touch::write, Site::current());
+  for (int phase = 0; phase < phases; ++phase) {
+    sync_block();
+    for (const Step& s : *story) {
+      if (s.phase != phase || thread_index() != s.warp * warp_size) continue;
+      if (global) block.watch_global(global + s.at, s.bytes, s.touch, Site::current());
+      else block.watch_shared(block.shared() + s.at, s.bytes, s.touch, Site::current());
+    }
+  }
+}
+Story drawn_story(std::mt19937_64& random) {
+  Story story(3 + random() % 5);
+  for (Step& s : story) {
+    s.bytes = 1 << random() % 5;
+    s.at = Index(random() % (story_bytes / std::uint64_t(s.bytes))) * s.bytes;
+    s.phase = int(random() % phases), s.warp = int(random() % (threads / warp_size)), s.touch = random() % 2 ? Touch::write : Touch::read;
+  }
+  return story;
+}
+bool meet_without_a_barrier(const Step& a, const Step& b) {
+  return a.phase == b.phase && a.warp != b.warp && (a.touch == Touch::write || b.touch == Touch::write) && a.at < b.at + b.bytes &&
+         b.at < a.at + a.bytes;
+}
+
 }  // namespace
 
 TEST(emulation, finds_what_a_block_forgets_in_every_order) {
@@ -112,6 +151,25 @@ TEST(emulation, finds_blocks_that_meet_in_memory) {
   expect_found("a race: it writes", complaint({4, threads}, one_for_all, x));
   expect_found("a race", complaint({4, threads}, shifted, Tensor1<const float>(x), x));
   EXPECT_EQ(complaint({4, threads}, shifted, Tensor1<const float>(x), bench.zeros<float>(256)), "");
+}
+
+TEST(emulation, a_race_is_two_accesses_of_any_sizes_that_share_a_byte) {
+  std::mt19937_64 random(seed_of_run());
+  alignas(16) char global[story_bytes] = {};
+  int races = 0;
+  for (int i = 0; i < 400; ++i) {
+    const With machine(Order::random, true, random());
+    const Story story = drawn_story(random);
+    bool race = false;
+    for (const Step& a : story)
+      for (const Step& b : story) race = race || meet_without_a_barrier(a, b);
+    races += race;
+    for (char* const memory : {static_cast<char*>(nullptr), global})
+      EXPECT_EQ(complaint({1, threads, story_bytes}, follow, &story, memory).find("no barrier lies between") != std::string::npos, race)
+          << "story " << i << (memory ? " in global memory" : " in shared memory");
+  }
+  EXPECT_GT(races, 100);
+  EXPECT_LT(races, 300);
 }
 
 // Also where it has been taken, written and given back before, and whatever its size.

@@ -50,13 +50,15 @@ double seconds_of(Index n, int calls) {
 // Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones.
 template <class A>
 double measured() {
-  constexpr Index small = 768, most = 4096, grain = 256;
-  constexpr double soon = 2e-3;  // seconds
-  constexpr int calls = 4;       // so that telling them takes no part of it
-  const double seconds = seconds_of<A>(small, 1);
-  const Index n = Index(std::min(double(most), double(small) * std::cbrt(soon / seconds))) / grain * grain;
-  if (n <= small) return 2.0 * small * small * small / seconds;
-  return 2.0 * double(n * n * n) * calls / seconds_of<A>(n, calls);
+  constexpr Index least = 192, most = 4096, grain = 256;
+  constexpr double soon = 1e-2;  // seconds
+  for (Index n = least;;) {
+    const int calls = n == most ? 4 : 1;  // so that telling them takes no part of it
+    const double seconds = seconds_of<A>(n, calls) / calls;
+    const Index next = Index(std::min(double(most), double(n) * std::cbrt(soon / seconds))) / grain * grain;
+    if (next <= n) return 2.0 * double(n * n * n) / seconds;
+    n = next;
+  }
 }
 
 }  // namespace

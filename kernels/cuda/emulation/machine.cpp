@@ -22,9 +22,7 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr Index copied_bytes = 16;  // by one copy beside a thread
-constexpr Index unit = 1;           // bytes of memory that one cell stands for
-constexpr std::size_t line = std::tuple_size_v<decltype(Launched::global)::mapped_type>;
+constexpr Index copied_bytes = 16;       // by one copy beside a thread
 constexpr std::size_t stack = 64 << 10;  // of a thread
 thread_local Block* running = nullptr;
 thread_local Index grids = 0;
@@ -79,8 +77,11 @@ struct FromStacks {
   void deallocate(boost::context::stack_context& s) { stacks().deallocate(s); }
 };
 
-// Where a search over n begins and how it goes on.
-int picked(int i, int n, Order order, int start) { return order == Order::backward ? n - 1 - i : (start + i) % n; }
+// One of those that may go on, a bit each: the first from `turn` on, or the last of all.
+int picked(std::uint32_t ready, Order order, int turn) {
+  const std::uint32_t from_turn = ready & (~0u << turn);
+  return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(from_turn ? from_turn : ready);
+}
 
 Machine asked_for() {
   Machine m;
@@ -123,6 +124,7 @@ Block::Block(Launched& launched, Index number)
   std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
   for (int i = 0; i < alive_; ++i) threads_[std::size_t(i)].number = i;
   for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u, w.seen.resize(warps_.size());
+  ready_warps_ = ~0u >> (32 - warps_.size());
 }
 Block::~Block() = default;
 
@@ -133,6 +135,16 @@ void Block::violation(const std::string& what, const Site& site) const {
   const std::string_view file(site.file_name());
   throw Violation(fmt::format("{}: {} ({} line {}, block {}, thread {})", launched_.kernel, what, file.substr(file.rfind('/') + 1), site.line(),
                               number_, self->number));
+}
+
+void Block::let_go_on(const Thread& t) {
+  warps_[std::size_t(t.warp())].ready |= 1u << t.lane();
+  ready_warps_ |= 1u << t.warp();
+}
+void Block::hold(const Thread& t) {
+  Warp& w = warps_[std::size_t(t.warp())];
+  w.ready &= ~(1u << t.lane());
+  if (w.ready == 0) ready_warps_ &= ~(1u << t.warp());
 }
 
 bool Block::arrive(Meeting what, void* argument, const Site& site) {
@@ -148,23 +160,38 @@ bool Block::arrive(Meeting what, void* argument, const Site& site) {
     break;
   }
   self->meeting = what, self->argument = argument, self->site = site, self->waiting = true;
-  w.ready &= ~(1u << self->lane());
+  hold(*self);
   return ++w.arrived == warp_size;
 }
 
 void Block::part(Meeting what) {
   Warp& w = warps_[std::size_t(self->warp())];
   if (launched_.counter) launched_.counter->meet(self->warp());
-  w.arrived = 0, w.ready = ~0u;
+  w.arrived = 0, w.ready = ~0u, ready_warps_ |= 1u << self->warp();
   if (what == Meeting::warp_barrier) advance();
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
 }
 
-void Block::wait() { scheduler_ = std::move(scheduler_).resume(); }
+// Who goes on where the current thread does not: another one, or run(), where one has failed or nobody can.
+boost::context::fiber Block::successor() {
+  Thread* const t = failure_ || alive_ == 0 ? nullptr : next();
+  if (!t) return std::move(scheduler_);
+  self = t;
+  if (!t->fiber) begin(*t);
+  return std::move(t->fiber);
+}
+
+void Block::wait() {
+  Thread& waiting = *self;
+  successor().resume_with([&](boost::context::fiber&& here) {
+    waiting.fiber = std::move(here);
+    return boost::context::fiber();
+  });
+}
 
 void Block::meet_all(const Site& site) {
   self->meeting = Meeting::block_barrier, self->site = site, self->waiting = true;
-  warps_[std::size_t(self->warp())].ready &= ~(1u << self->lane());
+  hold(*self);
   if (++at_barrier_ == alive_) release_all();
   else wait();
 }
@@ -177,7 +204,7 @@ void Block::release_all() {
   for (std::size_t w = 0; w < warps_.size(); ++w) all.push_back(warps_[w].seen[w] + 1);
   for (Warp& w : warps_) w.seen = all;
   for (Thread& t : threads_)
-    if (!t.done) t.waiting = false, warps_[std::size_t(t.warp())].ready |= 1u << t.lane();
+    if (!t.done) t.waiting = false, let_go_on(t);
 }
 
 void Block::meet_some(int number, int threads, bool waits, const Site& site) {
@@ -188,7 +215,7 @@ void Block::meet_some(int number, int threads, bool waits, const Site& site) {
   Warp& w = warps_[std::size_t(self->warp())];
   if (!waits || at.turn != w.turn) return;
   self->meeting = Meeting::some_barrier, self->site = site, self->waiting = true;
-  w.ready &= ~(1u << self->lane());
+  hold(*self);
   wait();
 }
 
@@ -212,8 +239,7 @@ void Block::release(SomeBarrier& at) {
     if (!(at.waiting >> w & 1)) continue;
     for (std::size_t v = 0; v < warps_.size(); ++v) warps_[w].seen[v] = std::max(warps_[w].seen[v], at.published[v]);
     for (std::size_t t = w * warp_size; t < (w + 1) * warp_size; ++t)
-      if (threads_[t].waiting && threads_[t].meeting == Meeting::some_barrier)
-        threads_[t].waiting = false, warps_[w].ready |= 1u << threads_[t].lane();
+      if (threads_[t].waiting && threads_[t].meeting == Meeting::some_barrier) threads_[t].waiting = false, let_go_on(threads_[t]);
   }
   ++at.turn;
   at.arrived = 0, at.come = at.waiting = 0;
@@ -225,49 +251,40 @@ Warpgroups& Block::warpgroups() {
 }
 
 void Block::begin(Thread& t) {
-  t.fiber = boost::context::fiber(std::allocator_arg, FromStacks(), [this, &t](boost::context::fiber&& scheduler) {
-    scheduler_ = std::move(scheduler);
+  t.fiber = boost::context::fiber(std::allocator_arg, FromStacks(), [this, &t](boost::context::fiber&&) {
     try {
       launched_.body();
     } catch (const Violation&) {
       failure_ = std::current_exception();
     }
     leave(t);
-    return std::move(scheduler_);
+    return successor();
   });
 }
 
 void Block::leave(Thread& t) {
-  Warp& w = warps_[std::size_t(t.warp())];
-  t.done = true, --w.alive, --alive_;
-  w.ready &= ~(1u << t.lane());
+  t.done = true, --warps_[std::size_t(t.warp())].alive, --alive_;
+  hold(t);
   if (alive_ > 0 && at_barrier_ == alive_) release_all();
 }
 
-Thread* Block::next(std::mt19937_64& random) {
+Thread* Block::next() {
   const Order order = launched_.machine.order;
-  const int warps = int(warps_.size()), start = order == Order::random ? int(random() % std::uint64_t(warps)) : 0;
-  for (int i = 0; i < warps; ++i) {
-    const int w = picked(i, warps, order, start);
-    const std::uint32_t ready = warps_[std::size_t(w)].ready;
-    if (ready == 0) continue;
-    const int turn = order == Order::random ? int(random() % warp_size) : 0;
-    const int lane = order == Order::backward ? 31 - std::countl_zero(ready) : (std::countr_zero(std::rotr(ready, turn)) + turn) % warp_size;
-    return &threads_[std::size_t(w * warp_size + lane)];
-  }
-  return nullptr;
+  const auto turn = [&](std::size_t n) { return order == Order::random ? int(launched_.random() % n) : 0; };
+  const int from = turn(warps_.size());
+  if (ready_warps_ == 0) return nullptr;
+  const int w = picked(ready_warps_, order, from);
+  return &threads_[std::size_t(w * warp_size + picked(warps_[std::size_t(w)].ready, order, turn(warp_size)))];
 }
 
-void Block::run(std::mt19937_64& random) {
+void Block::run() {
   running = this;
-  while (alive_ > 0) {
-    Thread* const t = next(random);
-    if (!t) deadlock();
-    self = t;
-    if (!t->fiber) begin(*t);
-    t->fiber = std::move(t->fiber).resume();
-    if (failure_) std::rethrow_exception(failure_);
-  }
+  successor().resume_with([&](boost::context::fiber&& here) {
+    scheduler_ = std::move(here);
+    return boost::context::fiber();
+  });
+  if (failure_) std::rethrow_exception(failure_);
+  if (alive_ > 0) deadlock();
   if (launched_.counter) launched_.counter->end_epoch();
 }
 
@@ -283,7 +300,7 @@ void Block::deadlock() const {
 
 Access Block::access(const Site& site) const {
   const auto warp = std::size_t(self->warp());
-  return {number_, self->number, epoch_, warps_[warp].seen[warp], unsigned(site.line())};
+  return {std::int32_t(number_), std::uint16_t(self->number), std::uint16_t(site.line()), epoch_, warps_[warp].seen[warp]};
 }
 
 bool Block::ordered(const Access& earlier, const Access& now) const {
@@ -322,11 +339,14 @@ void Block::judge_across(Cell& cell, Touch touch, const Access& now, Index offse
   cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
 }
 
-// What an earlier block has left there is none of this one's.
-Cell& Block::shared_cell(Index i) {
-  Cell& cell = launched_.shared[std::size_t(i)];
-  if (cell.write.block != number_) cell = {}, std::fill_n(last_reads(i), warps_.size(), 0u);
-  return cell;
+// each(cell, where it begins) for the units of an access.
+template <class Each>
+void Block::each_shared_cell(Index first, Index bytes, const Each& each) {
+  for (Index at = first; at < first + bytes;) {
+    CellLine& line = launched_.shared.line(at, bytes, number_);
+    each(line.cells[std::size_t(at % CellLine::bytes)], at);
+    at += line.unit;
+  }
 }
 
 void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& site) {
@@ -335,36 +355,34 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
     violation(fmt::format("bytes {} to {} of shared memory, of which a block has {}", first, first + bytes, shared_bytes()), site);
   if (first % bytes != 0) violation(fmt::format("{} bytes of shared memory from {} on, which is no multiple", bytes, first), site);
   const Access now = access(site);
-  for (Index i = first / unit; i < (first + bytes + unit - 1) / unit; ++i) {
-    Cell& cell = shared_cell(i);
-    if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", i * unit), site);
-    if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", i * unit), site);
-    judge_order(cell, touch, now, "shared memory", i * unit, site);
-    std::uint32_t* const reads = last_reads(i);
+  each_shared_cell(first, bytes, [&](Cell& cell, Index at) {
+    if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", at), site);
+    if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", at), site);
+    judge_order(cell, touch, now, "shared memory", at, site);
+    std::uint32_t* const reads = launched_.shared.last_reads(at);
     if (touch == Touch::read) {
       cell.read = now, reads[self->warp()] = now.warp_epoch + 1;
-      continue;
+      return;
     }
     for (std::size_t w = 0; w < warps_.size(); ++w)
       if (w != std::size_t(self->warp()) && reads[w] > warps_[std::size_t(self->warp())].seen[w])
-        violation(fmt::format("a race: it writes byte {} of shared memory, which warp {} reads, and no barrier lies between", i * unit, w), site);
+        violation(fmt::format("a race: it writes byte {} of shared memory, which warp {} reads, and no barrier lies between", at, w), site);
     cell.write = now, cell.read = {}, cell.fences = std::uint32_t(self->fences.size());
-  }
+  });
 }
 
 void Block::watch_product(const void* p, int bytes, const Site& site) {
   if (!checked()) return;
   judge_shared(p, bytes, Touch::read, site);
   const Index first = static_cast<const char*>(p) - shared_.data();
-  for (Index i = first / unit; i < (first + bytes) / unit; ++i) {
-    const Cell& cell = shared_cell(i);
+  each_shared_cell(first, bytes, [&](const Cell& cell, Index at) {
     const Thread& writer = threads_[std::size_t(cell.write.thread)];
     const bool fenced = writer.fences.size() > cell.fences, ours = writer.warp() == self->warp();
     if (!fenced || (!ours && writer.fences[cell.fences] >= warps_[std::size_t(self->warp())].seen[std::size_t(writer.warp())]))
-      violation(fmt::format("a product reads byte {} of shared memory, and thread {}, which wrote it in line {}, has set no fence behind", i * unit,
+      violation(fmt::format("a product reads byte {} of shared memory, and thread {}, which wrote it in line {}, has set no fence behind", at,
                             cell.write.thread, cell.write.line),
                 site);
-  }
+  });
 }
 void Block::count_matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site& site) {
   if (launched_.counter) launched_.counter->matrices(rows, site);
@@ -395,35 +413,44 @@ void Block::copy_later(void* to, const void* from, bool zeros, const Site& site)
     mark_copied(to, true);
   }
   std::memset(to, 0xff, copied_bytes);
-  self->copies.back().push_back({to, from, zeros, site});
+  self->copies.push_back({to, from, zeros, site});
 }
 
 void Block::mark_copied(const void* to, bool later) {
-  const Index first = (static_cast<const char*>(to) - shared_.data()) / unit;
-  for (Index i = first; i < first + copied_bytes / unit; ++i) shared_cell(i).copied_later = later;
+  each_shared_cell(static_cast<const char*>(to) - shared_.data(), copied_bytes, [&](Cell& cell, Index) { cell.copied_later = later; });
+}
+
+void Block::bring(const Thread::Copy& c) {
+  if (checked()) {
+    mark_copied(c.to, false);
+    judge_shared(c.to, copied_bytes, Touch::write, c.site);
+  }
+  if (c.zeros) std::memset(c.to, 0, copied_bytes);
+  else std::memcpy(c.to, c.from, copied_bytes);
 }
 
 void Block::wait_for_copies(int but) {
-  auto& groups = self->copies;
-  for (; groups.size() > std::size_t(but) + 1; groups.erase(groups.begin()))
-    for (const Thread::Copy& c : groups.front()) {
-      if (checked()) {
-        mark_copied(c.to, false);
-        judge_shared(c.to, copied_bytes, Touch::write, c.site);
-      }
-      if (c.zeros) std::memset(c.to, 0, copied_bytes);
-      else std::memcpy(c.to, c.from, copied_bytes);
-    }
+  auto& copies = self->copies;
+  auto& groups = self->groups;
+  if (groups.size() <= std::size_t(but)) return;
+  const auto over = groups.end() - but;
+  const std::size_t arrived = *(over - 1);
+  for (std::size_t i = 0; i < arrived; ++i) bring(copies[i]);
+  copies.erase(copies.begin(), copies.begin() + std::ptrdiff_t(arrived));
+  groups.erase(groups.begin(), over);
+  for (std::size_t& end : groups) end -= arrived;
 }
 
 void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& site) {
   const auto first = reinterpret_cast<std::uintptr_t>(p);
   if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
   const Access now = access(site);
-  std::array<Cell, line>& cells = launched_.global[first / unit / line];  // an access has no more than a line, and begins on a multiple of its bytes
-  for (auto i = first / unit; i < (first + std::uintptr_t(bytes) + unit - 1) / unit; ++i) {
-    judge_order(cells[i % line], touch, now, "a tensor's element", Index(i * unit - first), site);
-    judge_across(cells[i % line], touch, now, Index(i * unit - first), site);
+  for (auto at = first; at < first + std::uintptr_t(bytes);) {
+    CellLine& line = launched_.global.line(at, bytes);
+    Cell& cell = line.cells[at % CellLine::bytes];
+    judge_order(cell, touch, now, "a tensor's element", Index(at - first), site);
+    judge_across(cell, touch, now, Index(at - first), site);
+    at += std::uintptr_t(line.unit);
   }
 }
 
@@ -433,15 +460,19 @@ void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) 
   Machine& machine = Machine::instance();
   std::optional<GridCounter> counter;
   if (machine.counts) counter.emplace(*machine.counts, kernel, grid);
-  Launched launched{machine, kernel, grid, std::move(body), counter ? &*counter : nullptr, {}, {}, {}};
-  if (machine.checked) launched.shared.resize(std::size_t((grid.shared_bytes + unit - 1) / unit));
-  launched.last_reads.resize(launched.shared.size() * std::size_t(grid.threads / warp_size));
-  std::mt19937_64 random(machine.seed);
+  Launched launched{machine,
+                    kernel,
+                    grid,
+                    std::move(body),
+                    counter ? &*counter : nullptr,
+                    std::mt19937_64(machine.seed),
+                    {},
+                    SharedCells(machine.checked ? grid.shared_bytes : 0, grid.threads / warp_size)};
   std::vector<Index> blocks(std::size_t(grid.blocks));
   std::iota(blocks.begin(), blocks.end(), Index(0));
   if (machine.order == Order::backward) std::reverse(blocks.begin(), blocks.end());
-  if (machine.order == Order::random) std::shuffle(blocks.begin(), blocks.end(), random);
-  for (const Index b : blocks) Block(launched, b).run(random);
+  if (machine.order == Order::random) std::shuffle(blocks.begin(), blocks.end(), launched.random);
+  for (const Index b : blocks) Block(launched, b).run();
 }
 
 Index grids_run() { return grids; }

@@ -12,9 +12,9 @@
 #include <random>
 #include <source_location>
 #include <stdexcept>
-#include <unordered_map>
 #include <vector>
 
+#include "kernels/cuda/emulation/cells.hpp"
 #include "kernels/scalar.hpp"
 
 namespace gyr::cuda {
@@ -73,25 +73,6 @@ enum class Meeting {
 };
 enum class Touch { read, write };
 
-// One access.
-struct Access {
-  Index block = -1;
-  int thread = -1;
-  std::uint32_t block_epoch = 0, warp_epoch = 0;  // barriers before it: of the block, all of its warp
-  unsigned line = 0;
-
-  bool made() const { return block >= 0; }
-};
-
-// What happened to a unit of memory last.
-struct Cell {
-  Access write, read;
-  std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
-  bool read_by_blocks = false;      // by more than one since the last write
-  bool copied_later = false;        // the target of a copy that its thread has not waited for
-  std::uint32_t fences = 0;         // that its writer had behind it before the write
-};
-
 class Block;
 class Warpgroups;
 
@@ -107,8 +88,9 @@ struct Thread {
     bool zeros;
     Site site;
   };
-  std::vector<std::vector<Copy>> copies{1};  // groups that have not been waited for; the last one is open
-  std::vector<std::uint32_t> fences;         // between ways to shared memory: barriers of its warp before each
+  std::vector<Copy> copies;           // that have not been waited for
+  std::vector<std::size_t> groups;    // of these: where each ends that is closed
+  std::vector<std::uint32_t> fences;  // between ways to shared memory: barriers of its warp before each
   boost::context::fiber fiber;
 
   int lane() const { return number % warp_size; }
@@ -122,11 +104,9 @@ struct Launched {
   Grid grid;
   std::function<void()> body;  // of a thread
   GridCounter* counter;        // or null
-  // Where the machine is checked, cells of units of memory: of a line of global memory by its number, of shared memory of the blocks one after the
-  // other.
-  std::unordered_map<std::uintptr_t, std::array<Cell, 64>> global;
-  std::vector<Cell> shared;
-  std::vector<std::uint32_t> last_reads;  // of each of these by each warp of the block: barriers before it, and 1
+  std::mt19937_64 random;      // for schedules
+  GlobalCells global;          // where the machine is checked
+  SharedCells shared;
 };
 
 class Block {
@@ -136,7 +116,7 @@ class Block {
   Block(const Block&) = delete;
 
   // All threads from beginning to end.
-  void run(std::mt19937_64& random);
+  void run();
 
   // Those that run now: on the thread of the host that runs a block.
   static Block& current();
@@ -174,7 +154,7 @@ class Block {
   void count_products(Index n);
   // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
   void copy_later(void* to, const void* from, bool zeros, const Site&);
-  void commit_copies() { thread().copies.emplace_back(); }
+  void commit_copies() { thread().groups.push_back(thread().copies.size()); }
   void wait_for_copies(int but);
   // What this thread has written is there for products of warpgroups.
   void fence_proxies() { thread().fences.push_back(warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]); }
@@ -203,19 +183,23 @@ class Block {
   void wait();
   void begin(Thread&);
   void leave(Thread&);
+  boost::context::fiber successor();
+  void let_go_on(const Thread&);
+  void hold(const Thread&);
   void release_all();
   void come_to(SomeBarrier&, int number, int threads, bool waits, const Site&);
   void release(SomeBarrier&);
   bool ordered(const Access& earlier, const Access& now) const;
-  Thread* next(std::mt19937_64& random);
+  Thread* next();
   [[noreturn]] void deadlock() const;
   Access access(const Site&) const;
   void judge_shared(const void* p, Index bytes, Touch, const Site&);
   void judge_global(const void* p, Index bytes, Touch, const Site&);
   void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
-  Cell& shared_cell(Index unit);
-  std::uint32_t* last_reads(Index unit) { return &launched_.last_reads[std::size_t(unit) * warps_.size()]; }
+  void bring(const Thread::Copy&);
+  template <class Each>
+  void each_shared_cell(Index first, Index bytes, const Each&);
   void judge_order(const Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
   void judge_across(Cell&, Touch, const Access&, Index offset, const Site&) const;
 
@@ -225,6 +209,7 @@ class Block {
   std::vector<char> shared_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::uint32_t ready_warps_ = 0;  // those with lanes that may go on
   std::array<SomeBarrier, 16> some_;
   std::unique_ptr<Warpgroups> warpgroups_;
   std::uint32_t epoch_ = 0;
