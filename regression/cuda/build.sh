@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/cuda/build.sh NVCC FOLDER: the program for GPUs from nothing, in FOLDER, which is removed at the end. It must link, say what it was built
 # with, plan, and, where there is no GPU, say so in one line with exit code 69. Takes no GPU; exit code 77 where NVCC is not there.
-#   NCCL_HOME folder of NCCL   GPUS (90) to compile for   KEEP yes: the folder stays
+#   NCCL_HOME folder of NCCL   GPUS (90) to compile for   KEEP yes: the folder stays   CUDNN_FRONTEND_HOME cuDNN's front end: with cuDNN
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nvcc=${1:?usage: regression/cuda/build.sh NVCC FOLDER} build=${2:?usage: regression/cuda/build.sh NVCC FOLDER}
@@ -12,7 +12,9 @@ failed() { echo "FAILED: $*"; exit 1; }
 begun=$SECONDS
 unset OMP_NUM_THREADS  # of which nproc makes a number of cores
 ! command -v ninja > /dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
-cmake --preset cuda -B "$build" -DGYR_NVCC="$nvcc" -DGYR_GPUS="${GPUS:-90}" -DGYR_WERROR=ON --log-level=WARNING
+cudnn=OFF
+[ -z "${CUDNN_FRONTEND_HOME:-}" ] || cudnn=ON
+cmake --preset cuda -B "$build" -DGYR_NVCC="$nvcc" -DGYR_GPUS="${GPUS:-90}" -DGYR_CUDNN="$cudnn" -DGYR_WERROR=ON --log-level=WARNING
 cmake --build "$build" --parallel "$(nproc)" --target gyrfalcon
 echo "== built for ${GPUS:-90} in $((SECONDS - begun)) s on $(nproc) cores"
 [ -z "${NCCL_HOME:-}" ] || export LD_LIBRARY_PATH=$NCCL_HOME/lib:${LD_LIBRARY_PATH:-}
@@ -20,6 +22,7 @@ program=$build/bin/gyrfalcon
 "$program" --version | tee "$build/version"
 grep -q '^backend *cuda [0-9]' "$build/version" || failed "--version does not name CUDA"
 [ "${GPUS:-90}" != 90 ] || grep -q '^backend.* for GPUs 90a$' "$build/version" || failed "--version does not name the GPUs it has code for"
+[ $cudnn = OFF ] || grep -q '^backend.* with cuDNN [0-9]' "$build/version" || failed "--version does not name cuDNN"
 grep -q '^BLAS *cuBLASLt [0-9.]*$' "$build/version" || failed "--version does not name cuBLASLt"
 "$program" plan input/falcon-h1-1.5b.yaml --ranks 4 > "$build/plan" || failed "plan ended with $?"
 if ! nvidia-smi -L > /dev/null 2>&1; then
