@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "regression/material.hpp"
@@ -220,6 +221,27 @@ TEST(devices, without_code_for_them_are_refused) {
   EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
   for (const char* part : {"capability 80 90a 100+", "has 75", "make cuda GPUS=75"}) EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "75"));
+}
+
+// Products of warpgroups are tried before anything is learnt with them; where they do not hold, the run ends and says how to do without.
+TEST(devices, whose_warpgroups_multiply_wrongly_are_found_before_a_step) {
+  const Folder folder;
+  const auto trained = [&](const std::string& where, const std::string& emulation, const std::map<std::string, std::string>& more) {
+    std::map<std::string, std::string> env{{"GYR_EMULATION", emulation}, {"GYR_CUDA_TRIAL", "on"}};
+    env.insert(more.begin(), more.end());
+    return execute(on_devices(Material::get().train(folder.path() / where, {"train.steps=1", "train.precision=bf16"}), 1),
+                   {.env = env, .limit = 120});
+  };
+  EXPECT_EQ(trained("right", "apart", {}).code, 0);
+  const Result r = trained("wrong", "apart wrong", {});
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+  for (const char* part : {"products of warpgroups do not hold", "attention differs from", "GYR_CUDA_WARPGROUPS=off"})
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  EXPECT_TRUE(losses(folder.path() / "wrong").empty());
+  EXPECT_EQ(trained("without", "apart wrong", {{"GYR_CUDA_WARPGROUPS", "off"}}).code, 0);
+  EXPECT_EQ(trained("of_80", "apart wrong capability=80", {}).code, 0);
+  EXPECT_EQ(losses(folder.path() / "without"), losses(folder.path() / "of_80"));
 }
 
 // A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.

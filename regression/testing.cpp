@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// main of every test program: starts MPI and Kokkos once, and fails when the filter selected nothing. GYR_TEAM_SIZE: threads of a team.
+// main of every test program: starts MPI and Kokkos once, and fails when the filter selected nothing. GYR_TEAM_SIZE: threads of a team. Where there
+// are products of warpgroups, tests try them: the program need not (GYR_CUDA_TRIAL).
 #include "regression/testing.hpp"
 
 #include <mpi.h>
@@ -12,6 +13,7 @@
 
 int main(int argc, char** argv) {
   gyr::prepare_threads(argv);
+  setenv("GYR_CUDA_TRIAL", "off", 0);
   testing::InitGoogleTest(&argc, argv);
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);

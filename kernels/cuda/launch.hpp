@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/primitives.hpp"
 #include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/warpgroup_trial.hpp"
 #include "kernels/device.hpp"
 
 #if !defined(__CUDACC__)
@@ -45,7 +46,8 @@ void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, vo
 #endif
 }
 
-// Whether the GPU has the instructions of warpgroups.hpp, this program its code with them, and the environment lets it (GYR_CUDA_WARPGROUPS).
+// Whether the GPU has the instructions of warpgroups.hpp, this program its code with them, the environment lets it (GYR_CUDA_WARPGROUPS), and they
+// have been tried.
 inline bool multiplies_by_warpgroups() {
 #if defined(__CUDACC__)
   constexpr int compiled[] = {__CUDA_ARCH_LIST__};
@@ -53,7 +55,7 @@ inline bool multiplies_by_warpgroups() {
   constexpr int compiled[] = {900};
 #endif
   return environment_allows("GYR_CUDA_WARPGROUPS") && device_capability() == 90 &&
-         std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled);
+         std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled) && warpgroups_hold();
 }
 
 // f(std::integral_constant<int, N>()) where all of these tensors have packs of N, else with packs of one.

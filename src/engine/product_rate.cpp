@@ -47,18 +47,21 @@ double seconds_of(Index n, int calls) {
   return best;
 }
 
-// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones.
+double operations(Index n) { return 2.0 * double(n * n * n); }
+
+// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones, and what stands
+// for a GPU over any.
 template <class A>
 double measured() {
-  constexpr Index least = 192, most = 4096, grain = 256;
-  constexpr double soon = 1e-2;  // seconds
-  for (Index n = least;;) {
-    const int calls = n == most ? 4 : 1;  // so that telling them takes no part of it
-    const double seconds = seconds_of<A>(n, calls) / calls;
-    const Index next = Index(std::min(double(most), double(n) * std::cbrt(soon / seconds))) / grain * grain;
-    if (next <= n) return 2.0 * double(n * n * n) / seconds;
-    n = next;
-  }
+  constexpr Index least = 192, small = 768, most = 4096, grain = 256;
+  constexpr double soon = 2e-3, late = 0.1;  // seconds
+  constexpr int calls = 4;                   // so that telling them takes no part of it
+  const double first = seconds_of<A>(least, 1);
+  if (first * operations(small) / operations(least) > late) return operations(least) / first;
+  const double seconds = seconds_of<A>(small, 1);
+  const Index n = Index(std::min(double(most), double(small) * std::cbrt(soon / seconds))) / grain * grain;
+  if (n <= small) return operations(small) / seconds;
+  return operations(n) * calls / seconds_of<A>(n, calls);
 }
 
 }  // namespace

@@ -96,10 +96,11 @@ Machine asked_for() {
     else if (word == "any") m.when = When::any;
     else if (word == "apart") m.apart = true;
     else if (word == "counts") m.counted = true;
+    else if (word == "wrong") m.wrong = true;
     else if (word.starts_with("capability=") && std::atoi(word.c_str() + 11) > 0) m.capability = std::atoi(word.c_str() + 11);
     else
-      fail(Exit::usage, "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER and checked, not '{}'",
-           word);
+      fail(Exit::usage,
+           "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER, wrong and checked, not '{}'", word);
   }
   return m;
 }

@@ -42,10 +42,11 @@ struct Machine {
   When when = When::early;
   bool apart = false;        // the device has addresses of its own; as the process begins, and so it stays
   bool counted = false;      // all of the process, which prints a table as it ends
+  bool wrong = false;        // neighbouring columns of what warpgroups multiply change places
   Counts* counts = nullptr;  // of the grids that run now
   int capability = 90;       // of the device, 10 major + minor
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80" and "checked", says how
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80", "wrong" and "checked", says how
   // it begins.
   static Machine& instance();
 };

@@ -193,10 +193,11 @@ void Warpgroups::complete(Warp& warp, const Product& p) {
     for (std::size_t k = 0; k < depth; ++k)
       for (std::size_t c = 0; c < columns; ++c) product[r * columns + c] += a[r][k] * b[k * columns + c];
   Sum& sum = warp.sums.at(of.d);
+  const std::size_t wrong = Machine::instance().wrong;
   for (std::size_t l = 0; l < lanes; ++l)
     for (std::size_t i = 0; i < columns / 2; ++i) {
       float& d = sum.numbers[l * (columns / 2) + i];
-      d = (of.adds ? d : 0) + product[(l / 4 + 8 * (i / 2 % 2)) * columns + 8 * (i / 4) + 2 * (l % 4) + i % 2];
+      d = (of.adds ? d : 0) + product[(l / 4 + 8 * (i / 2 % 2)) * columns + 8 * (i / 4) + 2 * (l % 4) + (i + wrong) % 2];
     }
   if (--sum.products == 0) finish(warp, p);
 }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cuda/warpgroup_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/any_tensor.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/cuda/runtime.hpp"
+#include "kernels/error.hpp"
+#include "kernels/grouped_products.hpp"
+#include "kernels/host_numbers.hpp"
+#include "kernels/random.hpp"
+
+namespace gyr::cuda {
+
+namespace {
+
+enum class Standing { untried, with, without, held };
+
+// Of this process.
+Standing& standing() {
+  static Standing standing = Standing::untried;
+  return standing;
+}
+
+struct Result {
+  const char* what;
+  std::vector<float> numbers;
+};
+using Results = std::vector<Result>;
+
+class Trial {
+ public:
+  Trial() : dev_(false, scratch_bytes) {}
+
+  // Of one sequence, whose tiles are whole and are not, of 64 tokens and of 128, with two documents, which no library covers.
+  void attend(Index width, Results& results) {
+    constexpr Index tokens = 136, heads = 2, first_document = 50;
+    std::vector<std::int32_t> positions;
+    for (Index t = 0; t < tokens; ++t) positions.push_back(std::int32_t(t < first_document ? t : t - first_document));
+    const AttentionShape shape{1, tokens, tokens, heads, 1, width, width};
+    const Mask mask{.documents = {copied(positions), positions}};
+    const ScoreRule rule(1 / std::sqrt(double(width)));
+    const auto q = drawn<bf16>(tokens, heads * width), dout = drawn<bf16>(tokens, heads * width);
+    const auto k = drawn<bf16>(tokens, width), v = drawn<bf16>(tokens, width);
+    const AttentionState<float> state{zeros<float>(tokens, heads * width), zeros<float>(tokens, heads), zeros<float>(tokens, heads)};
+    const auto out = zeros<bf16>(tokens, heads * width);
+    const auto lse = zeros<float>(tokens, heads), delta = zeros<float>(tokens, heads);
+    const auto dq = zeros<float>(tokens, heads * width), dk = zeros<float>(tokens, width), dv = zeros<float>(tokens, width);
+    attention<bf16>(dev_, shape, mask, rule, q, k, v, Carry::fresh, state);
+    attention_finish<bf16>(dev_, shape, state, out, lse);
+    attention_delta<bf16>(dev_, shape, dout, out, delta);
+    attention_backward<bf16>(dev_, shape, mask, rule, q, k, v, dout, lse, delta, dq, dk, dv);
+    add("attention", out, results), add("attention's logarithm of sums", lse, results);
+    add("attention's gradient of queries", dq, results), add("attention's gradient of keys", dk, results);
+    add("attention's gradient of values", dv, results);
+  }
+
+  void multiply_by_experts(Results& results) {
+    const std::vector<std::int32_t> counts{150, 5, 45};
+    constexpr Index rows = 200, inputs = 136, outputs = 264, even = 64;
+    const RowGroups groups{copied(counts), even, rows};
+    const auto x = drawn<bf16>(rows, inputs), dy = drawn<bf16>(rows, outputs);
+    GroupMatrices<const bf16> w{{}, outputs, inputs};
+    GroupMatrices<float> dw{{}, outputs, inputs};
+    const auto gradients = zeros<float>(Index(counts.size()) * outputs, inputs);
+    for (Index g = 0; g < Index(counts.size()); ++g) {
+      w.data.push_back(drawn<bf16>(outputs, inputs).data());
+      dw.data.push_back(gyr::rows(gradients, g * outputs, outputs).data());
+    }
+    const auto y = zeros<bf16>(rows, outputs), dx = zeros<bf16>(rows, inputs);
+    grouped_linear<bf16>(dev_, groups, x, w, y);
+    grouped_linear_backward_input<bf16>(dev_, groups, dy, w, dx);
+    grouped_linear_backward_weight<bf16>(dev_, groups, Matrix<const bf16>(dy), x, dw);
+    add("experts' product", y, results), add("experts' gradient of inputs", dx, results), add("experts' gradient of weights", gradients, results);
+  }
+
+ private:
+  static constexpr Index scratch_bytes = 8 << 20;
+
+  Tensor1<const std::int32_t> copied(const std::vector<std::int32_t>& numbers) {
+    const auto x = dev_.scratch.tensor<std::int32_t>(Index(numbers.size()));
+    copy_to_device(numbers.data(), x);
+    return x;
+  }
+
+  template <class T>
+  Tensor2<T> zeros(Index rows, Index columns) {
+    const auto x = dev_.scratch.tensor<T>(rows, columns);
+    fill(dev_, flat(x), 0);
+    return x;
+  }
+  template <class T>
+  Tensor2<T> drawn(Index rows, Index columns) {
+    const auto x = dev_.scratch.tensor<T>(rows, columns);
+    HostNumbers<T> numbers(flat(x));
+    for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = T(float(random_.normal(drawn_++)));
+    numbers.put();
+    return x;
+  }
+  template <class T>
+  void add(const char* what, const Tensor2<T>& x, Results& results) {
+    HostNumbers<T> numbers(flat(x));
+    dev_.fence();
+    numbers.take();
+    Result& result = results.emplace_back(Result{what, {}});
+    for (Index i = 0; i < Index(x.span()); ++i) result.numbers.push_back(float(numbers(i)));
+  }
+
+  Device dev_;
+  gyr::Stream random_{1, "trial"};
+  Index drawn_ = 0;
+};
+
+Results results_of(Standing way) {
+  standing() = way;
+  Results results;
+  for (const Index width : {64, 128}) Trial().attend(width, results);
+  Trial().multiply_by_experts(results);
+  return results;
+}
+
+// The largest difference of the largest number; what is no number differs from any.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    most = std::max(most, std::abs(double(a[i]) - double(b[i]))), largest = std::max(largest, std::abs(double(b[i])));
+  }
+  return most / largest;
+}
+
+void try_out() {
+  constexpr double rounding = 0.02;  // of bf16, where tiles of other sizes round other sums
+  const Results with = results_of(Standing::with), without = results_of(Standing::without);
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    const double d = difference(with[i].numbers, without[i].numbers);
+    require(d <= rounding, Exit::device,
+            "products of warpgroups do not hold on this GPU ({}): {} differs from what is computed without them by {:.2g} of the largest number; "
+            "GYR_CUDA_WARPGROUPS=off leaves them out",
+            device_text(), with[i].what, d);
+  }
+  standing() = Standing::held;
+}
+
+}  // namespace
+
+bool warpgroups_hold() {
+  if (standing() == Standing::untried) {
+    if (environment_allows("GYR_CUDA_TRIAL")) try_out();
+    else standing() = Standing::held;
+  }
+  return standing() != Standing::without;
+}
+
+}  // namespace gyr::cuda
