@@ -46,8 +46,8 @@ struct Machine {
   Counts* counts = nullptr;  // of the grids that run now
   int capability = 90;       // of the device, 10 major + minor
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80", "wrong" and "checked", says how
-  // it begins.
+  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80", "wrong" and "checked",
+  // says how it begins.
   static Machine& instance();
 };
 
