@@ -237,7 +237,7 @@ void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Input
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
   const bool whole = parts.count == 1;
   const ScoreOf<float> score_of(scores, log2_e);
-  if (multiplies_by_warpgroups() && scores.cap == 0 && !scores.dropout.drops())
+  if (scores.cap == 0 && !scores.dropout.drops() && multiplies_by_warpgroups())
     attention_gradients_by_warpgroups(dev, s, scores.scale, in, parts.count, dq, whole ? dk : Global<float>(parts.dk),
                                       whole ? dv : Global<float>(parts.dv));
   else

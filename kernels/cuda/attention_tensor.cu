@@ -150,7 +150,7 @@ bool attention_by_tensor_cores(Device& dev, const Heads& s, const ScoreRule& sco
   for (const auto& x : {q, k, v})
     if (!Global<const bf16>(x).packs<8>()) return false;
   if (!Global<float>(state.o).packs<2>()) return false;
-  if (multiplies_by_warpgroups() && !s.before && scores.cap == 0 && !scores.dropout.drops() && scores.scale > 0)
+  if (!s.before && scores.cap == 0 && !scores.dropout.drops() && scores.scale > 0 && multiplies_by_warpgroups())
     attention_by_warpgroups(dev, s, scores.scale, q, k, v, fresh, state);
   else if (width <= 64) flash<64>(dev, s, scores, q, k, v, fresh, state);
   else flash<128>(dev, s, scores, q, k, v, fresh, state);

@@ -49,8 +49,8 @@ double seconds_of(Index n, int calls) {
 
 double operations(Index n) { return 2.0 * double(n * n * n); }
 
-// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones, and what stands
-// for a GPU over any.
+// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones, one that is slow,
+// or stands for a GPU, over any.
 template <class A>
 double measured() {
   constexpr Index least = 192, small = 768, most = 4096, grain = 256;

@@ -173,13 +173,17 @@ void Block::part(Meeting what) {
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
 }
 
-// Who goes on where the current thread does not: another one, or run(), where one has failed or nobody can.
-boost::context::fiber Block::successor() {
+// Another thread is the current one; false where one has failed or nobody can go on.
+bool Block::choose() {
   Thread* const t = failure_ || alive_ == 0 ? nullptr : next();
-  if (!t) return std::move(scheduler_);
-  self = t;
-  if (!t->fiber) begin(*t);
-  return std::move(t->fiber);
+  if (t) self = t;
+  return t != nullptr;
+}
+
+// Who goes on where the current thread does not: another one, or run().
+boost::context::fiber Block::successor() {
+  if (!choose()) return std::move(scheduler_);
+  return self->fiber ? std::move(self->fiber) : begin();
 }
 
 void Block::wait() {
@@ -251,15 +255,19 @@ Warpgroups& Block::warpgroups() {
   return *warpgroups_;
 }
 
-void Block::begin(Thread& t) {
-  t.fiber = boost::context::fiber(std::allocator_arg, FromStacks(), [this, &t](boost::context::fiber&&) {
-    try {
-      launched_.body();
-    } catch (const Violation&) {
-      failure_ = std::current_exception();
-    }
-    leave(t);
-    return successor();
+// A fiber of the current thread and, once that has left, of the next one that has not begun either, and so on.
+boost::context::fiber Block::begin() {
+  return boost::context::fiber(std::allocator_arg, FromStacks(), [this](boost::context::fiber&&) {
+    do {
+      try {
+        launched_.body();
+      } catch (const Violation&) {
+        failure_ = std::current_exception();
+      }
+      leave(*self);
+      if (!choose()) return std::move(scheduler_);
+    } while (!self->fiber);
+    return std::move(self->fiber);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host in the part of a GPU. Every CUDA thread is a fiber of its own, which runs until it meets others of its warp or block; a schedule says who
+// The host in the part of a GPU. Every CUDA thread runs in a fiber until it meets others of its warp or block; a schedule says who
 // goes on. A checked machine also judges what threads touch: it finds accesses outside a tensor, reads of shared memory that nobody has written, and
 // two accesses, one of them a write, that no barrier orders. It counts what kernels do where it is asked to (counts.hpp).
 #pragma once
@@ -92,7 +92,7 @@ struct Thread {
   std::vector<Copy> copies;           // that have not been waited for
   std::vector<std::size_t> groups;    // of these: where each ends that is closed
   std::vector<std::uint32_t> fences;  // between ways to shared memory: barriers of its warp before each
-  boost::context::fiber fiber;
+  boost::context::fiber fiber;        // where it waits
 
   int lane() const { return number % warp_size; }
   int warp() const { return number / warp_size; }
@@ -182,8 +182,9 @@ class Block {
   bool arrive(Meeting, void* argument, const Site&);
   void part(Meeting);
   void wait();
-  void begin(Thread&);
+  boost::context::fiber begin();
   void leave(Thread&);
+  bool choose();
   boost::context::fiber successor();
   void let_go_on(const Thread&);
   void hold(const Thread&);
