@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "kernels/any_tensor.hpp"
@@ -143,34 +144,38 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 
 constexpr const char* advice = "GYR_CUDA_WARPGROUPS=off leaves products of warpgroups out";
 
-Results results_with() {
+Results results_with(const std::string& gpu) {
   try {
     return results_of(Standing::with);
   } catch (const Error& e) {
-    fail(e.code, "{}, in a trial of products of warpgroups on {}; {}", e.what(), device_text(), advice);
+    fail(e.code, "{}, in a trial of products of warpgroups on {}; {}", e.what(), gpu, advice);
   }
 }
 
 void try_out() {
-  constexpr double rounding = 0.02;  // of bf16, where tiles of other sizes round other sums
-  const Results with = results_with(), without = results_of(Standing::without);
+  constexpr double rounding = 0.02;       // of bf16, where tiles of other sizes round other sums
+  const std::string gpu = device_text();  // which says nothing more once a kernel has failed
+  const Results with = results_with(gpu), without = results_of(Standing::without);
   for (std::size_t i = 0; i < with.size(); ++i) {
     const double d = difference(with[i].numbers, without[i].numbers);
     require(d <= rounding, Exit::device,
             "products of warpgroups do not hold on this GPU ({}): {} differs from what is computed without them by {:.2g} of the largest number; {}",
-            device_text(), with[i].what, d, advice);
+            gpu, with[i].what, d, advice);
   }
-  standing() = Standing::held;
 }
 
 }  // namespace
 
 bool warpgroups_hold() {
-  if (standing() == Standing::untried) {
+  if (standing() != Standing::untried) return standing() != Standing::without;
+  try {
     if (environment_allows("GYR_CUDA_TRIAL")) try_out();
-    else standing() = Standing::held;
+  } catch (...) {
+    standing() = Standing::untried;  // whoever asks again is told again
+    throw;
   }
-  return standing() != Standing::without;
+  standing() = Standing::held;
+  return true;
 }
 
 }  // namespace gyr::cuda
