@@ -75,7 +75,7 @@ version() { "$program" --version; }
 kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # of tiles of a host's kernels
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
-bf16='attention.*bf16*:grouped_products.*' by_cudnn='attention.*-attention.a_dry_run_counts_millions*'
+bf16='attention.*bf16*:grouped_gemm.*' by_cudnn='attention.*-attention.a_dry_run_counts_millions*'
 [ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*' by_cudnn='cudnn.takes_*:cudnn.gradients_*'
 # As on a GPU that does not multiply by warpgroups.
 without_warpgroups() { GYR_CUDA_WARPGROUPS=off laws "$bf16"; }

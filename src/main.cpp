@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon COMMAND ...: reads the command line and runs one command.
-#include "kernels/heap.hpp"
-#include "kernels/threads.hpp"
+#include "kernels/base/heap.hpp"
+#include "kernels/base/threads.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/report/build_facts.hpp"

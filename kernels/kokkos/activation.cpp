@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/activation_math.hpp"
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/ops/activation_math.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
@@ -16,7 +16,7 @@ void glu(Device& dev, Tensor2<const T> gate_up, Acc<T> m, Tensor2<T> y) {
       "glu", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const T *const gate = gate_up.data() + 2 * r * width, *const up = gate + width;
         T* const to = y.data() + r * width;
-        each(team, width, [=](Index f) { to[f] = T(beside_gate<a>(A(up[f])) * activation_at<a>(m * A(gate[f]))); });
+        each(team, width, [=](Index f) { to[f] = T(up_factor<a>(A(up[f])) * activation_at<a>(m * A(gate[f]))); });
       });
 }
 
@@ -30,8 +30,8 @@ void glu_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> gate_up, Ac
         T *const dgate = dgate_up.data() + 2 * r * width, *const dup = dgate + width;
         each(team, width, [=](Index f) {
           const A s = m * A(gate[f]), d = A(dout[f]);
-          dup[f] = T(d * beside_gate_slope<a>(A(up[f])) * activation_at<a>(s));
-          dgate[f] = T(d * beside_gate<a>(A(up[f])) * m * activation_slope<a>(s));
+          dup[f] = T(d * up_factor_slope<a>(A(up[f])) * activation_at<a>(s));
+          dgate[f] = T(d * up_factor<a>(A(up[f])) * m * activation_slope<a>(s));
         });
       });
 }

@@ -7,13 +7,13 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/backend.hpp"
-#include "kernels/gemm.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
+#include "kernels/base/math.hpp"
 #include "kernels/kokkos/dropout.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
-#include "kernels/math.hpp"
+#include "kernels/ops/backend.hpp"
+#include "kernels/ops/gemm.hpp"
 
 namespace gyr::backend {
 

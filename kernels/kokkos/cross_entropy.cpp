@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <limits>
 
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
+#include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/math.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
@@ -80,7 +80,7 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
 }
 
 template <class A>
-void logits_found(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
+void logits_argmax(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
   const LogitColumns columns(logits, valid, first);
   for_teams(
       "logits_found", dev, logits.extent(0), KOKKOS_LAMBDA(const Team& team, Index r) {

@@ -2,7 +2,7 @@
 // Numbers of a row, dropped side by side: a random word of Philox in each lane.
 #pragma once
 
-#include "kernels/dropout.hpp"
+#include "kernels/ops/dropout.hpp"
 
 namespace gyr::backend {
 

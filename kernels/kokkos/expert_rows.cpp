@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/expert_rows.hpp"
+#include "kernels/ops/expert_rows.hpp"
 
-#include "kernels/activation_math.hpp"
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/ops/activation_math.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
@@ -70,7 +70,7 @@ void weighted_glu(Device& dev, const ExpertRows& rows, Tensor2<const T> gate_up,
         const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width;
         const A weight = w.data()[rows.slot(p)];
         T* const to = y.data() + p * width;
-        each(team, width, [=](Index f) { to[f] = T(weight * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f]))); });
+        each(team, width, [=](Index f) { to[f] = T(weight * up_factor<a>(A(up[f])) * activation_at<a>(A(gate[f]))); });
       });
 }
 
@@ -84,11 +84,11 @@ void weighted_glu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T>
         const T *const gate = gate_up.data() + 2 * p * width, *const up = gate + width, *const dout = dy.data() + p * width;
         T *const dgate = dgate_up.data() + 2 * p * width, *const dup = dgate + width;
         const A weight = w.data()[rows.slot(p)];
-        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * beside_gate<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
+        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * up_factor<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
         each(team, width, [=](Index f) {
           const A s = A(gate[f]), d = weight * A(dout[f]), beside = A(up[f]);
-          dup[f] = T(d * beside_gate_slope<a>(beside) * activation_at<a>(s));
-          dgate[f] = T(d * beside_gate<a>(beside) * activation_slope<a>(s));
+          dup[f] = T(d * up_factor_slope<a>(beside) * activation_at<a>(s));
+          dgate[f] = T(d * up_factor<a>(beside) * activation_slope<a>(s));
         });
         once(team, [=] { dw.data()[rows.slot(p)] = along; });
       });

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/gemm.hpp"
-#include "kernels/int8_matrix.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/kokkos/vectors.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr {
 
@@ -141,7 +141,7 @@ void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, s
 
 // y = alpha x w' + beta y for at most few_rows rows, w one of few's. Takes scratch until the end of the caller's scope, on a dry run too.
 template <class T, class W, class S>
-void few_rows_product_of(Device& dev, Matrix<const T> x, W w, Matrix<S> y, double alpha, double beta) {
+void few_rows_gemm_of(Device& dev, Matrix<const T> x, W w, Matrix<S> y, double alpha, double beta) {
   w.take(dev, x);
   if (!dev.dry_run()) few::product_of(dev, w, y, float(alpha), float(beta), std::make_integer_sequence<int, int(few_rows)>());
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
+#include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/math.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/gemm.hpp"
+#include "kernels/ops/gemm.hpp"
 
 #include <cblas.h>
 
 #include <algorithm>
 
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/threads.hpp"
-#include "kernels/product_rows.hpp"
+#include "kernels/ops/backend.hpp"
+#include "kernels/ops/gemm_row_layout.hpp"
 
 namespace gyr {
 
@@ -18,12 +18,12 @@ namespace {
 
 CBLAS_TRANSPOSE cblas(MatrixOp op) { return op == MatrixOp::none ? CblasNoTrans : CblasTrans; }
 
-void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, ProductExtents e, double alpha,
+void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, GemmExtents e, double alpha,
                     double beta) {
   cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
               c.stride);
 }
-void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, ProductExtents e, double alpha,
+void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, GemmExtents e, double alpha,
                     double beta) {
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
@@ -38,7 +38,7 @@ void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index 
 
 // One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
 template <class A>
-void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, ProductExtents e, double alpha, double beta) {
+void gemm_or_gemv(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
   if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
   if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
   vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
@@ -49,20 +49,19 @@ void part_product(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const 
 // for every part anew, so that parts are square and no smaller than they have to be.
 struct Cut {
   Index rows, columns;
-  explicit Cut(const ProductExtents& e) : rows(e.m), columns(e.n) {
+  explicit Cut(const GemmExtents& e) : rows(e.m), columns(e.n) {
     constexpr Index least_work = Index(1) << 20, unit = 32, wide = 1024, some = 8, many = 64;
     const auto halved = [](Index edge) { return ceil_div(ceil_div(edge, 2), unit) * unit; };
     for (Index n = 1; rows * columns * e.k >= 2 * least_work && (n < some || (n < many && std::max(rows, columns) > wide)); n = parts(e))
       (rows > columns ? rows : columns) = halved(std::max(rows, columns));
   }
-  Index parts(const ProductExtents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
+  Index parts(const GemmExtents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
 };
 
 // Where kernels have threads, each takes parts of C, and the library has but the thread that calls it.
 template <class A>
-void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, ProductExtents e, double alpha,
-             double beta) {
-  if (!threaded || dev.is_lane) return part_product<A>(op_a, a, op_b, b, c, e, alpha, beta);
+void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
+  if (!threaded || dev.is_lane) return gemm_or_gemv<A>(op_a, a, op_b, b, c, e, alpha, beta);
   const Cut cut(e);
   const Index across = ceil_div(e.n, cut.columns);
   for_rows(dev, "product", cut.parts(e), [=](const Index i) {
@@ -70,7 +69,7 @@ void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matri
     const Index height = std::min(cut.rows, e.m - row), width = std::min(cut.columns, e.n - column);
     const auto a_part = op_a == MatrixOp::none ? a.block(row, height, 0, a.columns) : a.block(0, a.rows, row, height);
     const auto b_part = op_b == MatrixOp::none ? b.block(0, b.rows, column, width) : b.block(column, width, 0, b.columns);
-    part_product<A>(op_a, a_part, op_b, b_part, c.block(row, height, column, width), {height, width, e.k}, alpha, beta);
+    gemm_or_gemv<A>(op_a, a_part, op_b, b_part, c.block(row, height, column, width), {height, width, e.k}, alpha, beta);
   });
 }
 
@@ -87,16 +86,16 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
 
 // By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
 // products are the faster ones as well, but for small ones.
-bool by_onednn(ProductLibrary library, DType type, const ProductExtents& e) {
+bool by_onednn(GemmLibrary library, DType type, const GemmExtents& e) {
   constexpr Index small = Index(1) << 20;
   if (!has_onednn() || e.m == 0 || e.n == 0 || e.k == 0 || type == DType::f64) return false;
-  if (library != ProductLibrary::automatic) return library == ProductLibrary::onednn;
+  if (library != GemmLibrary::automatic) return library == GemmLibrary::onednn;
   return multiplies_bf16() && (type == DType::bf16 || (e.m > 1 && e.m * e.n * e.k >= small));
 }
 
 template <class S>
-void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, ProductExtents e,
-                     double alpha, double beta) {
+void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, GemmExtents e, double alpha,
+                     double beta) {
   const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
   if constexpr (std::is_same_v<S, float>) {
     if (!dev.dry_run()) product<float>(dev, op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
@@ -114,28 +113,28 @@ void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp 
 }  // namespace
 
 template <class T, class S>
-void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const ProductExtents& e,
-                   double alpha, double beta) {
+void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const GemmExtents& e, double alpha,
+                   double beta) {
   if constexpr (!std::is_same_v<T, double>)
-    if (by_onednn(dev.library, dtype_of<T>(), e)) return onednn_product<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
+    if (by_onednn(dev.library, dtype_of<T>(), e)) return onednn_gemm<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
   if constexpr (std::is_same_v<T, bf16>) widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
   else if (!dev.dry_run()) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
 }
 
 template <class T, class S>
-void backend::few_rows_product(Device& dev, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta) {
-  few_rows_product_of(dev, x, few::Stored<T>(w), y, alpha, beta);
+void backend::few_rows_gemm(Device& dev, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta) {
+  few_rows_gemm_of(dev, x, few::Stored<T>(w), y, alpha, beta);
 }
 
-bool available(ProductLibrary library) { return library != ProductLibrary::onednn || has_onednn(); }
-std::vector<NamedLibrary> product_libraries() {
-  std::vector<NamedLibrary> libraries = {{ProductLibrary::cblas, "cblas"}};
-  if (has_onednn()) libraries.push_back({ProductLibrary::onednn, "onednn"});
+bool available(GemmLibrary library) { return library != GemmLibrary::onednn || has_onednn(); }
+std::vector<NamedLibrary> gemm_libraries() {
+  std::vector<NamedLibrary> libraries = {{GemmLibrary::cblas, "cblas"}};
+  if (has_onednn()) libraries.push_back({GemmLibrary::onednn, "onednn"});
   return libraries;
 }
 
-ProductLibrary library_of(const Device& dev, const ProductShape& s) {
-  return by_onednn(dev.library, s.in, {s.m, s.n, s.k}) ? ProductLibrary::onednn : ProductLibrary::cblas;
+GemmLibrary library_of(const Device& dev, const GemmShape& s) {
+  return by_onednn(dev.library, s.in, {s.m, s.n, s.k}) ? GemmLibrary::onednn : GemmLibrary::cblas;
 }
 
 std::string blas_version() {
@@ -164,7 +163,7 @@ int blas_threads() {
 }
 
 namespace backend {
-Index product_rows(Index) { return 256; }
+Index gemm_row_layout(Index) { return 256; }
 GYR_ALL_GEMM(GYR_BACKEND_GEMM)
 GYR_FEW_ROWS(float, float)
 GYR_FEW_ROWS(bf16, bf16)

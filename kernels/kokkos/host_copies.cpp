@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/host_copies.hpp"
+#include "kernels/device/host_copies.hpp"
 
 #include <cstdlib>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 
 namespace gyr {
 
@@ -40,8 +40,8 @@ void HostCopies::device_waits(Ticket) {}
 
 namespace backend {
 
-void* take_host_memory(Index bytes) { return std::aligned_alloc(alignment, (std::size_t(bytes) + alignment - 1) / alignment * alignment); }
-void return_host_memory(void* memory) { std::free(memory); }
+void* allocate_host_memory(Index bytes) { return std::aligned_alloc(alignment, (std::size_t(bytes) + alignment - 1) / alignment * alignment); }
+void free_host_memory(void* memory) { std::free(memory); }
 
 }  // namespace backend
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/few_rows.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
@@ -44,8 +44,8 @@ void quantize(Device& dev, Matrix<const T> w, const Int8Matrix& to) {
 }
 
 template <class T, class S>
-void few_rows_product(Device& dev, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y, double alpha, double beta) {
-  few_rows_product_of(dev, x, few::Quantized(w), y, alpha, beta);
+void few_rows_gemm(Device& dev, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y, double alpha, double beta) {
+  few_rows_gemm_of(dev, x, few::Quantized(w), y, alpha, beta);
 }
 
 GYR_SCALARS(GYR_QUANTIZE)

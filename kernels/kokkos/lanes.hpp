@@ -15,7 +15,7 @@ constexpr Index lane_unit = 256;  // bytes: scratch of lanes begins at multiples
 
 // What the host makes of a dry run: as many lanes take what one piece takes, the largest where they are not equal.
 template <class Body>
-void rehearse_lanes(Device& dev, Index lanes, Index count, const Body& body, bool equal) {
+void dry_run_lanes(Device& dev, Index lanes, Index count, const Body& body, bool equal) {
   Device lane(true, 0);
   lane.is_lane = true;
   lane.library = dev.library;
@@ -40,7 +40,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
   }
   const auto start = std::chrono::steady_clock::now();
   Kokkos::parallel_for(kernel, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, lanes), [&](const Index l) {
-    calls_libraries_alone();
+    use_single_threaded_blas();
     try {
       for (Index i = l; i < count; i += lanes) body(all[l], i);
     } catch (...) {
@@ -70,7 +70,7 @@ void for_lanes(Device& dev, const char* kernel, Index count, const Body& body, b
   if constexpr (threaded) {
     if (count > 0 && !dev.is_lane) {
       const Index lanes = std::min<Index>(count, Space().concurrency());
-      if (dev.dry_run()) return rehearse_lanes(dev, lanes, count, body, equal);
+      if (dev.dry_run()) return dry_run_lanes(dev, lanes, count, body, equal);
       return run_lanes(dev, kernel, lanes, count, body);
     }
   }

@@ -19,19 +19,19 @@ namespace {
 
 using dnnl::memory;
 
-struct StridedProduct {
+struct StridedGemm {
   MatrixOp op_a, op_b;
   Index m, n, k, stride_a, stride_b, stride_c;
   DType in, out;
   double alpha, beta;
-  bool operator==(const StridedProduct&) const = default;
+  bool operator==(const StridedGemm&) const = default;
   std::size_t hash() const {
     std::size_t hash = std::size_t(op_a) * 2 + std::size_t(op_b);
     for (const Index extent : {m, n, k, stride_a, stride_b, stride_c}) hash = mixed(hash, std::uint64_t(extent));
     return hash;
   }
   struct Hash {
-    std::size_t operator()(const StridedProduct& s) const { return s.hash(); }
+    std::size_t operator()(const StridedGemm& s) const { return s.hash(); }
   };
 };
 
@@ -68,7 +68,7 @@ memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DTy
 }  // namespace
 
 // One device's: by shape, what multiplies it.
-class ProductCache {
+class GemmCache {
  public:
   struct Product {
     dnnl::matmul::primitive_desc description;
@@ -77,7 +77,7 @@ class ProductCache {
     Index workspace = 0;  // bytes
   };
 
-  Product& of(const StridedProduct& s) {
+  Product& of(const StridedGemm& s) {
     const auto [entry, fresh] = products_.try_emplace(s);
     Product& p = entry->second;
     if (!fresh) return p;
@@ -97,7 +97,7 @@ class ProductCache {
   }
 
   // Bytes; dry runs ask for nothing else, and often.
-  Index workspace_of(const StridedProduct& s) {
+  Index workspace_of(const StridedGemm& s) {
     std::optional<Index>& known = workspaces_[s];
     if (!known) known = of(s).workspace;
     return *known;
@@ -121,8 +121,8 @@ class ProductCache {
  private:
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::unordered_map<StridedProduct, Product, StridedProduct::Hash> products_;
-  ShapeCounts<StridedProduct, std::optional<Index>> workspaces_;
+  std::unordered_map<StridedGemm, Product, StridedGemm::Hash> products_;
+  ShapeCounts<StridedGemm, std::optional<Index>> workspaces_;
 };
 
 bool has_onednn() { return true; }
@@ -136,11 +136,11 @@ bool multiplies_bf16() {
 }
 
 template <class T, class S>
-void onednn_product(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
+void onednn_gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
   choose_instructions();
-  if (!dev.products) dev.products = std::make_shared<ProductCache>();
+  if (!dev.products) dev.products = std::make_shared<GemmCache>();
   const Index k = op_a == MatrixOp::none ? a.columns : a.rows;
-  const StridedProduct shape{op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta};
+  const StridedGemm shape{op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta};
   if (dev.dry_run()) {
     dev.scratch.tensor<std::uint8_t>(dev.products->workspace_of(shape));
     return;
@@ -167,11 +167,11 @@ void set_onednn_threads([[maybe_unused]] int threads) {
 
 namespace gyr {
 
-class ProductCache {};
+class GemmCache {};
 bool has_onednn() { return false; }
 bool multiplies_bf16() { return false; }
 template <class T, class S>
-void onednn_product(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double) {
+void onednn_gemm(Device&, MatrixOp, Matrix<const T>, MatrixOp, Matrix<const T>, Matrix<S>, double, double) {
   fail(Exit::internal, "this build has no oneDNN");
 }
 std::string onednn_version() { return ""; }
@@ -183,8 +183,8 @@ void set_onednn_threads(int) {}
 
 namespace gyr {
 
-template void onednn_product<float, float>(Device&, MatrixOp, Matrix<const float>, MatrixOp, Matrix<const float>, Matrix<float>, double, double);
-template void onednn_product<bf16, bf16>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<bf16>, double, double);
-template void onednn_product<bf16, float>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<float>, double, double);
+template void onednn_gemm<float, float>(Device&, MatrixOp, Matrix<const float>, MatrixOp, Matrix<const float>, Matrix<float>, double, double);
+template void onednn_gemm<bf16, bf16>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<bf16>, double, double);
+template void onednn_gemm<bf16, float>(Device&, MatrixOp, Matrix<const bf16>, MatrixOp, Matrix<const bf16>, Matrix<float>, double, double);
 
 }  // namespace gyr

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/gemm.hpp"
+#include "kernels/ops/gemm.hpp"
 
 namespace gyr {
 
@@ -15,7 +15,7 @@ bool multiplies_bf16();
 // C = alpha op(A) op(B) + beta C, T float or bf16, accumulated in float. Takes its workspace from the device's scratch until the end of the caller's
 // scope, on a dry run as well; what is compiled for a shape is kept by the device.
 template <class T, class S>
-void onednn_product(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta);
+void onednn_gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta);
 
 // "oneDNN 2.6.3, bf16 in hardware", empty where this build has none.
 std::string onednn_version();

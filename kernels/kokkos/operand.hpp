@@ -12,7 +12,7 @@ namespace gyr {
 template <class T, class Body>
 void with_operands(const Device& dev, const Body& body) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (multiplies_bf16() && dev.library != ProductLibrary::cblas) return body(std::type_identity<bf16>{});
+    if (multiplies_bf16() && dev.library != GemmLibrary::cblas) return body(std::type_identity<bf16>{});
   body(std::type_identity<Acc<T>>{});
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Of Kokkos' default execution space, which has one queue.
-#include "kernels/queue.hpp"
+#include "kernels/device/queue.hpp"
 
 #include <sys/mman.h>
 
-#include "kernels/tensor.hpp"
-#include "kernels/transport.hpp"
-#include "kernels/upload.hpp"
+#include "kernels/base/tensor.hpp"
+#include "kernels/device/transport.hpp"
+#include "kernels/device/upload.hpp"
 
 namespace gyr {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
+#include "kernels/ops/backend.hpp"
 
 #include "kernels/kokkos/rows.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/routing_math.hpp"
+#include "kernels/ops/routing_math.hpp"
 
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

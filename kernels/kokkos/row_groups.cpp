@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hosts know how many rows a group has: what is told for each of them serves.
-#include "kernels/grouped_biases.hpp"
+#include "kernels/ops/grouped_biases.hpp"
 
 namespace gyr {
 
-bool finds_groups(DType, Index) { return false; }
+bool has_grouped_kernels(DType, Index) { return false; }
 
 namespace backend {
 bool grouped_linear(Device&, const RowGroups&, Tensor2<const bf16>, const GroupMatrices<const bf16>&, Tensor2<bf16>) { return false; }

@@ -3,7 +3,7 @@
 // What is summed over rows is summed in blocks of fixed length, in order and without atomics: the same bits every run.
 #pragma once
 
-#include "kernels/device.hpp"
+#include "kernels/device/device.hpp"
 #include "kernels/kokkos/threads.hpp"
 
 namespace gyr {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The scan as a whole: chunk by chunk, and group by group of its heads, outputs and then the state that leaves. Scratch is one chunk's.
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 
@@ -59,7 +59,7 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
     for_groups<T, P>(dev, "ssd", n, chunk, in, saved.dt, decay, [&](Device& lane, const Group<T, P>& k) {
       const Matrix<const A> entering = n.state<const A>(states.entering(chunk), k.number);
       chunk_output<T, P>(lane, k, w.d, entering, k.part(Matrix<T>(y)));
-      if (!states.keeps_leaving(chunk)) return;
+      if (!states.stores_leaving_state(chunk)) return;
       const Matrix<A> leaving = n.state(states.leaving(chunk), k.number);
       pass_state<A>(lane, "ssd", n.head_dim, k.over(), entering, {}, leaving);
       chunk_state<T, P>(lane, k, 1, leaving);

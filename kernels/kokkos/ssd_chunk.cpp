@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pieces of the scan over whole sequences: what ssd() does within a chunk, one thing at a time for all chunks. Passing: ssd_passing.cpp.
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
@@ -43,7 +43,7 @@ void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in,
     if (const auto run = lane.launch("ssd", 0, 2.0 * sizeof(A) * k.heads))
       for_rows(
           lane, "ssd_over", k.heads, KOKKOS_LAMBDA(const Index r) { decay(k.chunk.sequence, k.chunk.number, k.first_head + r) = over(r, 0); });
-    if (!states.keeps_leaving(k.chunk)) return;
+    if (!states.stores_leaving_state(k.chunk)) return;
     chunk_state<T, P>(lane, k, 0, n.state(states.leaving(k.chunk), k.number));
   });
 }
@@ -62,7 +62,7 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   for_all_groups<T>(
       dev, "ssd_backward", shape, in, w.a_log, saved.dt,
       [&]<class P>(Device& lane, const Chunking& n, const Group<T, P>& k) {
-        const A* const dleaving = gradients.keeps_leaving(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
+        const A* const dleaving = gradients.stores_leaving_state(k.chunk) ? gradients.leaving(k.chunk) : zeros.data();
         const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
         const Matrix<const P> dy_part = operand<P>(lane, k.part(Matrix<const T>(dy)));
         carried_outputs<T, P>(lane, k, dy_part, carried);

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/gemm.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
-#include "kernels/ssd.hpp"
-#include "kernels/ssd_math.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "kernels/ops/ssd.hpp"
+#include "kernels/ops/ssd_math.hpp"
 
 namespace gyr::scan {
 
@@ -94,7 +94,7 @@ struct States {
 
   A* entering(const Chunk& k) const { return &between(k.sequence, k.number, 0); }
   A* leaving(const Chunk& k) const { return is_last(k) ? last_of(k) : &between(k.sequence, k.number + 1, 0); }
-  bool keeps_leaving(const Chunk& k) const { return !is_last(k) || last.data(); }
+  bool stores_leaving_state(const Chunk& k) const { return !is_last(k) || last.data(); }
 
  private:
   bool is_last(const Chunk& k) const { return k.number + 1 == Index(between.extent(1)); }

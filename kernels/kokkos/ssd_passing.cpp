@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From the state that enters a sequence to the state that leaves it, chunk by chunk:  S_{c+1} = g_c S_c + L_c.  And back:
 // dS_c = g_c dS_{c+1} + the gradient that comes from the outputs of chunk c.
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 
@@ -85,7 +85,7 @@ void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, T
 }
 
 template <class A>
-void ssd_state_behind(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
+void ssd_state_after(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
   const Chunking n(shape);
   copy<A>(dev, "ssd", nullptr, state.data(), n.state_elements());
   for (const StateStep<A>& step : steps)
@@ -109,7 +109,7 @@ void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay,
   const States<A> s{states, last};
   for_chunks(n, [&](const Chunk& k) {
     if (k.number == 0) copy<A>(dev, "ssd", initial.data() ? &initial(k.sequence, 0) : nullptr, s.entering(k), n.state_elements());
-    if (s.keeps_leaving(k)) pass_over<A>(dev, "ssd", n, k, decay, s.entering(k), s.leaving(k), s.leaving(k));
+    if (s.stores_leaving_state(k)) pass_over<A>(dev, "ssd", n, k, decay, s.entering(k), s.leaving(k), s.leaving(k));
   });
 }
 
@@ -121,7 +121,7 @@ void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const 
     for (Index c = n.chunks - 1; c >= 0; --c) {
       const Chunk k = n.at(b, c);
       A* const enter = &dstates(b, c, 0);
-      if (leave.keeps_leaving(k)) pass_over<A>(dev, "ssd_backward", n, k, decay, leave.leaving(k), enter, enter);
+      if (leave.stores_leaving_state(k)) pass_over<A>(dev, "ssd_backward", n, k, decay, leave.leaving(k), enter, enter);
     }
 }
 

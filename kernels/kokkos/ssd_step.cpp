@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The recurrence of one token: each state is read and written once.
-#include "kernels/backend.hpp"
-#include "kernels/instances.hpp"
+#include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compiled without the freedom to reorder sums that the other kernels have.
-#include "kernels/backend.hpp"
 #include "kernels/kokkos/rows.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

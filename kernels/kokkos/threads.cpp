@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/gemm.hpp"
+#include "kernels/base/threads.hpp"
 #include "kernels/kokkos/onednn.hpp"
-#include "kernels/threads.hpp"
+#include "kernels/ops/gemm.hpp"
 
 #ifdef KOKKOS_ENABLE_OPENMP
 extern "C" void omp_set_num_threads(int);
@@ -50,7 +50,7 @@ int given_threads(const char* variable, int otherwise) {
   return given && std::atoi(given) > 0 ? std::atoi(given) : otherwise;
 }
 
-void calls_libraries_alone() {
+void use_single_threaded_blas() {
 #ifdef KOKKOS_ENABLE_OPENMP
   omp_set_num_threads(1);  // of the regions that this thread would begin inside this one
 #else

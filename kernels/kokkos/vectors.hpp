@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 // Vectors wider than the processor's registers are passed in another way than narrow ones; all who pass these are compiled together.
 #pragma GCC diagnostic ignored "-Wpsabi"

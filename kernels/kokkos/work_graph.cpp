@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos is told each kernel by itself.
-#include "kernels/work_graph.hpp"
+#include "kernels/device/device_graph.hpp"
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 
-struct WorkGraph::State {};
+struct DeviceGraph::State {};
 
-bool WorkGraph::possible() { return false; }
-bool WorkGraph::possible_with(const Transport&) { return false; }
+bool DeviceGraph::possible() { return false; }
+bool DeviceGraph::possible_with(const Transport&) { return false; }
 
-WorkGraph::WorkGraph() = default;
-WorkGraph::~WorkGraph() = default;
-WorkGraph::WorkGraph(WorkGraph&&) noexcept = default;
-WorkGraph& WorkGraph::operator=(WorkGraph&&) noexcept = default;
+DeviceGraph::DeviceGraph() = default;
+DeviceGraph::~DeviceGraph() = default;
+DeviceGraph::DeviceGraph(DeviceGraph&&) noexcept = default;
+DeviceGraph& DeviceGraph::operator=(DeviceGraph&&) noexcept = default;
 
-void WorkGraph::capture(const Queue&, const std::function<void()>&) { ensure(false, "Kokkos has no graphs of work"); }
-void WorkGraph::launch(const Queue&) const { ensure(false, "Kokkos has no graphs of work"); }
+void DeviceGraph::capture(const Queue&, const std::function<void()>&) { ensure(false, "Kokkos has no graphs of work"); }
+void DeviceGraph::launch(const Queue&) const { ensure(false, "Kokkos has no graphs of work"); }
 
 }  // namespace gyr

@@ -2,13 +2,13 @@
 // Rates of the kernels that memory bounds, in flops and bytes as the device counts them; of_copy is the ratio that
 // matters, and 0.7 is what we ask for. They work on memory that no cache holds: every call takes the next rows of tensors
 // much taller than it needs, as a step does that walks through its layers.
-#include "kernels/elementwise.hpp"
-#include "kernels/activation.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/gate.hpp"
-#include "kernels/random.hpp"
-#include "kernels/sum.hpp"
+#include "kernels/ops/elementwise.hpp"
+#include "kernels/device/random.hpp"
+#include "kernels/ops/activation.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "kernels/ops/cross_entropy.hpp"
+#include "kernels/ops/gate.hpp"
+#include "kernels/ops/sum.hpp"
 #include "regression/bench/machine.hpp"
 
 namespace {

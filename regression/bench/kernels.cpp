@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rates of kernels at the shapes of input/falcon-h1-73m.yaml. Flops are those of the mathematics (causal half of
 // attention, whole chunks of the scan, no recomputation), bytes those of the arguments, seconds of the fastest pass.
-#include "kernels/attention.hpp"
+#include "kernels/ops/attention.hpp"
 
 #include <limits>
 #include <vector>
 
-#include "kernels/convolution.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/ssd.hpp"
+#include "kernels/ops/convolution.hpp"
+#include "kernels/ops/rope.hpp"
+#include "kernels/ops/ssd.hpp"
 #include "regression/bench/machine.hpp"
 
 namespace gyr {

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "kernels/gemm.hpp"
+#include "kernels/ops/gemm.hpp"
 
 namespace gyr::bench {
 

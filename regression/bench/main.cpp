@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <mpi.h>
 
-#include "kernels/threads.hpp"
+#include "kernels/base/threads.hpp"
 
 int main(int argc, char** argv) {
   gyr::prepare_threads(argv);

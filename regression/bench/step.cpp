@@ -8,13 +8,13 @@
 #include <memory>
 #include <random>
 
-#include "kernels/gemm.hpp"
-#include "kernels/threads.hpp"
-#include "modules/flops.hpp"
+#include "kernels/base/threads.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/config/run_config.hpp"
-#include "src/engine/plan.hpp"
+#include "src/engine/dry_run/plan.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr {
@@ -243,7 +243,7 @@ MicroBatch random_batch(Index batch, Index seq_length, Index vocab_size, unsigne
 template <class T>
 void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const Extent& extent) {
   const EngineConfig config = engine_config(run, layout);
-  Grid grid(layout, runtime.world(), patience_of(runtime.world()));
+  Grid grid(layout, runtime.world(), wait_policy_of(runtime.world()));
   Timers timers(engine_timer_names());
   const Capacity capacity = predicted_capacity(config, layout, grid.position());
   Engine engine(config, grid, &capacity, timers);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/mapped_file.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 

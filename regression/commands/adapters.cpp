@@ -4,7 +4,7 @@
 
 #include <regex>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::adapters_suite {
 

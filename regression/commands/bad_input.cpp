@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::bad_input_suite {
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <random>
 
-#include "regression/faults.hpp"
+#include "regression/support/faults.hpp"
 
 namespace gyr::testing::campaign_suite {
 

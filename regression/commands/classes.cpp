@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::classes_suite {
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::commands_suite {
 

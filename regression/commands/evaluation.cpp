@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::evaluation_suite {
 

@@ -11,8 +11,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::extremes_suite {
 

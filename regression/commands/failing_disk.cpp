@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::failing_disk_suite {
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "regression/faults.hpp"
+#include "regression/support/faults.hpp"
 
 namespace gyr::testing::fault_suite {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::fine_tuning_suite {
 

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::folder_suite {
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 #include "src/base/json.hpp"
 
 namespace gyr::testing::generate_suite {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <random>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::hostile_suite {
 
@@ -81,13 +81,13 @@ class Names {
   std::mt19937 random_;
 };
 
-struct Effort {
+struct RecomputeCost {
   int draws = 6;
   unsigned seed = 1;
 };
 
-Effort effort() {
-  Effort e;
+RecomputeCost recompute_cost() {
+  RecomputeCost e;
   if (const char* wanted = std::getenv("GYR_HOSTILE")) std::sscanf(wanted, "%d:%u", &e.draws, &e.seed);
   return e;
 }
@@ -115,7 +115,7 @@ void refuse_model_folder(const Folder& folder, Names& names, const std::string& 
 }  // namespace
 
 TEST(hostile, names_in_files_forge_nothing) {
-  const Effort e = effort();
+  const RecomputeCost e = recompute_cost();
   std::printf("seed %u, %d draws of each kind\n", e.seed, e.draws);
   Names names(e.seed);
   Trials trials("hostile name in a file");

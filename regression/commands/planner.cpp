@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::planner_suite {
 

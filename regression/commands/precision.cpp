@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::precision_suite {
 

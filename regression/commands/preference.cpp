@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "regression/material.hpp"
-#include "regression/seed.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/seed.hpp"
 
 namespace gyr::testing::preference_suite {
 

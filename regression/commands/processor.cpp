@@ -3,8 +3,8 @@
 // a processor (Debian: qemu-user-static) is the older machine.
 #include <gtest/gtest.h>
 
-#include "kernels/error.hpp"
-#include "regression/process.hpp"
+#include "kernels/base/error.hpp"
+#include "regression/support/process.hpp"
 
 namespace gyr::testing::processor_suite {
 

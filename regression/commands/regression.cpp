@@ -4,9 +4,9 @@
 
 #include <regex>
 
-#include "kernels/error.hpp"
-#include "regression/folder.hpp"
-#include "regression/process.hpp"
+#include "kernels/base/error.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/process.hpp"
 
 namespace gyr::testing::regression_suite {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::report_suite {
 

@@ -11,8 +11,8 @@
 #include <optional>
 #include <random>
 
-#include "regression/material.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/trials.hpp"
 
 namespace gyr::testing::restart_suite {
 
@@ -174,15 +174,15 @@ TEST(restart, experts_that_are_dealt_go_on_where_others_have_them) {
     words.insert(words.end(), model.begin(), model.end());
     return run(Material::get().train(output, words), {.ranks = ranks});
   };
-  const Folder one, dealt;
+  const Folder one, distributed;
   ASSERT_EQ(with(one.path(), {"train.steps=8"}, 0).code, 0);
-  ASSERT_EQ(with(dealt.path(), {"train.steps=4", "parallel.expert=2", "parallel.shard=weights"}, 4).code, 0);
-  const Result on = with(dealt.path(), {"--resume", "train.steps=8", "parallel.expert=4", "parallel.context=2"}, 4);
+  ASSERT_EQ(with(distributed.path(), {"train.steps=4", "parallel.expert=2", "parallel.shard=weights"}, 4).code, 0);
+  const Result on = with(distributed.path(), {"--resume", "train.steps=8", "parallel.expert=4", "parallel.context=2"}, 4);
   ASSERT_EQ(on.code, 0) << on.err;
-  const auto expected = losses(one.path()), series = losses(dealt.path());
+  const auto expected = losses(one.path()), series = losses(distributed.path());
   ASSERT_EQ(series.size(), expected.size());
   for (const auto& [step, loss] : expected) EXPECT_NEAR(series.at(step), loss, 1e-5 * std::abs(loss)) << step;
-  const std::string checkpoint = Material::checkpoint(dealt.path(), 8).string();
+  const std::string checkpoint = Material::checkpoint(distributed.path(), 8).string();
   for (const Words& words : {Words{"eval", checkpoint, "--data", Material::get().prefix().string()},
                              Words{"generate", checkpoint, "--prompt", "the", "--tokens", "4"}, Words{"info", checkpoint, "--check"}}) {
     const Result r = run(words);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::sentence_order_suite {
 

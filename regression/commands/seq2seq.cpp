@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "regression/material.hpp"
-#include "regression/seed.hpp"
+#include "regression/support/material.hpp"
+#include "regression/support/seed.hpp"
 
 namespace gyr::testing::seq2seq_suite {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "regression/faults.hpp"
+#include "regression/support/faults.hpp"
 
 namespace gyr::testing::survive_suite {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "regression/material.hpp"
+#include "regression/support/material.hpp"
 
 namespace gyr::testing::trace_suite {
 

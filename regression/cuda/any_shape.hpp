@@ -5,7 +5,7 @@
 #include <random>
 
 #include "regression/cuda/machines.hpp"
-#include "regression/tensors.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing {
 

@@ -4,9 +4,9 @@
 
 #include <random>
 
-#include "kernels/cuda/attention.hpp"
-#include "regression/documents.hpp"
-#include "regression/tensors.hpp"
+#include "kernels/cuda/attention/attention.hpp"
+#include "regression/support/documents.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::cuda::attention_cases {
 

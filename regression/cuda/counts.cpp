@@ -7,22 +7,22 @@
 #include <numeric>
 #include <sstream>
 
-#include "kernels/activation.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/attention.hpp"
-#include "kernels/convolution.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/cuda/rows.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/expert_rows.hpp"
-#include "kernels/gate.hpp"
-#include "kernels/grouped_products.hpp"
-#include "kernels/head_norm.hpp"
-#include "kernels/layernorm.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/ssd.hpp"
+#include "kernels/cuda/rowwise/rows.hpp"
+#include "kernels/ops/activation.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/convolution.hpp"
+#include "kernels/ops/cross_entropy.hpp"
+#include "kernels/ops/embedding.hpp"
+#include "kernels/ops/expert_rows.hpp"
+#include "kernels/ops/gate.hpp"
+#include "kernels/ops/grouped_gemm.hpp"
+#include "kernels/ops/head_norm.hpp"
+#include "kernels/ops/layernorm.hpp"
+#include "kernels/ops/rmsnorm.hpp"
+#include "kernels/ops/ssd.hpp"
 #include "regression/cuda/machines.hpp"
-#include "regression/tensors.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::counts_suite {
 
@@ -104,7 +104,7 @@ struct Attention {
 // blocks go through others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do
 // with. meet(b, own, other)
 template <class Meet>
-Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& meet,
+Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& sync_with,
                   Index warps = counts_suite::warps) {
   Index steps = 0;  // of warps
   for (Index b = 0; b < a.shape.batch; ++b)
@@ -112,7 +112,7 @@ Index products_of(const Attention& a, Index own, Index rows, Index others, Index
       const Index end = std::min(first + warps * rows, own);
       const auto any = [&](Index from, Index to, Index o) {
         for (Index i = from; i < std::min(to, end); ++i)
-          if (meet(b, i, o)) return true;
+          if (sync_with(b, i, o)) return true;
         return false;
       };
       Index from = others, to = 0;
@@ -634,7 +634,7 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   const auto labels = bench.arena.tensor<Token>(R);
   for (Index r = 0; r < R; ++r) labels(r) = Token(r);
   expect_bytes("logits_top", moved(bench, [&] { logits_top<float>(bench.dev, logits, V, top); }), 1);
-  expect_bytes("logits_found", moved(bench, [&] { logits_found<float>(bench.dev, logits, V, top, 0, found); }), 1);
+  expect_bytes("logits_argmax", moved(bench, [&] { logits_argmax<float>(bench.dev, logits, V, top, 0, found); }), 1);
   expect_bytes("logits_sums", moved(bench, [&] { logits_sums<float>(bench.dev, logits, V, top, labels, 0, sums); }), 1);
   expect_bytes("cross_entropy_backward",
                moved(bench, [&] { cross_entropy_backward<float>(bench.dev, logits, V, top, sums, labels, 0, {}, {}, dlogits); }), 1);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention by cuDNN, for which plain loops stand: what it is told of shapes, rows, bands, groups and parts is what was meant, its memory is what a
 // dry run says, and what it does not cover is ours. What cuDNN itself makes of such descriptions is for cudnn.sh.
-#include "kernels/cuda/cudnn_attention.hpp"
+#include "kernels/cuda/attention/cudnn_attention.hpp"
 
 #include "kernels/cuda/emulation/fused_attention.hpp"
-#include "kernels/work_graph.hpp"
+#include "kernels/device/device_graph.hpp"
 #include "regression/cuda/attention_cases.hpp"
 #include "regression/cuda/machines.hpp"
-#include "regression/seed.hpp"
+#include "regression/support/seed.hpp"
 
 namespace gyr::testing::cudnn_suite {
 
@@ -182,7 +182,7 @@ TEST(cudnn, is_told_in_graphs_as_outside_them) {
   ASSERT_EQ(want.told_forward, 1);
   Workbench bench;
   const Heads<bf16> heads(bench, c);
-  WorkGraph graph;
+  DeviceGraph graph;
   graph.capture(bench.dev.queue, [&] { heads.attend(bench.dev), heads.attend_backward(bench.dev); });
   EXPECT_NE(numbers(heads.out), want.out);
   graph.launch(bench.dev.queue);

@@ -5,7 +5,7 @@
 # of stack, and that no register is spilled where it allows none; against blocks.txt, how many blocks of a kernel an SM takes; and against
 # addresses.txt, which share of a kernel's hottest loop finds addresses. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC
 # is not there.
-#   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/NAME.cu
+#   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/*/NAME.cu
 set -euo pipefail
 nvcc=${1:?usage: regression/cuda/device.sh NVCC FOLDER...}
 shift
@@ -23,16 +23,16 @@ failed=0
 # warps by 256, 2048 threads and room for 32 blocks, and 164 KiB (sm_80) or 228 KiB (sm_90) of shared memory, of which a block takes 1 more.
 blocks() {
   awk -v n="$1" -v a="$2" '
-    function floor_of(x, y) { return int(x / y) }
+    function bound_of(x, y) { return int(x / y) }
     NR == FNR { if ($1 == n) { part[++rows] = $2; threads[rows] = $3; shared[rows] = $4; least[rows] = a ~ /sm_80/ ? $5 : $6 } next }
     /Compiling entry function/ { name = $0 }
     / Used [0-9]+ registers/ { for (i = 1; i < NF; ++i) if ($i == "Used") for (r = 1; r <= rows; ++r) if (index(name, part[r]) && $(i + 1) > used[r]) used[r] = $(i + 1) }
     END {
       for (r = 1; r <= rows; ++r) {
-        of_warp = floor_of(used[r] * 32 + 255, 256) * 256
-        fit = used[r] ? floor_of(floor_of(65536, of_warp), threads[r] / 32) : 0
-        by_shared = floor_of((a ~ /sm_80/ ? 164 : 228) * 1024, shared[r] + 1024)
-        by_threads = floor_of(2048, threads[r])
+        of_warp = bound_of(used[r] * 32 + 255, 256) * 256
+        fit = used[r] ? bound_of(bound_of(65536, of_warp), threads[r] / 32) : 0
+        by_shared = bound_of((a ~ /sm_80/ ? 164 : 228) * 1024, shared[r] + 1024)
+        by_threads = bound_of(2048, threads[r])
         if (by_shared < fit) fit = by_shared
         if (by_threads < fit) fit = by_threads
         if (fit > 32) fit = 32
@@ -61,7 +61,7 @@ addresses() {
 
 printf '%-20s %-8s %8s %10s %8s %8s %8s\n' kernels GPU kernels registers at_most stack spilled
 for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
-  for source in kernels/cuda/*.cu regression/cuda/*.cu; do
+  for source in kernels/cuda/*/*.cu regression/cuda/*.cu; do
     name=$(basename "$source" .cu)
     [[ " ${FILES:-$name} " = *" $name "* ]] || continue
     rm -rf "$work/kept" && mkdir "$work/kept"

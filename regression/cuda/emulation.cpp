@@ -6,12 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/compiled_gpus.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
-#include "kernels/cuda/rows.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "regression/seed.hpp"
-#include "regression/tensors.hpp"
+#include "kernels/cuda/machine/compiled_gpus.hpp"
+#include "kernels/cuda/rowwise/rows.hpp"
+#include "kernels/ops/rmsnorm.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::emulation_suite {
 

@@ -7,17 +7,17 @@
 #include <random>
 #include <set>
 
-#include "kernels/cuda/launch.hpp"
-#include "kernels/grouped_products.hpp"
-#include "kernels/work_graph.hpp"
-#include "regression/cases.hpp"
+#include "kernels/cuda/machine/launch.hpp"
+#include "kernels/device/device_graph.hpp"
+#include "kernels/ops/grouped_gemm.hpp"
 #include "regression/cuda/machines.hpp"
-#include "regression/draw.hpp"
-#include "regression/golden.hpp"
-#include "regression/seed.hpp"
-#include "regression/tensors.hpp"
-#include "src/engine/generator.hpp"
-#include "src/engine/graphs.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/draw.hpp"
+#include "regression/support/golden.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/tensors.hpp"
+#include "src/engine/generate/generator.hpp"
+#include "src/engine/step/graphs.hpp"
 #include "src/pretrained/weights.hpp"
 
 namespace gyr::testing::graphs_suite {
@@ -55,7 +55,7 @@ struct Numbers {
 };
 
 // b = a + v + step on one stream, c = b + 10 + step on another, which joins and is waited for; then b = 0 + c + step.
-void tell(const Numbers& n, Device& first, Device& second, float v) {
+void enqueue(const Numbers& n, Device& first, Device& second, float v) {
   cudaEvent_t written, read;
   cudaEventCreateWithFlags(&written, cudaEventDisableTiming), cudaEventCreateWithFlags(&read, cudaEventDisableTiming);
   launch(first, "writes", {1, 64}, add_kernel, v, n.step, n.a, n.b);
@@ -75,8 +75,8 @@ TEST(graphs, do_again_what_was_captured) {
     const With schedule(checked_machine(when));
     Numbers n;
     Device first(false, 1 << 12), second(false, 1 << 12);
-    WorkGraph graph;
-    graph.capture(first.queue, [&] { tell(n, first, second, 1); });
+    DeviceGraph graph;
+    graph.capture(first.queue, [&] { enqueue(n, first, second, 1); });
     first.fence(), second.fence();
     EXPECT_EQ(n.last_of_c(), 0) << "a capture did something";
     for (int step = 0; step < 3; ++step) {
@@ -93,9 +93,9 @@ TEST(graphs, do_again_what_was_captured) {
 TEST(graphs, keep_arguments_as_they_were) {
   Numbers n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
-  WorkGraph graph;
+  DeviceGraph graph;
   for (int step = 0; step < 3; ++step) {
-    const auto direct = [&] { tell(n, dev, other, float(step)); };
+    const auto direct = [&] { enqueue(n, dev, other, float(step)); };
     if (!graph.captured()) graph.capture(dev.queue, direct);
     graph.launch(dev.queue);
     dev.fence();
@@ -110,12 +110,12 @@ TEST(graphs, keep_arguments_as_they_were) {
 TEST(graphs, are_one_launch) {
   Numbers n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
-  WorkGraph graph;
+  DeviceGraph graph;
   Index before = launches();
-  tell(n, dev, other, 1);
+  enqueue(n, dev, other, 1);
   EXPECT_EQ(launches() - before, 3);
   before = launches();
-  graph.capture(dev.queue, [&] { tell(n, dev, other, 1); });
+  graph.capture(dev.queue, [&] { enqueue(n, dev, other, 1); });
   EXPECT_EQ(launches() - before, 0);
   graph.launch(dev.queue);
   EXPECT_EQ(launches() - before, 1);
@@ -186,7 +186,7 @@ TEST(graphs, refuse_what_waits_or_takes_memory) {
 TEST(graphs, that_are_refused_are_told) {
   Numbers n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
-  WorkGraph graph;
+  DeviceGraph graph;
   try {
     graph.capture(dev.queue, [&] { dev.fence(); });
     FAIL() << "a wait was captured";
@@ -195,7 +195,7 @@ TEST(graphs, that_are_refused_are_told) {
     EXPECT_NE(std::string(e.what()).find("not permitted when stream is capturing"), std::string::npos) << e.what();
   }
   EXPECT_FALSE(graph.captured());
-  graph.capture(dev.queue, [&] { tell(n, dev, other, 1); });
+  graph.capture(dev.queue, [&] { enqueue(n, dev, other, 1); });
   graph.launch(dev.queue);
   dev.fence();
   EXPECT_EQ(n.last_of_c(), 11);
@@ -215,7 +215,7 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
   setenv("GYR_CUDA_GRAPHS", graphs, 1);
   std::mt19937_64 random(seed);
   std::vector<std::vector<Token>> prompts;
-  GeneratorRoom room{3, {}, sampling.tokens};
+  GeneratorCapacity room{3, {}, sampling.tokens};
   for (int i = 0; i < 5; ++i) {
     auto& prompt = prompts.emplace_back(1 + random() % 12);
     for (Token& token : prompt) token = Token(random() % std::uint64_t(g.model.vocab_size));
@@ -358,7 +358,7 @@ Left trained(const Course& course, const char* graphs, int first = 1, int last =
   return t;
 }
 
-std::string why_told(const Course& course) { return why_kernel_by_kernel(course.config(), gyr::testing::alone(course.draw.model.layers())); }
+std::string why_shown(const Course& course) { return reason_without_graphs(course.config(), gyr::testing::alone(course.draw.model.layers())); }
 
 // Losses, norms and all that is kept are those of kernels, also where a run goes on behind another; launches are fewer by that factor.
 void expect_training_of_kernels(const Course& course, Index factor) {
@@ -386,7 +386,7 @@ TEST(graphs, train_as_kernels_do) {
     Course course = drawn_course(seed, number);
     course.draw.schedule = gyr::testing::Draw::Kind(repeated % 3), course.draw.micros = 2 + repeated % 2;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
-    const bool repeats = why_told(course).empty();
+    const bool repeats = why_shown(course).empty();
     const bool drops = repeats && course.draw.model.dropout.any();
     if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 3 : 1) && !(drops && dropped < 2)) continue;
     dropped += drops;
@@ -410,13 +410,13 @@ TEST(graphs, train_experts_as_kernels_do) {
     d.model.pattern[std::size_t(number) % d.model.pattern.size()] = 'E';
     d.schedule = gyr::testing::Draw::Kind(found % 3), d.micros = 3, course.dtype = DType::bf16;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, d.text()));
-    EXPECT_EQ(why_told(course), "");
+    EXPECT_EQ(why_shown(course), "");
     expect_training_of_kernels(course, 5);
     ++found;
     course.dtype = DType::f32;
-    EXPECT_EQ(why_told(course), "experts whose rows the host counts");
+    EXPECT_EQ(why_shown(course), "experts whose rows the host counts");
     course.dtype = DType::bf16, d.model.moe.capacity_factor = 1;
-    EXPECT_EQ(why_told(course), "experts with room for some rows, which hosts choose");
+    EXPECT_EQ(why_shown(course), "experts with room for some rows, which hosts choose");
   }
 }
 
@@ -443,7 +443,7 @@ TEST(graphs, find_the_rows_of_groups) {
     const auto [there, host] = drawn(n, k);
     w.data.push_back(there.data()), w_host.push_back(host);
   }
-  WorkGraph graph;
+  DeviceGraph graph;
   graph.capture(dev.queue, [&] { grouped_linear<bf16>(dev, {count, rows / 3, rows}, x, w, y); });
   for (const std::vector<std::int32_t>& counts : {std::vector<std::int32_t>{40, 0, 0}, {1, 30, 9}, {0, 0, 40}, {13, 13, 14}}) {
     copy_to_device(counts.data(), count);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of grouped rows by tensor cores of either kind, so wide and so deep that blocks go round through the places of their tiles, on machines
 // that judge.
-#include "regression/grouped.hpp"
+#include "regression/support/grouped.hpp"
 
 #include <random>
 
-#include "kernels/sum.hpp"
-#include "regression/cases.hpp"
+#include "kernels/ops/sum.hpp"
 #include "regression/cuda/machines.hpp"
+#include "regression/support/cases.hpp"
 
 namespace gyr::testing::grouped_suite {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For nvcc alone: what product.hpp and group_product.hpp take of the machine, as instructions.
+// For nvcc alone: what product.hpp and warpgroup_mma.hpp take of the machine, as instructions.
 #include "regression/cuda/product.hpp"
 
-#include "regression/cuda/group_product.hpp"
+#include "regression/cuda/warpgroup_mma.hpp"
 
 namespace gyr::cuda::testing {
 
 void (*const compiled)(Mistake, Global<const bf16>, Global<const bf16>, Global<float>) = product;
-void (*const compiled_group)(GroupMistake, Global<const bf16>, Global<const bf16>, Global<float>) = group_product;
+void (*const compiled_group)(GroupMistake, Global<const bf16>, Global<const bf16>, Global<float>) = warpgroup_mma;
 
 }  // namespace gyr::cuda::testing

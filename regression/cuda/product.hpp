@@ -3,7 +3,7 @@
 // kernels are made with.
 #pragma once
 
-#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/machine/launch.hpp"
 
 namespace gyr::cuda::testing {
 
@@ -35,13 +35,13 @@ inline GYR_KERNEL product(Mistake mistake, Global<const bf16> a, Global<const bf
     fetch(a, row, (step + 1) * depth, a_tile(step + 1));
     fetch(b, column, (step + 1) * depth, b_tile(step + 1));
     commit_copies();
-    if (mistake == Mistake::waits_for_one_group_less) wait_for_copies<2>();
-    else wait_for_copies<1>();
+    if (mistake == Mistake::waits_for_one_group_less) wait_copies<2>();
+    else wait_copies<1>();
     if (mistake != Mistake::no_barrier_behind_the_copy) sync_block();
     for (int k = 0; k < depth; k += 16) {
-      const FragmentA left = load_four(a_tile(step).at((warp() * 16 + lane() % 16) * stride + k + lane() / 16 * 8));
+      const FragmentA left = load_matrix_x4(a_tile(step).at((warp() * 16 + lane() % 16) * stride + k + lane() / 16 * 8));
       for (int n = 0; n < tile; n += 16) {  // two columns of matrices, each of two
-        const FragmentA right = load_four(b_tile(step).at((n + lane() / 16 * 8 + lane() % 8) * stride + k + lane() / 8 % 2 * 8));
+        const FragmentA right = load_matrix_x4(b_tile(step).at((n + lane() / 16 * 8 + lane() % 8) * stride + k + lane() / 8 % 2 * 8));
         multiply_add(d[n / 8], left, {{right.at[0], right.at[1]}});
         multiply_add(d[n / 8 + 1], left, {{right.at[2], right.at[3]}});
       }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The scan of bf16 by tensor cores against that of double by single threads, on a machine that judges: heads and states of every width that it takes,
 // ragged tiles and chunks, groups, documents.
-#include "kernels/cuda/ssd_tensor.hpp"
+#include "kernels/cuda/ssm/ssd_sm80.hpp"
 #include "regression/cuda/machines.hpp"
-#include "regression/tensors.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::scan_suite {
 

@@ -5,9 +5,9 @@
 
 #include <cublasLt.h>
 
-#include "kernels/any_tensor.hpp"
-#include "kernels/cuda/launch.hpp"
-#include "regression/tensors.hpp"
+#include "kernels/cuda/machine/launch.hpp"
+#include "kernels/ops/any_tensor.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::streams_suite {
 
@@ -130,7 +130,7 @@ struct Asked {
   Index m = 5, n = 7, k = 3, ld_a = 5;
   std::uint32_t alignment = 16;  // of which the algorithm is told
   Index off = 0;                 // elements that A begins later
-  Index workspace_told = 256, workspace = 256;
+  Index workspace_known = 256, workspace = 256;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
@@ -147,7 +147,7 @@ cublasStatus_t answer(const Asked& x) {
   cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, std::uint64_t(x.k), std::uint64_t(x.n), x.k);
   cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, std::uint64_t(x.m), std::uint64_t(x.n), x.m);
   cublasLtMatmulPreferenceCreate(&preference);
-  const std::uint64_t workspace = std::uint64_t(x.workspace_told);
+  const std::uint64_t workspace = std::uint64_t(x.workspace_known);
   cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
   for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

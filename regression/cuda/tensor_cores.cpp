@@ -2,7 +2,7 @@
 // A product of tensor cores is a product, and the mistakes that such kernels are made with are found.
 #include "regression/cuda/any_shape.hpp"
 #include "regression/cuda/product.hpp"
-#include "regression/tensors.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::tensor_cores_suite {
 

@@ -3,8 +3,8 @@
 // made with are found.
 #include "kernels/cuda/emulation/counts.hpp"
 #include "regression/cuda/any_shape.hpp"
-#include "regression/cuda/group_product.hpp"
-#include "regression/tensors.hpp"
+#include "regression/cuda/warpgroup_mma.hpp"
+#include "regression/support/tensors.hpp"
 
 namespace gyr::testing::warpgroups_suite {
 
@@ -83,7 +83,7 @@ void expect_product(const Placement& at) {
 
 void multiply(Device& dev, GroupMistake mistake, Tensor2<const bf16> a, Tensor2<const bf16> b, Tensor2<float> c) {
   const Index blocks = ceil_div(c.extent(0), group_tile) * ceil_div(c.extent(1), group_tile);
-  launch(dev, "product", {blocks, GroupProduct::threads, GroupProduct::shared_bytes}, group_product, mistake, a, b, c);
+  launch(dev, "product", {blocks, GroupProduct::threads, GroupProduct::shared_bytes}, warpgroup_mma, mistake, a, b, c);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "kernels/backend.hpp"
+#include "kernels/ops/backend.hpp"
 
 namespace {
 

@@ -14,25 +14,25 @@
 #include <map>
 #include <sstream>
 
-#include "kernels/activation.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/attention.hpp"
-#include "kernels/convolution.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/elementwise.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/gate.hpp"
-#include "kernels/gemm.hpp"
-#include "kernels/grouped_products.hpp"
-#include "kernels/head_norm.hpp"
-#include "kernels/host_numbers.hpp"
-#include "kernels/layernorm.hpp"
-#include "kernels/random.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/ssd.hpp"
-#include "kernels/sum.hpp"
-#include "kernels/threads.hpp"
+#include "kernels/base/threads.hpp"
+#include "kernels/device/random.hpp"
+#include "kernels/ops/activation.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/convolution.hpp"
+#include "kernels/ops/cross_entropy.hpp"
+#include "kernels/ops/elementwise.hpp"
+#include "kernels/ops/embedding.hpp"
+#include "kernels/ops/gate.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "kernels/ops/grouped_gemm.hpp"
+#include "kernels/ops/head_norm.hpp"
+#include "kernels/ops/host_values.hpp"
+#include "kernels/ops/layernorm.hpp"
+#include "kernels/ops/rmsnorm.hpp"
+#include "kernels/ops/rope.hpp"
+#include "kernels/ops/ssd.hpp"
+#include "kernels/ops/sum.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -78,7 +78,7 @@ class Ground {
   Tensor1<T> constant(Index n, double value) {
     const auto x = arena_.tensor<T>(n);
     fillers_.push_back([x, value] {
-      HostNumbers<T> numbers(x);
+      HostValues<T> numbers(x);
       for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = T(float(value));
       numbers.put();
     });
@@ -87,7 +87,7 @@ class Ground {
   Tensor1<Token> tokens(Index n, Index vocab) {
     const auto x = arena_.tensor<Token>(n);
     fillers_.push_back([x, vocab] {
-      HostNumbers<Token> numbers(x);
+      HostValues<Token> numbers(x);
       for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = Token(i * 7919 % vocab);
       numbers.put();
     });
@@ -110,7 +110,7 @@ class Ground {
       return t;
     }();
     const Index n = x.span();
-    HostNumbers<T> numbers(x);
+    HostValues<T> numbers(x);
     for (Index i = 0; i < std::min(n, period); ++i) numbers(i) = T(float(scale) * table[std::size_t(i)]);
     for (Index done = period; done < n; done += std::min(done, n - done)) std::copy_n(&numbers(0), std::min(done, n - done), &numbers(done));
     numbers.put();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Numbers that are none are named on all ranks as those of the weight that has them, whichever ranks hold it.
-#include "src/engine/bad_numbers.hpp"
+#include "src/engine/step/non_finite.hpp"
 
 #include <limits>
 
-#include "modules/flops.hpp"
-#include "regression/folder.hpp"
-#include "regression/grids.hpp"
-#include "regression/state.hpp"
-#include "regression/testing.hpp"
+#include "modules/cost/flops.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/state.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::bad_numbers_suite {
 namespace {
@@ -40,8 +40,8 @@ TEST(bad_numbers, are_named_by_the_weight_on_any_layout) {
     return layout;
   };
   for (const Layout& layout :
-       {layout_of(1, 1, 2), with_mixers_apart(layout_of(1, 1, 2), 1), with_mixers_apart(layout_of(2, 1, 2), 1),
-        with_mixers_apart(layout_of(1, 2, 4), 2), sharded(with_mixers_apart(layout_of(2, 2, 2), 1), Shard::weights), layout_of(1, 4, 1)}) {
+       {layout_of(1, 1, 2), with_separate_mixers(layout_of(1, 1, 2), 1), with_separate_mixers(layout_of(2, 1, 2), 1),
+        with_separate_mixers(layout_of(1, 2, 4), 2), sharded(with_separate_mixers(layout_of(2, 2, 2), 1), Shard::weights), layout_of(1, 4, 1)}) {
     if (Grid* grid = grid_of(cut(layout))) {
       EngineConfig config;
       config.model = model, config.seq_length = 7, config.micros = int(batch / grid->size(Axis::data));

@@ -9,12 +9,12 @@
 #include <random>
 #include <set>
 
-#include "regression/file_size_limit.hpp"
-#include "regression/grids.hpp"
-#include "regression/shared_folder.hpp"
-#include "regression/state.hpp"
-#include "regression/testing.hpp"
-#include "regression/trials.hpp"
+#include "regression/support/file_size_limit.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/shared_folder.hpp"
+#include "regression/support/state.hpp"
+#include "regression/support/testing.hpp"
+#include "regression/support/trials.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 
@@ -197,7 +197,7 @@ TEST(checkpoint, is_read_once) {
         visit_state(rig.engine, [&](auto, Content content, const Parameter& p, const Span& of) {
           Index real = 0;  // without what only pads
           stretches(p, of, [&](Index, Index, Index count, const Held&) { real += count; });
-          if (all || is_cut(content, shape.shard)) wanted += real * Index(sizeof(float));
+          if (all || is_zero_sharded(content, shape.shard)) wanted += real * Index(sizeof(float));
         });
         const bool reads = wanted > 0;
         EXPECT_EQ(traffic.numbers, wanted) << shape.text();
@@ -330,7 +330,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
   model.moe.experts = model.moe.intermediate_size = 8;
   const int layers = int(model.layers());
   std::mt19937 random(1);  // the same draws on every rank
-  int dealt = 0;           // layouts that deal experts
+  int distributed = 0;     // layouts that deal experts
   const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
   const auto drawn = [&] {
     int data = 0, pipeline = 0, context = 0, tensor = 0;
@@ -350,7 +350,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     if (random() % 2) layout = balanced(layout);
     do layout.expert = pick({1, 2, 4, 8});
     while (data * context % layout.expert != 0);
-    dealt += layout.expert > 1;
+    distributed += layout.expert > 1;
     return sharded(layout, Shard(random() % 4), random() % 2 ? 1 : Index(1) << 30);
   };
   const auto on = [&](const Layout& layout, Schedule schedule, const auto& f) {
@@ -359,7 +359,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     MPI_Comm comm;
     MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
     if (comm != MPI_COMM_NULL) {
-      Grid grid(layout, comm, patience_of(comm));
+      Grid grid(layout, comm, wait_policy_of(comm));
       MPI_Comm_free(&comm);
       EngineConfig config;
       config.model = model, config.seq_length = 16, config.schedule = schedule;
@@ -387,7 +387,7 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
     });
   }
   EXPECT_GE(kinds.size(), 12u);
-  EXPECT_GE(dealt, 15);
+  EXPECT_GE(distributed, 15);
 }
 
 // Every layout of up to 8 ranks that this model allows reads what every other wrote: 32 x 32 pairs, with stages of uneven length among

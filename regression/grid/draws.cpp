@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "regression/cases.hpp"
-#include "regression/closed_form.hpp"
-#include "regression/draw.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/draw.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::draws_suite {
 namespace {
@@ -45,7 +45,7 @@ class World {
   }
 
  private:
-  Patience patience_ = patience_of(MPI_COMM_WORLD);
+  WaitPolicy patience_ = wait_policy_of(MPI_COMM_WORLD);
   std::string kept_;
   std::unique_ptr<Grid> grid_;
 };
@@ -63,7 +63,7 @@ std::string difference(const StepOutcome& one, const StepOutcome& many) {
 
 // What one step on one rank gives.
 StepOutcome alone_of(const Draw& d) {
-  Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, Patience::spin);
+  Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, WaitPolicy::spin);
   const int micros = d.micros * d.data;
   Rig<double> rig(d.config(micros), grid);
   const StepResult result = rig.engine.gradients([&](int i) { return d.batch(i); }, micros, 1);

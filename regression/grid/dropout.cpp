@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Dropout on grids of up to 8 ranks: heads, channels and tokens that a rank holds are left out by their numbers in the whole model.
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::dropout_suite {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <set>
 
-#include "regression/file_size_limit.hpp"
-#include "regression/grids.hpp"
-#include "regression/shared_folder.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/file_size_limit.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/shared_folder.hpp"
+#include "regression/support/testing.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
@@ -65,7 +65,7 @@ void expect_one_dump(const ModelConfig& model) {
   for (const Layout& layout :
        {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2), with_sequence(layout_of(2, 1, 4)),
         sharded(layout_of(4, 2, 1), Shard::optimizer), sharded(layout_of(4, 1, 2), Shard::gradients), sharded(layout_of(2, 2, 2), Shard::weights),
-        with_mixers_apart(layout_of(1, 1, 8), 4), with_mixers_apart(sharded(with_sequence(layout_of(2, 1, 4)), Shard::weights), 2),
+        with_separate_mixers(layout_of(1, 1, 8), 4), with_separate_mixers(sharded(with_sequence(layout_of(2, 1, 4)), Shard::weights), 2),
         layout_with_context(2, 1, 2, 2), with_sequence(layout_with_context(1, 2, 2, 2, SequenceOrder::contiguous)),
         balanced(layout_with_context(1, 1, 4, 2)), balanced(layout_with_context(1, 2, 3, 1)),
         layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::equality_suite {
 namespace {

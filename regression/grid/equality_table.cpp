@@ -12,13 +12,13 @@
 #include <optional>
 #include <random>
 
-#include "regression/cases.hpp"
-#include "regression/closed_form.hpp"
-#include "regression/draw.hpp"
-#include "regression/golden_step.hpp"
-#include "regression/grids.hpp"
-#include "regression/pairs.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/draw.hpp"
+#include "regression/support/golden_step.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/pairs.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::equality_table_suite {
 namespace {
@@ -152,7 +152,7 @@ bool within_limits_of_float(Errors in_float, const Errors& in_double) {
 }
 
 // On the first rank; the grid is of the first ranks, and of this row alone.
-std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Patience patience) {
+std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, WaitPolicy patience) {
   MPI_Comm comm;
   MPI_Comm_split(MPI_COMM_WORLD, rank < d.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
   std::optional<RowErrors> errors;
@@ -195,7 +195,7 @@ TEST(equality_table, of_every_pair_of_features) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   ASSERT_GE(ranks, most_ranks);
-  const Patience patience = patience_of(MPI_COMM_WORLD);
+  const WaitPolicy patience = wait_policy_of(MPI_COMM_WORLD);
   const auto table = every_pair(levels, valid, 2, least_rows, seed);
   if (rank == 0)
     fmt::print(

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"

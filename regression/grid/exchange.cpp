@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::exchange_suite {
 namespace {
@@ -209,10 +209,10 @@ TEST(exchange, is_counted_in_a_dry_run) {
 
 // The beacon is told the bytes of what is bookkeeping too.
 TEST(exchange, tells_the_beacon_bytes) {
-  Beacon beacon;
-  Communicator c("counted", dry_transport(2, 4), &beacon);
+  ProgressRecord progress_record;
+  Communicator c("counted", dry_transport(2, 4), &progress_record);
   c.gather(std::vector<double>(5));
-  EXPECT_EQ(beacon.look().sent, 40);
+  EXPECT_EQ(progress_record.look().sent, 40);
 }
 
 // MPI counts with int.

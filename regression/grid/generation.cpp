@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every factorisation of the ranks into pipeline x tensor writes what one rank writes.
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
-#include "src/engine/generator.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
+#include "src/engine/generate/generator.hpp"
 
 namespace gyr::testing::generation_suite {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::groups_suite {
 namespace {

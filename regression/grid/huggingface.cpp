@@ -3,13 +3,13 @@
 // those that transformers computed from them. Folders of families go out again with the same bytes. `make families` prints the table.
 #include <cmath>
 
-#include "regression/folder.hpp"
-#include "regression/golden_step.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/golden_step.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/engine/generator.hpp"
+#include "src/engine/generate/generator.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/pretrained/conversion.hpp"

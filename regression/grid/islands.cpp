@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "regression/grids.hpp"
 #include "regression/planner/random_run.hpp"
-#include "regression/seed.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
 #include "src/verify/steps.hpp"
 
 namespace gyr::testing::islands_suite {
@@ -51,7 +51,7 @@ TEST(islands, compute_what_one_rank_does_wherever_ranks_are) {
     const Layout layout = layout_of(run, ranks);
     for (const Span& stage : layout.stages) uneven += stage.size() != layout.stages.front().size();
     Grid* const grid = grid_of(layout);
-    for (const Law& law : compare_with_one_rank(run, DType::f64, *grid, patience_of(MPI_COMM_WORLD)))
+    for (const Law& law : compare_with_one_rank(run, DType::f64, *grid, wait_policy_of(MPI_COMM_WORLD)))
       EXPECT_TRUE(law.holds()) << law.what << " is off by " << law.error << " on " << layout.text() << ", " << text_of(layout, run.parallel.islands);
   }
   EXPECT_GT(uneven, 3);

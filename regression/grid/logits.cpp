@@ -2,10 +2,10 @@
 // The logits that `eval --logits` writes are transformers' own, row by row, from any grid and in any batches.
 #include <cmath>
 
-#include "regression/golden.hpp"
-#include "regression/grids.hpp"
-#include "regression/shared_folder.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/golden.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/shared_folder.hpp"
+#include "regression/support/testing.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/pretrained/weights.hpp"

@@ -3,9 +3,9 @@
 // micro-batches: the sum of every sequence's own losses, taken alone, over their number.
 #include <cmath>
 
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::masked_loss_suite {
 namespace {

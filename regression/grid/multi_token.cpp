@@ -3,10 +3,10 @@
 // tokens that are not learned, whichever way tokens are shared, and wherever the embedding's matrix lies that the last stage reads once more.
 #include <gtest/gtest.h>
 
-#include "modules/multi_token.hpp"
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "modules/objectives/multi_token.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::multi_token_suite {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks are on one machine where its name is one, whatever MPI says of shared memory.
-#include "kernels/mpi/node.hpp"
+#include "kernels/comm/mpi/node.hpp"
 
 #include <cstdio>
 #include <functional>
 
-#include "regression/testing.hpp"
+#include "regression/support/testing.hpp"
 
 namespace {
 std::function<int(int rank)> machine;  // the profiling interface has no place for an argument
@@ -34,7 +34,7 @@ TEST(node, is_of_the_ranks_on_machines_of_one_name) {
     for (int r = 0; r < ranks; ++r)
       if (of(r) == of(rank)) mine.push_back(r);
     MPI_Comm node = node_of(MPI_COMM_WORLD);
-    const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+    const Crowd crowd = machine_load_of(MPI_COMM_WORLD);
     machine = nullptr;
     int size = 0;
     MPI_Comm_size(node, &size);
@@ -50,7 +50,7 @@ TEST(node, is_of_the_ranks_on_machines_of_one_name) {
 TEST(node, is_one_where_all_ranks_were_started_on_this_machine) {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  EXPECT_EQ(crowd_of(MPI_COMM_WORLD).ranks, ranks);
+  EXPECT_EQ(machine_load_of(MPI_COMM_WORLD).ranks, ranks);
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 #include <numeric>
 #include <set>
 
-#include "regression/chain_executor.hpp"
-#include "regression/closed_form.hpp"
-#include "regression/grids.hpp"
-#include "regression/random_chain.hpp"
-#include "regression/seed.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/chain_executor.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/random_chain.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::operator_chain_suite {
 namespace {
@@ -114,7 +114,7 @@ struct Tally {
       transfers += Index(step.forward.size() + step.backward.size());
       if (step.op < 0) moved.insert({step.in, step.out});
       if (step.op >= 0 && !chain[step.op].weights.empty())
-        ++(step.cut == WeightCut::outputs ? outputs : step.cut == WeightCut::inputs ? inputs : whole);
+        ++(step.cut == WeightSplit::outputs ? outputs : step.cut == WeightSplit::inputs ? inputs : whole);
     });
   }
 };

@@ -5,11 +5,11 @@
 
 #include <random>
 
-#include "modules/objective.hpp"
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/seed.hpp"
-#include "regression/testing.hpp"
+#include "modules/objectives/objective.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/validation.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where gradients travel in bf16, two ranks have the bits of plain roundings: of what each has added up, and of their sum.
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::reduce_dtype_suite {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps that repeat themselves: models and layouts drawn at random are trained for some steps, once so that a device is told what it can be told as
-// graphs (src/engine/graphs.hpp) and once kernel by kernel. Both end with the same bits, and hand over in every step what the closed form says, for
-// the same purposes. Of devices without graphs it is the same twice.
-#include "regression/cases.hpp"
-#include "regression/closed_form.hpp"
-#include "regression/draw.hpp"
-#include "regression/grids.hpp"
-#include "regression/seed.hpp"
-#include "regression/testing.hpp"
+// graphs (src/engine/step/graphs.hpp) and once kernel by kernel. Both end with the same bits, and hand over in every step what the closed form says,
+// for the same purposes. Of devices without graphs it is the same twice.
+#include "regression/support/cases.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/draw.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::repeated_steps_suite {
 namespace {
@@ -103,7 +103,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
     Grid* const grid = grid_of(d.layout());
     if (!grid) continue;
     const Course graphs = course_of(d, dtype, *grid, "on"), kernels = course_of(d, dtype, *grid, "off");
-    EXPECT_EQ(graphs.graphs, WorkGraph::possible() ? "micro-batches, norm and optimizer" : "");
+    EXPECT_EQ(graphs.graphs, DeviceGraph::possible() ? "micro-batches, norm and optimizer" : "");
     EXPECT_EQ(kernels.graphs, "");
     EXPECT_EQ(graphs.said, kernels.said);
     EXPECT_TRUE(graphs.kept == kernels.kept) << "what is kept has other bits";

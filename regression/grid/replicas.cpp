@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One bit of one number of one replica's state, of any kind, is noticed by all ranks, and its rank is named.
-#include "src/engine/replicas.hpp"
+#include "src/engine/model/replicas.hpp"
 
 #include <array>
 #include <random>
 #include <set>
 #include <vector>
 
-#include "regression/folder.hpp"
-#include "regression/grids.hpp"
-#include "regression/state.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/state.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::replicas_suite {
 namespace {

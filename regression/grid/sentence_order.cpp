@@ -3,10 +3,10 @@
 // few labels, whichever way tokens are shared.
 #include <gtest/gtest.h>
 
-#include "modules/masking.hpp"
-#include "regression/cases.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "modules/objectives/masking.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 #include "src/train/validation.hpp"
 
 namespace gyr::testing::sentence_order_suite {

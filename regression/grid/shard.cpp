@@ -3,8 +3,8 @@
 // runs have the same bits. With more, losses stay those of the run that keeps all.
 #include <cmath>
 
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 #include "src/checkpoint/header.hpp"
 
 namespace gyr::testing::shard_suite {
@@ -77,8 +77,9 @@ void expect_bits_of_whole(const ModelConfig& model, const Layout& layout, const 
 template <class T>
 void everywhere(const std::string& name) {
   const ModelConfig model = widened(named(name));
-  for (const Layout& layout : {layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(2, 1, 4), with_sequence(layout_of(2, 2, 2)),
-                               with_mixers_apart(with_sequence(layout_of(2, 1, 4)), 2), layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
+  for (const Layout& layout :
+       {layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(2, 1, 4), with_sequence(layout_of(2, 2, 2)),
+        with_separate_mixers(with_sequence(layout_of(2, 1, 4)), 2), layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
     expect_bits_of_whole<T>(model, layout, {}, name);
 }
 
@@ -90,7 +91,7 @@ TEST(shard, keeps_the_bits_of_two_ranks_in_bf16) { everywhere<bf16>("T5"); }
 TEST(shard, keeps_the_bits_with_frozen_weights_and_recomputation) {
   Setting setting;
   setting.frozen = {"*.k_proj.weight", "*.up_proj.weight", "model.layers.1.*", "*norm*"};
-  setting.recompute.all = Effort::pass;
+  setting.recompute.all = RecomputeCost::pass;
   for (const Layout& layout : {layout_of(2, 1, 2), layout_of(2, 2, 1)})
     expect_bits_of_whole<bf16>(widened(named("T2")), layout, setting, "T2 frozen");
 }

@@ -3,9 +3,9 @@
 // they tell a fixed number of times. Counted by MPI's own profiling interface, beneath everything.
 #include <mpi.h>
 
-#include "regression/grids.hpp"
-#include "regression/shared_folder.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/shared_folder.hpp"
+#include "regression/support/testing.hpp"
 #include "src/data/token_writer.hpp"
 #include "src/train/trainer.hpp"
 

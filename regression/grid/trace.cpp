@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <map>
 
-#include "regression/closed_form.hpp"
-#include "regression/draw.hpp"
-#include "regression/grids.hpp"
-#include "regression/shared_folder.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/draw.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/shared_folder.hpp"
+#include "regression/support/testing.hpp"
 #include "src/trace/clock.hpp"
 #include "src/trace/trace_summary.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a training step hands to every communicator equals the closed form of its layout, and what a plan says of a step
 // (traffic, bytes by category, flops) is what the step then takes.
-#include "regression/cases.hpp"
-#include "regression/closed_form.hpp"
-#include "regression/grids.hpp"
-#include "regression/testing.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/closed_form.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/testing.hpp"
 
 namespace gyr::testing::traffic_suite {
 namespace {

@@ -2,7 +2,7 @@
 // Mistakes that somebody could make, one line each, to see whether the suite notices. A list names them:
 //
 //   mutant  optimizer.decay_forgotten               its name
-//   file    src/engine/optimizer.cpp                       a .cpp of the program: headers would change every other file too
+//   file    src/engine/step/optimizer.cpp                       a .cpp of the program: headers would change every other file too
 //   in      const AdamW update{                     only if needed: a place that occurs once, in whose line the snippet occurs once
 //   was     p->weight.decays ? c_.decay : 0         what stands there. Ends with ';': a statement; otherwise an expression
 //   now     0                                       the mistake; may be empty for a statement

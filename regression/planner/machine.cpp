@@ -9,14 +9,14 @@
 #include <cstdlib>
 #include <random>
 
-#include "kernels/mpi/transport.hpp"
+#include "kernels/comm/mpi/transport.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/base/table.hpp"
 #include "src/config/run_config.hpp"
-#include "src/engine/plan.hpp"
-#include "src/planner/measured_kernels.hpp"
-#include "src/planner/prediction.hpp"
-#include "src/planner/probe.hpp"
+#include "src/engine/dry_run/plan.hpp"
+#include "src/planner/machine/measured_kernels.hpp"
+#include "src/planner/machine/probe.hpp"
+#include "src/planner/predict/prediction.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr::testing {
@@ -57,7 +57,7 @@ struct Measured {
 };
 
 Measured measure(const EngineConfig& config, const Layout& layout) {
-  Grid grid(layout, MPI_COMM_WORLD, patience_of(MPI_COMM_WORLD));
+  Grid grid(layout, MPI_COMM_WORLD, wait_policy_of(MPI_COMM_WORLD));
   Timers timers(engine_timer_names());
   const Capacity capacity = predicted_capacity(config, layout, grid.position());
   Engine engine(config, grid, &capacity, timers);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/config/run_config.hpp"
-#include "src/planner/prediction.hpp"
+#include "src/planner/predict/prediction.hpp"
 
 namespace gyr::testing {
 

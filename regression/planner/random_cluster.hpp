@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "src/planner/cluster.hpp"
+#include "src/planner/machine/cluster.hpp"
 
 namespace gyr::testing {
 

@@ -8,7 +8,7 @@
 
 #include "regression/planner/published.hpp"
 #include "src/base/table.hpp"
-#include "src/planner/search.hpp"
+#include "src/planner/search/search.hpp"
 
 namespace gyr::testing {
 namespace {

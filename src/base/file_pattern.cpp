@@ -3,7 +3,7 @@
 
 #include <glob.h>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

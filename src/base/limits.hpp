@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How large what is asked of a run may be: far beyond any machine, and low enough that counts of elements, bytes and tokens of a whole run fit
-// 63 bits. Those of a model are in modules/model_config.hpp.
+// 63 bits. Those of a model are in modules/model/model_config.hpp.
 #pragma once
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

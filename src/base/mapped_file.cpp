@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

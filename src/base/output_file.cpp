@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/file_system.hpp"
 
 namespace gyr {

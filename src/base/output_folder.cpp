@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/base/output_folder.hpp"
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/output_file.hpp"
 
 namespace gyr {

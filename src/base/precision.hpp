@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/any_tensor.hpp"
+#include "kernels/ops/any_tensor.hpp"
 
 namespace gyr {
 

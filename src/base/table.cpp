@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 
 namespace gyr {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/checkpoint/cut.hpp"
-#include "src/engine/stage.hpp"
+#include "src/engine/model/stage.hpp"
 
 namespace gyr {
 
@@ -91,10 +91,10 @@ std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<Plac
 
 }  // namespace
 
-std::vector<Move> given_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
+std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
   std::vector<Move> copied, experts, own;  // what other ranks hold as well, what they do of experts, and what they do not
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const bool cut = is_cut(tensors[t].content, layout.cut());
+    const bool cut = is_zero_sharded(tensors[t].content, layout.cut());
     for (const Held& held : cut ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))
       if (held.copy(weight_axes).rank == 0) (cut ? own : tensors[t].weight.expert ? experts : copied).push_back({t, held.box, position});
   }

@@ -3,8 +3,8 @@
 // so every rank knows it of all others without asking.
 #pragma once
 
-#include "modules/model_config.hpp"
-#include "modules/parameter.hpp"
+#include "modules/model/model_config.hpp"
+#include "modules/weights/parameter.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/parallel/moves.hpp"
 
@@ -26,7 +26,7 @@ std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, con
 // What the rank at `position` gives to a checkpoint, in the order of tensors, ranks named by their positions: over all ranks every element comes
 // once, from its first holder along the tensor axis. Of what ranks along the data axis have cut among themselves each gives its part; what they all
 // hold they share evenly where `spread`, otherwise the first of them gives all.
-std::vector<Move> given_boxes(const std::vector<PlacedTensor>&, const Layout&, int position, bool spread);
+std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>&, const Layout&, int position, bool spread);
 Index bytes_of(const std::vector<Move>&, const std::vector<PlacedTensor>&);
 
 }  // namespace gyr

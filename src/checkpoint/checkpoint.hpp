@@ -6,7 +6,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/weight_source.hpp"
-#include "src/engine/model_state.hpp"
+#include "src/engine/model/model_state.hpp"
 
 namespace gyr {
 
@@ -75,7 +75,7 @@ class Saver final : public StateSaver {
   std::vector<StoredTensor> stored_;
   std::unique_ptr<const Delivery> delivery_;
   std::vector<std::byte> buffer_;
-  std::unique_ptr<Completion> under_way_;  // behind the buffer it writes from
+  std::unique_ptr<Completion> in_flight_;  // behind the buffer it writes from
   double blocked_seconds_ = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 

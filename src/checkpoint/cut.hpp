@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/box.hpp"
+#include "kernels/base/box.hpp"
 
 namespace gyr {
 

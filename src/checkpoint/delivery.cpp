@@ -30,7 +30,7 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
   const int me = state.grid().position();
   for (int position = 0; position < layout.ranks(); ++position) {
     if (position != me && writers_[position] != me) continue;
-    std::vector<Move> boxes = given_boxes(tensors_, layout, position, spread);
+    std::vector<Move> boxes = contributed_boxes(tensors_, layout, position, spread);
     if (writers_[position] == me) {
       bytes_ += bytes_of(boxes, tensors_);
       boxes_.insert(boxes_.end(), boxes.begin(), boxes.end());

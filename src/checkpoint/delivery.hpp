@@ -7,7 +7,7 @@
 
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/shard_writer.hpp"
-#include "src/engine/model_state.hpp"
+#include "src/engine/model/model_state.hpp"
 
 namespace gyr {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/communicator.hpp"
+#include "kernels/comm/communicator.hpp"
 #include "src/base/note.hpp"
 
 namespace gyr {

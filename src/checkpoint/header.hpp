@@ -10,8 +10,8 @@
 
 #include <map>
 
-#include "modules/weight.hpp"
-#include "src/engine/model_state.hpp"
+#include "modules/weights/weight.hpp"
+#include "src/engine/model/model_state.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/parallel/layout.hpp"
 

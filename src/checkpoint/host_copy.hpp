@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/any_tensor.hpp"
+#include "kernels/ops/any_tensor.hpp"
 
 namespace gyr {
 

@@ -33,7 +33,7 @@ class Slabs {
     std::vector<std::byte> stored(count * row_ * size_of(tensor_.dtype));
     std::vector<double> numbers(count * row_);
     from_.read_rows(tensor_, first, count, stored.data());
-    widen_numbers(tensor_.dtype, stored.data(), Index(numbers.size()), numbers.data());
+    convert_to_double(tensor_.dtype, stored.data(), Index(numbers.size()), numbers.data());
     return numbers;
   }
 
@@ -92,7 +92,7 @@ std::vector<const StoredTensor*> by_path(const StoredCheckpoint& stored) {
 }
 
 // What was compared with which checksums. Exit::data where something is damaged, or where there is nothing to compare it with.
-std::string compare_with_checksums(const std::filesystem::path& path) {
+std::string verify_checksums(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) {
     const StoredCheckpoint stored(path);
     stored.check_files(), stored.check_index();
@@ -109,7 +109,7 @@ std::string compare_with_checksums(const std::filesystem::path& path) {
 }  // namespace
 
 std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
-  const std::string checked = wanted.check ? compare_with_checksums(path) + "\n" : "";  // before HDF5 sees the file, where a manifest tells
+  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // before HDF5 sees the file, where a manifest tells
   const StoredCheckpoint stored(path, Expect::tensors);
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});

@@ -81,26 +81,26 @@ class Fetch {
 
 void load_values(Fetch& fetch, const WeightSource& source, ParameterList parameters, Shard level = Shard::none, const Arrived& arrived = {}) {
   for (const auto& p : parameters) {
-    fetch([&] { return source.open(p->weight.name, p->dtype()); }, *p, p->kept_value(), is_cut(Content::weight, level));
+    fetch([&] { return source.open(p->weight.name, p->dtype()); }, *p, p->kept_value(), is_zero_sharded(Content::weight, level));
     if (arrived) arrived(*p);
   }
 }
 
 // Weights, masters, and moments of zero.
-void load_anew(Fetch& fetch, const WeightSource& source, ModelState& state) {
+void reload(Fetch& fetch, const WeightSource& source, ModelState& state) {
   const Shard level = state.grid().layout().cut();
   load_values(fetch, source, state.parameters(), level);
   state.reset_optimizer();
   for (const auto& p : state.parameters())
     if (const Piece master = state.tensor(*p, Content::master))
-      fetch([&] { return source.open(p->weight.name, master.numbers.dtype); }, *p, master, is_cut(Content::master, level));
+      fetch([&] { return source.open(p->weight.name, master.numbers.dtype); }, *p, master, is_zero_sharded(Content::master, level));
 }
 
 void load_moments(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
   for (const auto& p : state.parameters())
     for (const Content content : {Content::first_moment, Content::second_moment})
       if (const Piece moment = state.tensor(*p, content))
-        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_cut(content, state.grid().layout().cut()));
+        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_zero_sharded(content, state.grid().layout().cut()));
 }
 
 // Opens a source and looks whether it is whole and of this model. Collective.
@@ -135,7 +135,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, ModelState& 
   if (what == LoadWhat::everything) collective_check(world, [&] { check_moments(*source, state); });
   collective_check(world, [&] {
     Fetch fetch(reading == Reading::broadcast ? &state.grid() : nullptr);
-    load_anew(fetch, *source, state);
+    reload(fetch, *source, state);
     if (what == LoadWhat::everything) load_moments(fetch, *source, state);
     fetch.check();
   });
@@ -148,7 +148,7 @@ void load_weights_from(const OpenWeights& open, ModelState& state) {
   open_checked(state.grid().world(), state.model(), [&] { return (source = open()).get(); });
   collective_check(state.grid().world(), [&] {
     Fetch fetch;
-    load_anew(fetch, *source, state);
+    reload(fetch, *source, state);
   });
 }
 

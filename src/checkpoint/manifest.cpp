@@ -22,7 +22,7 @@ Json json_of(const StoredBox& b) {
           {"first", b.box.first},
           {"count", b.box.count},
           {"extents", extents},
-          {"numbers_xxh3", hex(b.numbers_sum)},
+          {"numbers_xxh3", hex(b.values_checksum)},
           {"stored_xxh3", hex(b.stored_sum)}};
 }
 
@@ -40,7 +40,7 @@ StoredBox box_of(const Json& j, const std::string& origin) {
   b.dataset = j.at("dataset");
   b.box = {j.at("first").get<Shape>(), j.at("count").get<Shape>()};
   for (const Json& e : j.at("extents")) b.extents.push_back({e.at(0), e.at(1)});
-  b.numbers_sum = sum_of_hex(j.at("numbers_xxh3"), origin);
+  b.values_checksum = sum_of_hex(j.at("numbers_xxh3"), origin);
   b.stored_sum = sum_of_hex(j.at("stored_xxh3"), origin);
   return b;
 }
@@ -72,7 +72,7 @@ StoredTensor tensor_of(const Json& j, const std::string& origin) {
 void check_cover(const StoredTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
   Index covered = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    require(lies_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin,
+    require(fits_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin,
             printable(t.path));
     covered += elements(boxes[i]->count);
     for (std::size_t j = 0; j < i; ++j) require(!common(*boxes[i], *boxes[j]), Exit::data, "{}: two boxes of {} overlap", origin, printable(t.path));

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "kernels/box.hpp"
+#include "kernels/base/box.hpp"
 #include "src/checkpoint/header.hpp"
 
 namespace gyr {
@@ -26,7 +26,7 @@ struct StoredBox {
   std::size_t tensor;  // number in the manifest's list
   std::string dataset;
   Box box;
-  std::uint64_t numbers_sum = 0;      // of its numbers, row-major: taken in memory while it was written
+  std::uint64_t values_checksum = 0;  // of its numbers, row-major: taken in memory while it was written
   std::vector<hdf5::Extent> extents;  // where in the file it is stored ...
   std::uint64_t stored_sum = 0;       // ... and of the bytes there
 };

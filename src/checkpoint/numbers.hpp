@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/printable.hpp"
-#include "kernels/tensor.hpp"
+#include "kernels/base/printable.hpp"
+#include "kernels/base/tensor.hpp"
 
 namespace gyr {
 
@@ -27,7 +27,7 @@ void convert_numbers(DType type, const void* from, Index count, S* to, const std
 }
 
 // The same for every type, whole numbers included.
-inline void widen_numbers(DType type, const void* from, Index count, double* to) {
+inline void convert_to_double(DType type, const void* from, Index count, double* to) {
   const auto widen = [&](auto* numbers) { std::transform(numbers, numbers + count, to, [](auto x) { return double(x); }); };
   switch (type) {
     case DType::i32: return widen(static_cast<const std::int32_t*>(from));

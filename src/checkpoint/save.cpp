@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/mpi/node.hpp"
+#include "kernels/comm/mpi/node.hpp"
 #include "src/base/fault_point.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/checkpoint/completion.hpp"
@@ -153,7 +153,7 @@ void Saver::begin(CheckpointHeader header) {
     throw;
   }
   fault_point("copied", world.rank(), step);
-  under_way_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
+  in_flight_ = std::make_unique<Completion>(world, folder_, options_, std::move(manifest), std::move(transaction), std::move(write));
 }
 
 std::optional<Saved> Saver::save(CheckpointHeader header) {
@@ -164,13 +164,13 @@ std::optional<Saved> Saver::save(CheckpointHeader header) {
 }
 
 std::optional<Saved> Saver::poll() {
-  if (!under_way_) return {};
+  if (!in_flight_) return {};
   bool done = false;
   try {
     const Stopwatch watch(blocked_seconds_);
-    done = under_way_->advance();
+    done = in_flight_->advance();
   } catch (...) {
-    under_way_.reset();
+    in_flight_.reset();
     throw;
   }
   return done ? ended() : std::nullopt;
@@ -179,7 +179,7 @@ std::optional<Saved> Saver::poll() {
 std::optional<Saved> Saver::finish() {
   std::optional<Saved> saved;
   // Rarer and rarer: ranks that ask all the time take the processor from the one that writes.
-  for (auto pause = shortest_pause; under_way_ && !(saved = poll()); pause = std::min(2 * pause, longest_pause)) {
+  for (auto pause = shortest_pause; in_flight_ && !(saved = poll()); pause = std::min(2 * pause, longest_pause)) {
     const Stopwatch watch(blocked_seconds_);
     std::this_thread::sleep_for(pause);
   }
@@ -187,8 +187,8 @@ std::optional<Saved> Saver::finish() {
 }
 
 std::optional<Saved> Saver::ended() {
-  Saved saved = under_way_->saved();
-  under_way_.reset();
+  Saved saved = in_flight_->saved();
+  in_flight_.reset();
   saved.blocked_seconds = std::exchange(blocked_seconds_, 0);
   if (!options_.async) saved.write_seconds = saved.blocked_seconds;  // most of it was written while the numbers came in
   return saved;
@@ -196,7 +196,7 @@ std::optional<Saved> Saver::ended() {
 
 Index save_buffer_bytes(const ModelConfig& model, DType precision, const Layout& layout, int position, const Trained& trained) {
   const auto tensors = model_tensors(model, precision, layout, trained);
-  return bytes_of(given_boxes(tensors, layout, position, true), tensors);
+  return bytes_of(contributed_boxes(tensors, layout, position, true), tensors);
 }
 
 Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState& state, const SaveOptions& options) {

@@ -14,7 +14,7 @@ constexpr const char* shard_format = "gyrfalcon checkpoint shard";
 
 // HDF5 looks for the files of a view in the current folder too, where another checkpoint's may have the same names. By a name of its own
 // in front of every path the view finds no tensor in a file that is not the one it was made for.
-std::string own_name() {
+std::string unique_root_name() {
   std::random_device random;
   return fmt::format("this_{:08x}{:08x}", random(), random());
 }
@@ -31,7 +31,7 @@ Index slab_rows(DType type, const Shape& box, Index bytes) {
 ShardWriter::ShardWriter(const std::filesystem::path& file, const CheckpointHeader& header, const ShardOptions& options)
     : path_(file), options_(options), file_(hdf5::File::create(file)) {
   entry_.name = file.filename().string();
-  entry_.root = own_name();
+  entry_.root = unique_root_name();
   write_header(*file_, header, shard_format);
   file_->name_root(entry_.root);
 }
@@ -58,7 +58,7 @@ void ShardWriter::write(const StoredTensor& t, std::size_t number, const Box& bo
   sum_->add(data, rows * row_bytes(t.dtype, box.count));
   rows_done_ += rows;
   if (rows_done_ < box.count[0]) return;
-  entry.numbers_sum = sum_->value();
+  entry.values_checksum = sum_->value();
   dataset_.reset();
   rows_done_ = 0;
 }
@@ -89,8 +89,8 @@ void ShardWriter::read_again() const {
   const hdf5::File file = hdf5::File::open(path_);
   for (const StoredBox& box : entry_.boxes) {
     const hdf5::Dataset dataset = file.dataset(box.dataset);
-    require(sum_of_numbers(dataset) == box.numbers_sum, Exit::io, "{}: what was written does not read as it was; the disk or its driver is at fault",
-            dataset.name());
+    require(sum_of_numbers(dataset) == box.values_checksum, Exit::io,
+            "{}: what was written does not read as it was; the disk or its driver is at fault", dataset.name());
   }
 }
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <span>
 
-#include "kernels/box.hpp"
-#include "modules/model_config.hpp"
-#include "modules/weight.hpp"
+#include "kernels/base/box.hpp"
+#include "modules/model/model_config.hpp"
+#include "modules/weights/weight.hpp"
 
 namespace gyr {
 

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "src/commands/run_plan.hpp"
-#include "src/planner/link_traffic.hpp"
-#include "src/planner/prediction.hpp"
-#include "src/planner/profile.hpp"
+#include "src/planner/machine/profile.hpp"
+#include "src/planner/predict/link_traffic.hpp"
+#include "src/planner/predict/prediction.hpp"
 
 namespace gyr {
 
@@ -30,7 +30,7 @@ struct PredictedRun {
 
 // What the rank that computes longest waits for other stages and their messages; what rounding leaves below nothing is nothing.
 inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.rest); }
-// Part of the devices' peak that a step of so many seconds makes of them, by the model's minimal flops (modules/flops.hpp).
+// Part of the devices' peak that a step of so many seconds makes of them, by the model's minimal flops (modules/cost/flops.hpp).
 double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
 // How long a step takes there, of what that time is made, and what training takes. `tokens`: of the training; 0: what the deck's steps are.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);

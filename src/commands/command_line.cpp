@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/error.hpp"
-#include "modules/nearest.hpp"
+#include "kernels/base/error.hpp"
+#include "modules/settings/nearest.hpp"
 
 namespace gyr {
 

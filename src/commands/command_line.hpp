@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace CLI {
 class App;

@@ -2,7 +2,7 @@
 // Completion for bash, zsh and fish. A command is one or two words behind the program's name.
 #include <functional>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/commands/manual.hpp"
 
 namespace gyr {

@@ -8,8 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/printable.hpp"
-#include "modules/classes.hpp"
+#include "kernels/base/printable.hpp"
+#include "modules/objectives/classes.hpp"
 #include "src/base/file_pattern.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
@@ -82,13 +82,13 @@ DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer) {
 }
 
 // What there is to say about the text before it is read.
-void say_marks(const DocumentFormat& format, const std::string& tokenizer) {
+void print_marks(const DocumentFormat& format, const std::string& tokenizer) {
   if (!format.conversation) return;
   for (const std::string& mark : format.conversation->text.unknown_marks())
     std::printf("%s in the template is no special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
-void say_report(const BuildReport& report, const std::string& prefix, double seconds) {
+void print_report(const BuildReport& report, const std::string& prefix, double seconds) {
   std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes a token, %.1f s\n", prefix.c_str(), long(report.tokens),
               long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens), seconds);
   if (report.learned < report.tokens)
@@ -126,7 +126,7 @@ int build(const BuildArguments& a) {
           options.eod = tokenizer.eod();
           require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
         }
-        Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), patience_of(runtime.world()));
+        Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), wait_policy_of(runtime.world()));
         BuildTeam team;
         team.rank = runtime.rank(), team.size = runtime.ranks();
         team.all_gather = [&](std::int64_t x) {
@@ -136,7 +136,7 @@ int build(const BuildArguments& a) {
           return all;
         };
         team.collective_check = [&](const std::function<void()>& action) { collective_check(grid.world(), action); };
-        if (runtime.rank() == 0) say_marks(options.format, a.tokenizer);
+        if (runtime.rank() == 0) print_marks(options.format, a.tokenizer);
         team.collective_check([&] {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });
@@ -149,7 +149,7 @@ int build(const BuildArguments& a) {
         const BuildReport report = runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team);
         shown.reset();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (runtime.rank() == 0) say_report(report, options.prefix.string(), seconds);
+        if (runtime.rank() == 0) print_report(report, options.prefix.string(), seconds);
       },
       false);
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 
-#include "modules/masking.hpp"
+#include "modules/objectives/masking.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -186,7 +186,7 @@ void add_figures(const Figures& figures, Conclusion& c) {
 }
 
 void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
-  Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), patience_of(runtime.world()));
+  Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), wait_policy_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
   std::unique_ptr<Evaluation> evaluation;
   std::optional<Outputs> outputs;

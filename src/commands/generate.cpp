@@ -4,7 +4,7 @@
 #include <memory>
 #include <set>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/precision.hpp"
 #include "src/checkpoint/checkpoint.hpp"
@@ -15,7 +15,7 @@
 #include "src/commands/template_option.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/config/run_config.hpp"
-#include "src/engine/generator.hpp"
+#include "src/engine/generate/generator.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/summary.hpp"
@@ -77,8 +77,8 @@ Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length,
             "{} = {} cannot be shared by {} ranks; start another number of them, which divides it or is a multiple, or have --pipeline take a part",
             key, count, tensor);
   const StageCosts costs = stage_costs(run.model, seq_length);
-  return Grid(grid_layout(1, a.pipeline, tensor, cut_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
-              patience_of(runtime.world()));
+  return Grid(grid_layout(1, a.pipeline, tensor, split_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
+              wait_policy_of(runtime.world()));
 }
 
 // Cuts a text where one of the marks appears; whether it did.
@@ -92,7 +92,7 @@ bool cut_at(std::string& text, const std::vector<std::string>& marks) {
 }
 
 // What the model's files say about its use, and is left to the options: a text shall not depend on more than the command says.
-void say_customs(const GenerateArguments& a, const Note& note) {
+void print_conventions(const GenerateArguments& a, const Note& note) {
   if (!note) return;
   try {
     const Companions companions = companions_of(a.checkpoint);
@@ -152,7 +152,7 @@ class Answers {
 };
 
 // The rates of reading prompts, each with its first new token, and of going on, where the device has graphs by so many.
-void say_pace(const GeneratorPace& pace, Index graphs, Index made) {
+void print_pace(const GeneratorPace& pace, Index graphs, Index made) {
   const double seconds = pace.prompt_seconds + pace.new_seconds;
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
   const std::string by_graphs = graphs > 0 ? fmt::format(" by {} graph{}", graphs, graphs > 1 ? "s" : "") : "";
@@ -186,7 +186,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
     if (ends && runtime.rank() == 0) answers.say();
     return ends;
   });
-  if (runtime.rank() == 0) say_pace(generator.pace(), generator.graphs(), made);
+  if (runtime.rank() == 0) print_pace(generator.pace(), generator.graphs(), made);
 }
 
 int run(GenerateArguments& a) {
@@ -194,7 +194,7 @@ int run(GenerateArguments& a) {
       [&](Runtime& runtime) {
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
-        say_customs(a, notes_of(runtime));
+        print_conventions(a, notes_of(runtime));
         generate(a, run, runtime);
       },
       false);

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <exception>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 
 namespace gyr {
 

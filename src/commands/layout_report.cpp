@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/layout_report.hpp"
 
-#include "modules/layer.hpp"
-#include "modules/model_chains.hpp"
-#include "modules/objective.hpp"
+#include "modules/model/layer.hpp"
+#include "modules/model/model_chains.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 
@@ -23,14 +23,14 @@ std::string bytes_sent(const std::vector<RowTransfer>& transfers, const LayoutRu
 
 std::string differences(const LayoutCost& other, const LayoutCost& best, int ranks) {
   std::string text;
-  const auto tell = [&](Index more, const char* what) {
+  const auto add_difference = [&](Index more, const char* what) {
     if (more != 0) text += fmt::format("{}{:+} {}", text.empty() ? "" : ", ", more, what);
   };
-  tell((other.held - best.held) / ranks, "weights");
-  tell((other.sent - best.sent) / ranks, "bytes");
-  tell(other.calls - best.calls, "calls");
-  if (text.empty()) tell((other.summed - best.summed) / ranks, "gradients summed a step");
-  if (text.empty()) tell((other.kept - best.kept) / ranks, "numbers of a token");
+  add_difference((other.held - best.held) / ranks, "weights");
+  add_difference((other.sent - best.sent) / ranks, "bytes");
+  add_difference(other.calls - best.calls, "calls");
+  if (text.empty()) add_difference((other.summed - best.summed) / ranks, "gradients summed a step");
+  if (text.empty()) add_difference((other.kept - best.kept) / ranks, "numbers of a token");
   return text.empty() ? "as much" : text;
 }
 
@@ -64,7 +64,7 @@ class ChainTable {
   }
   static std::string cut_of(const Operator& op, const LayoutStep& step) {
     if (op.weights.empty()) return "";
-    return step.cut == WeightCut::nowhere ? "whole" : std::string(name_of(step.cut));
+    return step.cut == WeightSplit::nowhere ? "whole" : std::string(name_of(step.cut));
   }
   // What it would cost that this operator went another way.
   std::string otherwise(const Operator& op, const LayoutStep& step) const {
@@ -105,10 +105,10 @@ std::string layout_report(const RunConfig& run) {
     }
   };
   add("first", embedding_chains(m));
-  std::string told;
+  std::string difference;
   for (const char symbol : m.pattern) {
-    if (told.find(symbol) != std::string::npos) continue;
-    told += symbol;
+    if (difference.find(symbol) != std::string::npos) continue;
+    difference += symbol;
     add(fmt::format("{} {}", symbol, layer_type(symbol).name), layer_chains(m, symbol, std::string("model.layers.N")));
   }
   if (m.objective->depths() > 0) add("tokens further ahead", mtp_chains(m, "mtp.N"));

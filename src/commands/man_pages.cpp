@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pages for `man`, in the macros of man(7).
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/commands/manual.hpp"
 
 namespace gyr {

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/note.hpp"
 #include "src/commands/runtime.hpp"
 

@@ -17,7 +17,7 @@
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
-#include "src/planner/run_islands.hpp"
+#include "src/planner/machine/run_islands.hpp"
 
 namespace gyr {
 
@@ -45,12 +45,12 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
-MemoryRoom room_of(const RunConfig& run, const std::optional<Machine>& machine) {
+MemoryLimits room_of(const RunConfig& run, const std::optional<Machine>& machine) {
   require(
       run.device_bytes > 0 || machine, Exit::usage,
       "--longest tells how long sequences may be in the memory of a device; say how much there is as memory.device_bytes, or name a description of "
       "the machine with --cluster");
-  MemoryRoom room{double(run.device_bytes), std::numeric_limits<double>::infinity()};
+  MemoryLimits room{double(run.device_bytes), std::numeric_limits<double>::infinity()};
   if (machine) room.device = machine->cluster.device.memory;
   if (machine && machine->cluster.host.memory > 0) room.host = machine->cluster.host.memory;
   return room;

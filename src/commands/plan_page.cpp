@@ -9,7 +9,7 @@
 #include "src/commands/search_report.hpp"
 #include "src/page/page.hpp"
 #include "src/plan_page_html.hpp"
-#include "src/planner/memory_curve.hpp"
+#include "src/planner/predict/memory_curve.hpp"
 
 namespace gyr {
 
@@ -60,9 +60,9 @@ class Tasks {
   }
   // Its waits, one behind the other, end where it begins.
   void add(const Task& t, const TaskSpan& s) {
-    double wait = s.begin - s.of_others - s.of_buckets - s.of_messages;
+    double wait = s.begin - s.of_others - s.bucket_wait - s.message_wait;
     for (const auto& [kind, seconds] :
-         {std::pair{Kind::messages, s.of_messages}, std::pair{Kind::buckets, s.of_buckets}, std::pair{Kind::others, s.of_others}})
+         {std::pair{Kind::messages, s.message_wait}, std::pair{Kind::buckets, s.bucket_wait}, std::pair{Kind::others, s.of_others}})
       if (seconds > 0) add(kind, t.micro, t.chunk, {-1, -1}, wait, wait + seconds), wait += seconds;
     const std::pair<Index, Index> more = t.op == Op::send     ? std::pair<Index, Index>{t.peer, -1}
                                          : t.bucket >= 0      ? std::pair<Index, Index>{t.bucket, -1}
@@ -109,20 +109,20 @@ Json row_of(const StepTimeline& step, int rank, double unit) {
 }
 
 Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, double unit) {
-  const RankPlan& fullest = plan.fullest();
-  const int rank = plan.layout.coordinate(fullest.position, Axis::pipeline);
+  const RankPlan& largest_rank = plan.largest_rank();
+  const int rank = plan.layout.coordinate(largest_rank.position, Axis::pipeline);
   EngineConfig few = plan.config;
   few.micros = std::min(few.micros, 3);
   const std::vector<MemoryMoment> curve =
-      memory_curve(*StageRuns().of(few, plan.layout, fullest.position), step.programs[std::size_t(rank)], step.walked.tasks[std::size_t(rank)]);
+      memory_curve(*StageRuns().of(few, plan.layout, largest_rank.position), step.programs[std::size_t(rank)], step.walked.tasks[std::size_t(rank)]);
   Json begin = Json::array(), end = Json::array(), kept = Json::array(), during = Json::array(), micros = Json::array(), fixed = Json::array();
   for (const MemoryMoment& m : curve) {
     begin.push_back(std::llround(m.begin / unit)), end.push_back(std::llround(m.end / unit));
     kept.push_back(m.kept), during.push_back(m.during), micros.push_back(m.micros);
   }
   for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer})
-    fixed.push_back({name_of(category), fullest.capacity.bytes(category)});
-  return {{"position", fullest.position},
+    fixed.push_back({name_of(category), largest_rank.capacity.bytes(category)});
+  return {{"position", largest_rank.position},
           {"stage", rank},
           {"begin", begin},
           {"end", end},
@@ -130,11 +130,11 @@ Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, dou
           {"during", during},
           {"micros", micros},
           {"fixed", fixed},
-          {"live", fullest.capacity.live},
-          {"planned", fullest.capacity.working()},
-          {"total", fullest.capacity.total()},
+          {"live", largest_rank.capacity.live},
+          {"planned", largest_rank.capacity.working()},
+          {"total", largest_rank.capacity.total()},
           {"device", device},
-          {"lines", byte_rows(fullest)}};
+          {"lines", byte_rows(largest_rank)}};
 }
 
 Json traffic_of(const LinkTraffic& traffic, int ranks) {
@@ -152,9 +152,9 @@ Json traffic_of(const LinkTraffic& traffic, int ranks) {
 Json plan_numbers(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
   const StepTimeline& step = predicted.step;
   const double unit = (step.walked.makespan + step.besides) / units;
-  const int fullest = plan.layout.coordinate(plan.fullest().position, Axis::pipeline);
+  const int largest_rank = plan.layout.coordinate(plan.largest_rank().position, Axis::pipeline);
   Json rows = Json::array();
-  for (const int rank : drawn_ranks(step, fullest)) rows.push_back(row_of(step, rank, unit));
+  for (const int rank : drawn_ranks(step, largest_rank)) rows.push_back(row_of(step, rank, unit));
   Json numbers{{"source", source_text(machine)},
                {"not_predicted", not_predicted},
                {"facts", plan_facts(plan)},

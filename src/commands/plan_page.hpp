@@ -5,7 +5,7 @@
 
 #include "src/base/json.hpp"
 #include "src/commands/cluster_report.hpp"
-#include "src/planner/search.hpp"
+#include "src/planner/search/search.hpp"
 
 namespace gyr {
 

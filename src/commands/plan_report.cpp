@@ -7,17 +7,17 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/host_copies.hpp"
-#include "modules/expert_capacity.hpp"
-#include "modules/expert_exchange.hpp"
-#include "modules/flops.hpp"
-#include "modules/objective.hpp"
+#include "kernels/device/host_copies.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/layers/expert_capacity.hpp"
+#include "modules/layers/expert_exchange.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
-#include "src/config/mixer_shares.hpp"
-#include "src/engine/activation_choice.hpp"
-#include "src/engine/plan.hpp"
+#include "src/config/mixer_split.hpp"
+#include "src/engine/config/activation_choice.hpp"
+#include "src/engine/dry_run/plan.hpp"
 #include "src/parallel/simulator.hpp"
 #include "src/train/engine_config.hpp"
 
@@ -158,7 +158,7 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
 }
 
 // What lies on the host while layers do not need it.
-std::string host_text(const std::vector<RankPlan>& plans, const SwapConfig& swap) {
+std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& swap) {
   Index most = 0, copied = 0;
   for (const RankPlan& plan : plans) most = std::max(most, plan.capacity.host()), copied = std::max(copied, copied_bytes(plan));
   return fmt::format("{} MiB for the rank that swaps most{}; {} MiB to it and back in a step", mebi(most),
@@ -181,7 +181,7 @@ std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const Index rows = sequences.rows();
   Communicator ranks("expert", dry_transport(0, layout.expert));
   const Index room = std::min(ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts),
-                              config.model.moe.experts * most_of_expert(config.model.moe, sequences));
+                              config.model.moe.experts * max_rows_of_expert(config.model.moe, sequences));
   return fmt::format(
       "a rank has {} of {} in a layer, memory for {} rows of a micro-batch{}; an even routing, which flops and traffic here are of, sends it {}",
       config.model.moe.experts / layout.expert, config.model.moe.experts, room,
@@ -195,7 +195,7 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   const auto tensors = model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
   for (const PlacedTensor& t : tensors) all += t.weight.size() * size_of(t.dtype);
   for (int position = 0; position < layout.ranks(); ++position)
-    if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(given_boxes(tensors, layout, position, true), tensors));
+    if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
   std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
   text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in a file of each node" : " in one file";
@@ -235,13 +235,13 @@ Facts plan_facts(const RunPlan& plan) {
               {"model flops",
                fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
                            training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},
-              {"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least->flops, plan.dearest().flops)},
-              {"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * idle_part(config.schedule, shape),
+              {"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least->flops, plan.slowest().flops)},
+              {"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * bubble_fraction(config.schedule, shape),
                                             shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")}};
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
-  const Index most = plan.fullest().capacity.total();
+  const Index most = plan.largest_rank().capacity.total();
   facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(most)));
   if (run.device_bytes > 0)
     facts.back().second +=
@@ -251,7 +251,7 @@ Facts plan_facts(const RunPlan& plan) {
   return facts;
 }
 
-std::string longest_report(const RunConfig& run, int ranks, const MemoryRoom& room) {
+std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& room) {
   Table table({{"activation."}, {"tokens", true}, {"of the first", true}});
   layout_of(run, ranks);  // what the deck may not say, whatever the length
   Index first = 0;
@@ -279,15 +279,15 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   const auto& [run, layout, config, list] = plan;
   Table summary({{""}, {"", false, 90}});
   for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
-  const RankPlan &fullest = plan.fullest(), &dearest = plan.dearest();
+  const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
   return summary.str(false) + predicted +
          "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(fullest) +
-         activation_text(config, layout, fullest.position) + mixer_text(run, layout) +
+         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(largest_rank) +
+         activation_text(config, layout, largest_rank.position) + mixer_text(run, layout) +
          (layout.ranks() > 1
               ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
               : "") +
-         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", dearest.position) + kernel_table(dearest);
+         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", slowest.position) + kernel_table(slowest);
 }
 
 }  // namespace gyr

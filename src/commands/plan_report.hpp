@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/commands/run_plan.hpp"
-#include "src/planner/longest_sequence.hpp"
+#include "src/planner/predict/longest_sequence.hpp"
 
 namespace gyr {
 
@@ -14,6 +14,6 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
 std::string plan_report(const RunPlan&, const std::string& predicted);
 
 // How long sequences may be with each way to keep activations.
-std::string longest_report(const RunConfig&, int ranks, const MemoryRoom&);
+std::string longest_report(const RunConfig&, int ranks, const MemoryLimits&);
 
 }  // namespace gyr

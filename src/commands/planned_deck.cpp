@@ -3,12 +3,12 @@
 
 #include <sstream>
 
-#include "kernels/mpi/transport.hpp"
+#include "kernels/comm/mpi/transport.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/parallel/collective_check.hpp"
-#include "src/planner/swap_share.hpp"
+#include "src/planner/layouts/offload_fraction.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -85,7 +85,7 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
 }
 
 Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
-  const SwapShare share = best_share(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
+  const OffloadFraction share = best_share(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
   Decision d;
   d.lines = {alpha_line(share.alpha)};
   d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, with which a step takes {:.4g} s{}", machine.cluster.name, share.alpha, share.seconds,
@@ -119,7 +119,7 @@ PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, in
   if (!finds_layout(deck.run) && !finds_alpha(deck.run)) return deck;
   MPI_Comm all;
   MPI_Comm_dup(runtime.world(), &all);
-  Communicator world("world", mpi_transport(all, patience_of(runtime.world())));
+  Communicator world("world", mpi_transport(all, wait_policy_of(runtime.world())));
   Decision decision;
   collective_check(world, [&] {
     if (runtime.rank() != 0) return;

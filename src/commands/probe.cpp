@@ -6,7 +6,7 @@
 #include "src/base/output_file.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/runtime.hpp"
-#include "src/planner/probe.hpp"
+#include "src/planner/machine/probe.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {

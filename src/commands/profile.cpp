@@ -4,15 +4,15 @@
 #include <cstdio>
 #include <memory>
 
-#include "kernels/gemm.hpp"
+#include "kernels/ops/gemm.hpp"
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/table.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
-#include "src/engine/plan.hpp"
-#include "src/engine/product_times.hpp"
-#include "src/planner/measured_kernels.hpp"
+#include "src/engine/dry_run/plan.hpp"
+#include "src/engine/gemm_choice/gemm_times.hpp"
+#include "src/planner/machine/measured_kernels.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/engine_config.hpp"
 
@@ -40,7 +40,7 @@ void write_profile(RunConfig run, Runtime& runtime, const std::string& file) {
   std::printf("%zu kernels and shapes in %s\n", profile.entries().size(), file.c_str());
 }
 
-std::string shape_text(const ProductShape& s) {
+std::string shape_text(const GemmShape& s) {
   return fmt::format("{} x {} x {}  {}{}{}", s.m, s.n, s.k, s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N", s.adds ? " +" : "");
 }
 
@@ -48,23 +48,23 @@ std::string rate_text(double flops, double seconds) { return fmt::format("{:.1f}
 
 // Seconds of all products of a step, each taking what `of` says of it.
 template <class Of>
-double seconds_of_all(const std::vector<ProductTime>& times, const Of& of) {
+double seconds_of_all(const std::vector<GemmTime>& times, const Of& of) {
   double sum = 0;
-  for (const ProductTime& t : times) sum += double(t.calls) * of(t);
+  for (const GemmTime& t : times) sum += double(t.calls) * of(t);
   return sum;
 }
-double by_choice(const ProductTime& t) { return t.by_choice(); }
+double by_choice(const GemmTime& t) { return t.by_choice(); }
 
-std::string table_of(std::vector<ProductTime> times, const std::vector<NamedLibrary>& libraries) {
+std::string table_of(std::vector<GemmTime> times, const std::vector<NamedLibrary>& libraries) {
   const double all = seconds_of_all(times, by_choice);
   std::sort(times.begin(), times.end(),
-            [](const ProductTime& a, const ProductTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
+            [](const GemmTime& a, const GemmTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
   std::vector<TableColumn> columns = {{"kernel"},       {"m x n x k  operands", false, 60}, {"in"}, {"out"}, {"calls", true}, {"ms", true},
                                       {"share %", true}};
   for (const NamedLibrary& each : libraries) columns.push_back({each.name, true});
   columns.push_back({"auto"});
   Table table(columns);
-  for (const ProductTime& t : times) {
+  for (const GemmTime& t : times) {
     std::vector<std::string> row = {std::string(t.shape.kernel),
                                     shape_text(t.shape),
                                     std::string(name_of(t.shape.in)),
@@ -79,14 +79,13 @@ std::string table_of(std::vector<ProductTime> times, const std::vector<NamedLibr
   return table.str();
 }
 
-std::string summary_of(const std::vector<ProductTime>& times, const std::vector<NamedLibrary>& libraries) {
-  const double flops = seconds_of_all(times, [](const ProductTime& t) { return t.flops(); });
+std::string summary_of(const std::vector<GemmTime>& times, const std::vector<NamedLibrary>& libraries) {
+  const double flops = seconds_of_all(times, [](const GemmTime& t) { return t.flops(); });
   Table table({{"train.products"}, {"seconds", true}, {"GFLOP/s", true}});
   const auto row = [&](const std::string& name, double seconds) { table.row({name, fmt::format("{:.4f}", seconds), rate_text(flops, seconds)}); };
   row("auto", seconds_of_all(times, by_choice));
-  for (std::size_t i = 0; i < libraries.size(); ++i)
-    row(libraries[i].name, seconds_of_all(times, [&](const ProductTime& t) { return t.seconds[i]; }));
-  row("the faster of each", seconds_of_all(times, [](const ProductTime& t) { return t.least(); }));
+  for (std::size_t i = 0; i < libraries.size(); ++i) row(libraries[i].name, seconds_of_all(times, [&](const GemmTime& t) { return t.seconds[i]; }));
+  row("the faster of each", seconds_of_all(times, [](const GemmTime& t) { return t.least(); }));
   return table.str();
 }
 
@@ -99,12 +98,12 @@ int profile(const ProfileArguments& a) {
         const Layout layout = layout_of(run, planned_ranks(run, a.ranks, runtime));
         EngineConfig config = engine_config(run, layout);
         config.micros = 1;
-        const ProductCounts counts = plan_rank(config, layout, runtime.rank() % layout.ranks()).products;
-        const std::vector<ProductTime> times = time_products(counts, [&](std::size_t done) {
+        const GemmCounts counts = plan_rank(config, layout, runtime.rank() % layout.ranks()).products;
+        const std::vector<GemmTime> times = time_gemms(counts, [&](std::size_t done) {
           if (runtime.rank() == 0) std::fprintf(stderr, "\r%zu of %zu shapes%s", done, counts.size(), done == counts.size() ? "\n" : "");
         });
         if (runtime.rank() != 0) return;
-        const std::vector<NamedLibrary> libraries = product_libraries();
+        const std::vector<NamedLibrary> libraries = gemm_libraries();
         std::printf("%s\nProducts of one micro-batch of rank 0 of %d: %s; GFLOP/s by each library, on %d rank%s at a time\n%s\n%s",
                     blas_version().c_str(), layout.ranks(), layout.text().c_str(), runtime.ranks(), runtime.ranks() > 1 ? "s" : "",
                     table_of(times, libraries).c_str(), summary_of(times, libraries).c_str());

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
-#include "kernels/scalar.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/scalar.hpp"
 #include "src/base/json.hpp"
 #include "src/base/mapped_file.hpp"
 

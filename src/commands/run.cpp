@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/config/run_config.hpp"
@@ -83,7 +83,7 @@ void add_ps(Command& app, Action& action) {
         require(!beats.empty(), Exit::data, "{}: no heartbeat can be read in it", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
         const auto outcome = read_outcome(path.parent_path());
-        if (outcome && outcome->state == "running" && !some_live(beats, wall_nanoseconds()))
+        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds()))
           std::printf("state: killed: it has said nothing of its end, and no rank gives a sign of life\n");
         else if (outcome)
           std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",

@@ -17,11 +17,11 @@ const RankPlan& RunPlan::of(int position) const {
   return *std::lower_bound(ranks.begin(), ranks.end(), first, [](const RankPlan& plan, int wanted) { return plan.position < wanted; });
 }
 
-const RankPlan& RunPlan::fullest() const {
+const RankPlan& RunPlan::largest_rank() const {
   return *std::max_element(ranks.begin(), ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.capacity.total() < b.capacity.total(); });
 }
 
-const RankPlan& RunPlan::dearest() const {
+const RankPlan& RunPlan::slowest() const {
   return *std::max_element(ranks.begin(), ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/config/run_config.hpp"
-#include "src/engine/plan.hpp"
+#include "src/engine/dry_run/plan.hpp"
 
 namespace gyr {
 
@@ -23,8 +23,8 @@ struct RunPlan {
   EngineConfig config;
   std::vector<RankPlan> ranks;
   const RankPlan& of(int position) const;
-  const RankPlan& fullest() const;  // takes most memory
-  const RankPlan& dearest() const;  // computes most
+  const RankPlan& largest_rank() const;  // takes most memory
+  const RankPlan& slowest() const;       // computes most
 };
 
 }  // namespace gyr

@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kernels/mpi/node.hpp"
-#include "kernels/printable.hpp"
-#include "kernels/threads.hpp"
+#include "kernels/base/printable.hpp"
+#include "kernels/base/threads.hpp"
+#include "kernels/comm/mpi/node.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -34,7 +34,7 @@ Runtime::Runtime() {
   start_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-  const Crowd crowd = crowd_of(MPI_COMM_WORLD);
+  const Crowd crowd = machine_load_of(MPI_COMM_WORLD);
   start_threads(crowd.cores_each(), crowd.place);
 }
 

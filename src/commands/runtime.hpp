@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

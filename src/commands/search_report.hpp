@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/config/run_config.hpp"
-#include "src/planner/search.hpp"
+#include "src/planner/search/search.hpp"
 
 namespace gyr {
 

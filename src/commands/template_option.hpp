@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/mapped_file.hpp"
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"

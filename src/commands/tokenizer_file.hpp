@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {

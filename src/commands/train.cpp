@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "kernels/printable.hpp"
-#include "kernels/threads.hpp"
-#include "modules/flops.hpp"
+#include "kernels/base/printable.hpp"
+#include "kernels/base/threads.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/plan.hpp"
@@ -16,7 +16,7 @@
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/trainer.hpp"
-#include "src/watch/keeper.hpp"
+#include "src/watch/rank_watcher.hpp"
 #include "src/watch/stop.hpp"
 
 namespace gyr {

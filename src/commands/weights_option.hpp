@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "modules/weight.hpp"
+#include "modules/weights/weight.hpp"
 #include "src/commands/command_line.hpp"
 
 namespace gyr {

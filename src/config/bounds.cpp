@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "modules/flops.hpp"
-#include "modules/objective.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/base/limits.hpp"
 #include "src/config/run_config.hpp"
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr double most_weights = 0x1p48, most_numbers = 0x1p48, most_rows = 0x1p30, most_samples_tokens = 0x1p62;
 
-void at_most(double made, double most, const char* what, const std::string& told) {
-  require(made <= most, Exit::config, "{}: together that is {:.3g} {}, and {:.3g} are the most", told, made, what, most);
+void at_most(double made, double most, const char* what, const std::string& settings_text) {
+  require(made <= most, Exit::config, "{}: together that is {:.3g} {}, and {:.3g} are the most", settings_text, made, what, most);
 }
 
 struct ModelSize {
@@ -46,7 +46,7 @@ ModelSize size_of(const ModelConfig& model) {
 
 void check_bounds(const ModelConfig& m, const Section& model) {
   const auto product = [&](Index a, Index b, const char* key_a, const char* key_b) {
-    at_most(double(a) * double(b), double(widest), "channels", model.told({key_a, key_b}));
+    at_most(double(a) * double(b), double(widest), "channels", model.settings_text({key_a, key_b}));
   };
   product(m.attention.num_heads, m.attention.head_dim, "attention.num_heads", "attention.head_dim");
   product(m.latent.num_heads, m.latent.qk_head_dim(), "latent.num_heads", "latent.head_dim");
@@ -54,15 +54,15 @@ void check_bounds(const ModelConfig& m, const Section& model) {
   product(m.mamba.num_heads, m.mamba.head_dim, "mamba.num_heads", "mamba.head_dim");
   product(m.mamba.num_groups, m.mamba.state_size, "mamba.num_groups", "mamba.state_size");
   at_most(size_of(m).weights, most_weights, "weights",
-          model.told({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads", "mamba.head_dim",
-                      "mamba.state_size", "mlp.intermediate_size", "moe.experts", "moe.intermediate_size"}));
+          model.settings_text({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads",
+                               "mamba.head_dim", "mamba.state_size", "mlp.intermediate_size", "moe.experts", "moe.intermediate_size"}));
 }
 
 void check_bounds(const RunConfig& run, const Deck& deck) {
-  check_bounds(run, Told([&](const std::vector<std::string>& keys) { return deck.told(keys); }));
+  check_bounds(run, SettingsText([&](const std::vector<std::string>& keys) { return deck.settings_text(keys); }));
 }
 
-void check_bounds(const RunConfig& run, const Told& told) {
+void check_bounds(const RunConfig& run, const SettingsText& settings_text) {
   const TrainConfig& t = run.train;
   const ModelConfig& m = run.model;
   const double rows = double(t.micro_batch_size) * double(t.seq_length), chunks = rows / double(std::min(m.mamba.chunk_size, t.seq_length)) + 1;
@@ -70,25 +70,25 @@ void check_bounds(const RunConfig& run, const Told& told) {
   for (const BatchStep& step : t.batches())
     require(step.batch % at_once == 0, Exit::config,
             "{}: {} sequences do not split into micro-batches of {}{}; take a multiple of {} as train.global_batch_size and in train.ramp",
-            told({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
+            settings_text({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
   require(m.positions == 0 || t.seq_length <= m.positions, Exit::config,
           "{}: sequences of {} tokens, and the model has learned {} positions; take shorter sequences, or more positions",
-          told({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
-  at_most(rows, most_rows, "tokens in a micro-batch", told({"train.micro_batch_size", "train.seq_length"}));
+          settings_text({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
+  at_most(rows, most_rows, "tokens in a micro-batch", settings_text({"train.micro_batch_size", "train.seq_length"}));
   at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
-          told({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size", "model.mlp.intermediate_size",
-                "model.moe.intermediate_size"}));
+          settings_text({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
+                         "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
   if (all_layers(m).find_first_of("PM") != std::string::npos)
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
-            told({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
-                  "model.mamba.state_size"}));
+            settings_text({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
+                           "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",
-          told({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
+          settings_text({"train.steps", "train.global_batch_size", "train.ramp", "train.seq_length"}));
   at_most(double(run.parallel.pipeline) * run.parallel.context * run.parallel.tensor, double(most_model_ranks), "ranks of one model",
-          told({"parallel.pipeline", "parallel.context", "parallel.tensor"}));
+          settings_text({"parallel.pipeline", "parallel.context", "parallel.tensor"}));
   at_most(double(std::max(1, run.parallel.data)) * run.parallel.pipeline * run.parallel.context * run.parallel.tensor, double(most_ranks), "ranks",
-          told({"parallel.data", "parallel.pipeline", "parallel.context", "parallel.tensor"}));
+          settings_text({"parallel.data", "parallel.pipeline", "parallel.context", "parallel.tensor"}));
 }
 
 }  // namespace gyr

@@ -16,7 +16,7 @@ struct ModelConfig;
 void check_bounds(const ModelConfig&, const Section& model);
 void check_bounds(const RunConfig&, const Deck&);
 // The same of a run that no deck says as it is: `told` shows the values of these keys.
-using Told = std::function<std::string(const std::vector<std::string>& keys)>;
-void check_bounds(const RunConfig&, const Told& told);
+using SettingsText = std::function<std::string(const std::vector<std::string>& keys)>;
+void check_bounds(const RunConfig&, const SettingsText& settings_text);
 
 }  // namespace gyr

@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// parallel.tensor and parallel.sequence; attention_ranks as attention_ranks_of (mixer_shares.hpp) says.
+// parallel.tensor and parallel.sequence; attention_ranks as attention_ranks_of (mixer_split.hpp) says.
 void check_sharding(const RunConfig&, int attention_ranks);
 // parallel.pipeline, virtual_stages and schedule.
 void check_schedule(const ParallelConfig&);

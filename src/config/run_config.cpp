@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "modules/flops.hpp"
-#include "modules/objective.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/config/bounds.hpp"
 #include "src/data/dataset.hpp"
 
@@ -146,12 +146,13 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   for (const Declaration& d : settings) {
     if (d.where.empty() || d.value == d.fallback) continue;
     if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss"))
-      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts", deck.told({d.path}), chosen));
+      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts", deck.settings_text({d.path}), chosen));
     for (const ObjectiveType& type : objective_types()) {
       if (type.name == chosen || !d.path.starts_with("train." + type.name + ".")) continue;
-      const std::string told = deck.told({d.path});
-      require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or take the key out", told, chosen, type.name);
-      idle.push_back(fmt::format("{} is not read: train.objective is {}", told, chosen));
+      const std::string settings_text = deck.settings_text({d.path});
+      require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or take the key out", settings_text, chosen,
+              type.name);
+      idle.push_back(fmt::format("{} is not read: train.objective is {}", settings_text, chosen));
     }
   }
   return idle;

@@ -4,16 +4,16 @@
 
 #include <map>
 
-#include "modules/layer.hpp"
+#include "modules/model/layer.hpp"
 #include "src/checkpoint/checkpoint_config.hpp"
 #include "src/config/train_config.hpp"
 #include "src/data/data_config.hpp"
 #include "src/deck/deck.hpp"
 #include "src/dump/dump_config.hpp"
-#include "src/engine/learning_rate.hpp"
-#include "src/engine/optimizer_config.hpp"
-#include "src/engine/recompute.hpp"
-#include "src/engine/swap_config.hpp"
+#include "src/engine/config/learning_rate.hpp"
+#include "src/engine/config/offload_config.hpp"
+#include "src/engine/config/optimizer_config.hpp"
+#include "src/engine/config/recompute.hpp"
 #include "src/fault/fault_settings.hpp"
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
@@ -31,7 +31,7 @@ struct RunConfig {
   LearningRate lr;
   ParallelConfig parallel;
   RecomputeConfig recompute;
-  SwapConfig swap;
+  OffloadConfig swap;
   Index device_bytes = 0;  // that a rank may take of its device's memory; 0: as many as there are
   CheckpointConfig checkpoint;
   DumpConfig dump;
@@ -73,7 +73,7 @@ std::string read_init_from(Deck& deck);
 
 // Heads, groups and channels that are sharded over the tensor axis, by deck key: the number of ranks must divide each or be a multiple of it.
 // Those of hybrid blocks' mixers are not where these are apart.
-std::map<std::string, Index> sharded_units(ModelConfig, bool mixers_apart = false);
+std::map<std::string, Index> sharded_units(ModelConfig, bool separate_mixers = false);
 
 // The layout of a run on `ranks` ranks. Exit::config with the rule that the deck breaks, and the nearest grids that would work.
 Layout layout_of(const RunConfig&, int ranks);

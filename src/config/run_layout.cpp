@@ -2,18 +2,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "modules/flops.hpp"
-#include "modules/head_exchange.hpp"
-#include "modules/objective.hpp"
+#include "modules/context/head_exchange.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/config/layout_rules.hpp"
-#include "src/config/mixer_shares.hpp"
+#include "src/config/mixer_split.hpp"
 #include "src/config/run_config.hpp"
 
 namespace gyr {
 
-std::map<std::string, Index> sharded_units(ModelConfig m, bool mixers_apart) {
+std::map<std::string, Index> sharded_units(ModelConfig m, bool separate_mixers) {
   if (m.objective->depths() > 0) m.pattern = all_layers(m), m.objective = next_token();
-  if (mixers_apart) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
+  if (separate_mixers) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
   std::sort(m.pattern.begin(), m.pattern.end());
   m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
   std::map<std::string, Index> units;
@@ -109,7 +109,7 @@ std::vector<Span> stages_of(const RunConfig& run, const std::vector<double>& spe
     const StageCosts costs = stage_costs(run.model, run.lengths());
     std::vector<double> of_stages;  // rank r of the pipeline has the r-th of each round
     for (int stage = 0; stage < p.stages() && !speeds.empty(); ++stage) of_stages.push_back(speeds[std::size_t(stage % p.pipeline)]);
-    return cut_stages(costs.layers, costs.embedding, costs.head, p.stages(), of_stages);
+    return split_stages(costs.layers, costs.embedding, costs.head, p.stages(), of_stages);
   }
   require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
           p.layers.size(), p.stages());

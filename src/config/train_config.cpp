@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "kernels/gemm.hpp"
-#include "modules/model_config.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "modules/model/model_config.hpp"
 #include "src/base/limits.hpp"
 #include "src/watch/stop.hpp"
 
@@ -28,14 +28,14 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
   return ramp;
 }
 
-ProductLibrary read_products(Section& s) {
+GemmLibrary read_products(Section& s) {
   auto products = s.get("products", "auto",
                         "library of matrix products on processors: by processor and shape, or always this one, whose sums are in another order; "
                         "gyrfalcon profile times them")
                       .one_of({"auto", "cblas", "onednn"})
                       .effect(Effect::none);
   const std::string name = products.value();
-  const auto library = name == "cblas" ? ProductLibrary::cblas : name == "onednn" ? ProductLibrary::onednn : ProductLibrary::automatic;
+  const auto library = name == "cblas" ? GemmLibrary::cblas : name == "onednn" ? GemmLibrary::onednn : GemmLibrary::automatic;
   products.must("a library that this build has", available(library)).value();
   return library;
 }

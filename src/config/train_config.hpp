@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device.hpp"
-#include "modules/settings.hpp"
+#include "kernels/device/device.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 
@@ -22,7 +22,7 @@ enum class NonFinite { stop, skip, rollback };
 struct TrainConfig {
   std::string init_from, precision;
   bool new_head;  // in place of that of init_from
-  ProductLibrary products = ProductLibrary::automatic;
+  GemmLibrary products = GemmLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;

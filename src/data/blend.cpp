@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "kernels/cross_entropy.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 #include "src/base/output_file.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
@@ -209,8 +209,8 @@ class Builder {
   void require_same_inputs() const {
     std::string names = std::to_string(first_block_.back());
     for (const auto& path : options_.inputs) names += '\n' + path.string();
-    const auto told = team_.all_gather(std::int64_t(std::hash<std::string>()(names) >> 12));  // as many bits as a double has
-    require(std::adjacent_find(told.begin(), told.end(), std::not_equal_to<>()) == told.end(), Exit::data,
+    const auto name_hashes = team_.all_gather(std::int64_t(std::hash<std::string>()(names) >> 12));  // as many bits as a double has
+    require(std::adjacent_find(name_hashes.begin(), name_hashes.end(), std::not_equal_to<>()) == name_hashes.end(), Exit::data,
             "ranks see different input files, or files of different sizes; wait until they are written, or name files that all nodes see");
   }
 
@@ -222,7 +222,7 @@ class Builder {
       const std::int64_t from = std::max(first, first_block_[f]), to = std::min(last, first_block_[f + 1]);
       if (from >= to) continue;
       DocumentFile file(options_.inputs[f], options_.format);
-      const auto tell = [&](double blocks) {
+      const auto report_progress = [&](double blocks) {
         if (progress) progress(std::int64_t(blocks * DocumentFile::block_bytes), (last - first) * DocumentFile::block_bytes);
       };
       // A rank's blocks of a file are visited in strides, so that progress can be told; the first of a compressed file is all of it.
@@ -231,9 +231,9 @@ class Builder {
         const std::int64_t end = std::min(block + stride, to);
         part_.skipped_lines += file.visit(block - first_block_[f], end - first_block_[f], [&](const Fragment& fragment) {
           add(fragment);
-          if (file.compressed()) tell(double(from - first) + std::min(double(to - from), file.blocks_read()));
+          if (file.compressed()) report_progress(double(from - first) + std::min(double(to - from), file.blocks_read()));
         });
-        tell(double(end - first));
+        report_progress(double(end - first));
       }
       if (from == first_block_[f]) part_.bytes += file.bytes();
     }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
-#include "modules/nearest.hpp"
+#include "kernels/base/error.hpp"
+#include "modules/settings/nearest.hpp"
 
 namespace gyr {
 namespace {

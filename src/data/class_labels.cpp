@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/data/class_labels.hpp"
 
-#include "kernels/cross_entropy.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 #include "src/base/mapped_file.hpp"
 
 namespace gyr {
@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const std::filesystem::path& file) {
   return lines;
 }
 
-std::string told(const std::vector<std::string>& names) {
+std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + printable(names[i]);
@@ -47,7 +47,7 @@ ClassLabels::ClassLabels(const TokenFile& tokens, const std::vector<std::string>
   const std::filesystem::path file = names_path(tokens.prefix());
   const std::vector<std::string> names = lines_of(file);
   require(names == classes, Exit::data, "{}: the classes are {}, and the model's {}; build the data with those, or name its own in the deck's labels",
-          file.string(), told(names), told(classes));
+          file.string(), listed(names), listed(classes));
 }
 
 void ClassLabels::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const {

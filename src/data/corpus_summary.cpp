@@ -5,8 +5,8 @@
 #include <bit>
 #include <numeric>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
@@ -75,12 +75,12 @@ std::string corpus_summary(const std::filesystem::path& prefix) {
   add_beside(facts, file, mask_prefix(prefix), "loss mask", "of the tokens are learned");
   add_beside(facts, file, labels_prefix(prefix), "labels", "of the tokens have a class");
   const std::vector<LengthBin> bins = length_bins(file);
-  std::int64_t fullest = 1;
-  for (const LengthBin& bin : bins) fullest = std::max(fullest, bin.documents);
+  std::int64_t largest_rank = 1;
+  for (const LengthBin& bin : bins) largest_rank = std::max(largest_rank, bin.documents);
   Table histogram({{"tokens", true}, {"documents", true}, {"", false, std::size_t(bar_width)}, {"% of all tokens", true}});
   for (const LengthBin& bin : bins) {
     std::string bar;
-    for (std::int64_t i = 0; i < (bin.documents * bar_width + fullest - 1) / fullest; ++i) bar += '#';
+    for (std::int64_t i = 0; i < (bin.documents * bar_width + largest_rank - 1) / largest_rank; ++i) bar += '#';
     histogram.row({bin.least == bin.most ? fmt::format("{}", bin.least) : fmt::format("{} to {}", bin.least, bin.most),
                    fmt::format("{}", bin.documents), bar,
                    fmt::format("{:.1f}", file.tokens() > 0 ? 100.0 * double(bin.tokens) / double(file.tokens()) : 0.0)});

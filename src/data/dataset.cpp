@@ -8,8 +8,8 @@
 #include <numeric>
 #include <span>
 
-#include "kernels/cross_entropy.hpp"
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 #include "src/data/packing.hpp"
 #include "src/data/sourced_samples.hpp"
 
@@ -118,7 +118,8 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
   const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);
   if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed, options_.predicts);
   if (options_.source_length > 0) return sourced_samples(file, range, options_.source_length, options_.seq_length, seed);
-  return packed_samples(file, range, options_.seq_length, seed, options_.predicts, options_.pairs == Pairs::none ? Together::texts : Together::pairs);
+  return packed_samples(file, range, options_.seq_length, seed, options_.predicts,
+                        options_.pairs == Pairs::none ? SampleGrouping::texts : SampleGrouping::pairs);
 }
 
 std::vector<double> Dataset::given_weights() const {

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "modules/text_pairs.hpp"
+#include "modules/objectives/text_pairs.hpp"
 #include "src/data/blend.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/json_text.hpp"
 #include "src/data/json_line.hpp"
 #include "src/data/paired_texts.hpp"
@@ -245,7 +245,7 @@ std::string DocumentFile::problem_of_object(std::string_view line, const Visit& 
     return example.problem;
   }
   if (format_.pairs) {
-    const PairedAnswers pair = read_pair(line);
+    const PairedResponses pair = read_pair(line);
     if (pair.problem.empty()) visit({{}, true, true, pair.chosen}), visit({{}, true, true, pair.rejected});
     return pair.problem;
   }

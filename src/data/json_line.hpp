@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr::json_line {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "kernels/cross_entropy.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 #include "src/data/json_line.hpp"
 
 namespace gyr {

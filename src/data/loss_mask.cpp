@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

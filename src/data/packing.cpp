@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 
@@ -38,12 +38,12 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, Together together)
-      : file_(file), room_(L + predicts), seed_(seed), texts_(together == Together::pairs ? 2 : 1) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping together)
+      : file_(file), room_(L + predicts), seed_(seed), texts_(together == SampleGrouping::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; s += texts_)
-      if (together == Together::texts ? file.length(s) > 0 : is_whole_pair(s)) documents_.push_back(std::uint32_t(s));
+      if (together == SampleGrouping::texts ? file.length(s) > 0 : is_whole_pair(s)) documents_.push_back(std::uint32_t(s));
     left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
     require(texts_ == 1 || !documents_.empty(), Exit::data,
@@ -123,7 +123,7 @@ class PackedSamples : public Samples {
 }  // namespace
 
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts,
-                                        Together together) {
+                                        SampleGrouping together) {
   return std::make_unique<PackedSamples>(file, r, L, seed, predicts, together);
 }
 

@@ -17,7 +17,7 @@ namespace gyr {
 std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room);
 
 // What is packed: documents, or pairs of them, 2 i and 2 i + 1, next to each other. A pair is never cut: those that do not fit a window are left out.
-enum class Together { texts, pairs };
+enum class SampleGrouping { texts, pairs };
 
 // Documents are packed once, longest first, so that an epoch always has the same number of windows; each epoch then distributes
 // the documents of equal length anew over their places, and shuffles the windows and the documents inside each. Sample n
@@ -25,6 +25,6 @@ enum class Together { texts, pairs };
 // Exit::data when the range holds no document with a token that is predicted or labelled; Exit::config when there are more documents than 32 bits
 // count.
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true,
-                                        Together together = Together::texts);
+                                        SampleGrouping together = SampleGrouping::texts);
 
 }  // namespace gyr

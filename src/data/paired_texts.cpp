@@ -5,9 +5,9 @@
 
 namespace gyr {
 
-PairedAnswers read_pair(std::string_view line) {
+PairedResponses read_pair(std::string_view line) {
   using namespace json_line;
-  PairedAnswers pair;
+  PairedResponses pair;
   try {
     const json row = parse_object(line);
     const std::string prompt = row.contains("prompt") ? string_of(row, "prompt") : "";

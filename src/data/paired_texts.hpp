@@ -11,12 +11,12 @@
 
 namespace gyr {
 
-struct PairedAnswers {
+struct PairedResponses {
   std::vector<Utterance> chosen, rejected;
   std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
 };
 
 // Other keys are passed over. A problem: no valid JSON object, a key that is missing or no string, an empty answer.
-PairedAnswers read_pair(std::string_view line);
+PairedResponses read_pair(std::string_view line);
 
 }  // namespace gyr

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "modules/objective.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/data/dataset.hpp"
 
 namespace gyr {

@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

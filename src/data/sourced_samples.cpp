@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 
@@ -29,13 +29,13 @@ class SourcedSamples : public Samples {
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
 
   std::string note() const override {
-    const auto told = [](std::int64_t count, const char* what, std::int64_t room) {
+    const auto listed = [](std::int64_t count, const char* what, std::int64_t room) {
       return count > 0
                  ? fmt::format("; {} {}{} longer than {} tokens lose{} the end", count, what, count == 1 ? "" : "s", room, count == 1 ? "s" : "")
                  : std::string();
     };
-    return fmt::format("{}: {} pairs of a source and a text{}{}", file_.prefix().string(), per_epoch(), told(cut_[0], "source", rooms_[0]),
-                       told(cut_[1], "text", rooms_[1]));
+    return fmt::format("{}: {} pairs of a source and a text{}{}", file_.prefix().string(), per_epoch(), listed(cut_[0], "source", rooms_[0]),
+                       listed(cut_[1], "text", rooms_[1]));
   }
 
  private:

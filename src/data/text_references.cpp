@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/mapped_file.hpp"
 #include "src/data/json_line.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

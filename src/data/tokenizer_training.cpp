@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/pair_map.hpp"
 #include "src/tokenizer/utf8.hpp"
 

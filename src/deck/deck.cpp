@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "modules/nearest.hpp"
+#include "modules/settings/nearest.hpp"
 #include "src/base/table.hpp"
 #include "src/deck/renamed_keys.hpp"
 
@@ -41,7 +41,7 @@ struct Group final : Section {
 
   Group& section(std::string_view name, std::string_view help) override;
   bool given(std::string_view name) const override { return find(name) != nullptr; }
-  std::string told(const std::vector<std::string>& paths) const override;
+  std::string settings_text(const std::vector<std::string>& paths) const override;
 
  protected:
   std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help) override;
@@ -231,7 +231,7 @@ Group& Group::section(std::string_view name, std::string_view help) {
 }
 
 // "run.yaml:3: model.hidden_size = 64", and of a default "model.hidden_size = 64 (default)".
-std::string Group::told(const std::vector<std::string>& paths) const {
+std::string Group::settings_text(const std::vector<std::string>& paths) const {
   std::string given, defaults;
   for (const std::string& path : paths) {
     const Group* group = this;
@@ -358,7 +358,7 @@ std::vector<Declaration> Deck::settings() const {
   return all;
 }
 
-std::string Deck::told(const std::vector<std::string>& paths) const { return root_->told(paths); }
+std::string Deck::settings_text(const std::vector<std::string>& paths) const { return root_->settings_text(paths); }
 
 std::string Deck::help() const {
   Table table({{"key", false, 26}, {"default", false, 16}, {"unit", false, 10}, {"range", false, 20}, {"help", false, 40}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Input decks: where the settings of a run come from (modules/settings.hpp).
+// Input decks: where the settings of a run come from (modules/settings/settings.hpp).
 //
 //   Deck deck = Deck::read("run.yaml", overrides);
 //   Section& s = deck.section("mamba", "state-space branch");
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <span>
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr {
@@ -40,12 +40,12 @@ class Deck {
 
   // Lives as long as the deck. `effect`: of the settings in it that do not say another one.
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void refuse_renamed() const;                                    // Error(config) for keys that have another name now, with file:line and that name
-  void finish() const;                                            // Error(config) for undeclared keys, with file:line and the nearest declared name
-  std::string effective() const;                                  // YAML of every declared key and the value in use; reads back to the same settings
-  std::vector<Declaration> settings() const;                      // all that were declared
-  std::string told(const std::vector<std::string>& paths) const;  // as Section::told
-  std::string help() const;                                       // key, default, unit, range and help by section, at most 120 columns wide
+  void refuse_renamed() const;                // Error(config) for keys that have another name now, with file:line and that name
+  void finish() const;                        // Error(config) for undeclared keys, with file:line and the nearest declared name
+  std::string effective() const;              // YAML of every declared key and the value in use; reads back to the same settings
+  std::vector<Declaration> settings() const;  // all that were declared
+  std::string settings_text(const std::vector<std::string>& paths) const;  // as Section::told
+  std::string help() const;                                                // key, default, unit, range and help by section, at most 120 columns wide
 
  private:
   static Deck of(YamlValue written, const std::string& origin, const TextKind& = {});

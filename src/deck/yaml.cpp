@@ -12,8 +12,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 
 namespace gyr {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

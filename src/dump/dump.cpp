@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "modules/weight_pattern.hpp"
+#include "modules/settings/weight_pattern.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/checkpoint/file_sink.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/host_copy.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {
@@ -143,7 +143,7 @@ Manifest Dump::whole(const std::vector<std::string>& parts) const {
   return manifest;
 }
 
-void Dump::tell(const Manifest& m, double seconds) const {
+void Dump::log_dump(const Manifest& m, double seconds) const {
   if (!say_) return;
   say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
                    seconds));
@@ -152,9 +152,9 @@ void Dump::tell(const Manifest& m, double seconds) const {
       say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));
 }
 
-void Dump::gradients_are_whole() {
+void Dump::gradients_are_reduced() {
   Communicator& world = state_.grid().world();
-  state_.grid().tell("dump");
+  state_.grid().begin_task("dump");
   std::optional<DumpPart> mine;
   try {
     collective_check(world, [&] {
@@ -174,7 +174,7 @@ void Dump::gradients_are_whole() {
     const Manifest manifest = whole(parts);
     transaction_->commit(manifest);
     write_readme(transaction_->target().parent_path(), folder_text);
-    tell(manifest, seconds);
+    log_dump(manifest, seconds);
   });
 }
 

@@ -8,12 +8,12 @@
 
 #include <memory>
 
-#include "modules/hook.hpp"
+#include "modules/pass/hook.hpp"
 #include "src/base/note.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/transaction.hpp"
 #include "src/dump/dump_file.hpp"
-#include "src/engine/model_state.hpp"
+#include "src/engine/model/model_state.hpp"
 
 namespace gyr {
 
@@ -27,14 +27,14 @@ class Dump final : public Hook {
 
   void micro_batch(int micro) override { micro_ = micro; }
   void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) override;
-  void gradients_are_whole() override;  // writes them and the weights, and commits
+  void gradients_are_reduced() override;  // writes them and the weights, and commits
 
  private:
   StoredTensor activation(Observed, const std::string& name, DType, Index columns) const;
   const std::byte* packed(const AnyMatrix& numbers, Index first, Index count);
   void write_weights();
   Manifest whole(const std::vector<std::string>& parts) const;
-  void tell(const Manifest&, double seconds) const;
+  void log_dump(const Manifest&, double seconds) const;
 
   std::vector<std::string> what_;
   ModelState& state_;

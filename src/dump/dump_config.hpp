@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 
 namespace gyr {
 

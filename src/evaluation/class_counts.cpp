@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 #include "src/base/json.hpp"
 
 namespace gyr {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
 #include "src/base/json.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/documents.hpp"

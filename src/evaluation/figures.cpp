@@ -3,7 +3,7 @@
 
 namespace gyr {
 
-void Figures::add(const Said& said) {
+void Figures::add(const ObjectiveScores& said) {
   const std::vector<Figure> more = objective_.figures(said);
   for (std::size_t i = 0; i < more.size(); ++i) here_[i].sum += more[i].sum, here_[i].count += more[i].count;
 }

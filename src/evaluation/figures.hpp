@@ -2,7 +2,7 @@
 // Figures of an objective (Objective::figures) over micro-batches and ranks.
 #pragma once
 
-#include "modules/objective.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/parallel/grid.hpp"
 
 namespace gyr {
@@ -13,7 +13,7 @@ class Figures {
 
   bool empty() const { return all_.empty(); }
   // On one rank of those that share a row of the last stage, each of which says the same.
-  void add(const Said&);
+  void add(const ObjectiveScores&);
   // What all ranks have added since the last time. Collective.
   void share(Grid&, Device&);
   // Names and means of what has been shared, without those that nothing was said for.

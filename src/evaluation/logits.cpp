@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/host_numbers.hpp"
+#include "kernels/ops/host_values.hpp"
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {
@@ -53,7 +53,7 @@ void LogitsFile::attach(Stage& stage) {
   first_column_ = head.first_column(), columns_ = std::min(head.valid(), vocab_size_ - head.first_column());
   head.set_observer([this](const AnyTensor2& logits) {
     with_type(logits.dtype, [&]<class S>(std::type_identity<S>) {
-      HostNumbers<S> host(logits.flat().as<S>());
+      HostValues<S> host(logits.flat().as<S>());
       host.take();
       for (Index r = 0; r < logits.rows; ++r)
         for (Index c = 0; c < columns_; ++c) seen_.push_back(double(host(r * logits.columns + c)));

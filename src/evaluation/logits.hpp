@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "src/engine/stage.hpp"
+#include "src/engine/model/stage.hpp"
 #include "src/evaluation/batches.hpp"
 #include "src/evaluation/passage.hpp"
 #include "src/hdf5/file.hpp"

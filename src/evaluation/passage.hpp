@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/cross_entropy.hpp"
-#include "modules/head.hpp"
+#include "kernels/ops/cross_entropy.hpp"
+#include "modules/objectives/head.hpp"
 
 namespace gyr {
 
@@ -23,8 +23,8 @@ struct Passage {
 struct Passages {
   std::vector<Index> lengths;
   std::function<Passage(Index)> make;
-  Index source_length = 0;                                          // of all of them
-  std::function<void(Index, std::span<const RowScore>)> told = {};  // if given, shows every rank the scores of the rows of each of them
+  Index source_length = 0;                                               // of all of them
+  std::function<void(Index, std::span<const RowScore>)> on_scores = {};  // if given, shows every rank the scores of the rows of each of them
   Index count() const { return Index(lengths.size()); }
 };
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "src/engine/plan.hpp"
-#include "src/engine/source_padding.hpp"
+#include "src/engine/dry_run/plan.hpp"
+#include "src/engine/model/source_padding.hpp"
 
 namespace gyr {
 
@@ -73,7 +73,7 @@ void score(Engine& engine, const Passages& passages, const std::vector<const Bat
     if (counted.figures) counted.figures->add(each[i]);
     for (std::size_t r = 0; r < said.size(); ++r) {  // none before the last stage
       if (const Index at = Index(r) % batches[i]->seq_length, passage = batches[i]->members[r / batches[i]->seq_length];
-          passages.told && at < passages.lengths[passage])
+          passages.on_scores && at < passages.lengths[passage])
         rows[passage].push_back(said[r]);
       if (micros[i].labels[r] == ignored_label) continue;
       add_up(scores[batches[i]->members[r / batches[i]->seq_length]], said[r]);
@@ -83,7 +83,7 @@ void score(Engine& engine, const Passages& passages, const std::vector<const Bat
 }
 
 // Shows all ranks the rows of these passages.
-void tell(Grid& grid, Device& dev, const Passages& passages, const std::vector<const Batch*>& batches, const RowScores& here) {
+void report_scores(Grid& grid, Device& dev, const Passages& passages, const std::vector<const Batch*>& batches, const RowScores& here) {
   std::vector<double> numbers;
   const auto each = [&](const auto& visit) {
     std::size_t at = 0;
@@ -100,7 +100,7 @@ void tell(Grid& grid, Device& dev, const Passages& passages, const std::vector<c
   each([&](Index passage, std::size_t at) {
     std::vector<RowScore> rows;
     for (Index r = 0; r < passages.lengths[passage]; ++r, at += 3) rows.push_back({numbers[at], numbers[at + 1], Token(numbers[at + 2])});
-    passages.told(passage, rows);
+    passages.on_scores(passage, rows);
   });
 }
 
@@ -161,7 +161,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
       for (std::size_t data = 0; data < sharers; ++data) all.push_back(batch_of(round, data));
     if (logits) logits->write(engine.device(), all);
     std::erase(all, nullptr);
-    if (passages.told) tell(grid, engine.device(), passages, all, rows);
+    if (passages.on_scores) report_scores(grid, engine.device(), passages, all, rows);
   }
   share(grid, engine.device(), scores, counted);
   require_numbers(scores);

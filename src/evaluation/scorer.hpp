@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "src/engine/stage.hpp"
+#include "src/engine/model/stage.hpp"
 #include "src/evaluation/batches.hpp"
 #include "src/evaluation/class_counts.hpp"
 #include "src/evaluation/figures.hpp"

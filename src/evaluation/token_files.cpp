@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/printable.hpp"
-#include "modules/objective.hpp"
+#include "kernels/base/printable.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/mean.hpp"
@@ -39,7 +39,7 @@ class TokenFileEvaluation : public Evaluation {
       return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types), std::move(l.order)};
     };
     if (!model.objective->predicts()) return;
-    passages_.told = [this](Index i, std::span<const RowScore> rows) {
+    passages_.on_scores = [this](Index i, std::span<const RowScore> rows) {
       const Sample s = sample(i);
       predicted_[i] = model_.objective->predict(view_of(s, i, model_), labelled(s, i), rows);
     };

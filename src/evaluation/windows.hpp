@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 
 namespace gyr {
 

@@ -11,13 +11,13 @@
 #include <cstring>
 #include <thread>
 
-#include "kernels/elementwise.hpp"
-#include "kernels/host_numbers.hpp"
+#include "kernels/ops/elementwise.hpp"
+#include "kernels/ops/host_values.hpp"
 
 namespace gyr {
 
-Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& state, const Beacon& beacon)
-    : settings_(settings), state_(state), beacon_(beacon), last_(std::chrono::steady_clock::now()) {
+Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& state, const ProgressRecord& progress_record)
+    : settings_(settings), state_(state), progress_record_(progress_record), last_(std::chrono::steady_clock::now()) {
   const bool now = settings.any() && (settings.attempt < 0 || settings.attempt == me.attempt);
   require(!now || settings.rank < me.ranks, Exit::config, "fault.rank = {}, but there are {} ranks", settings.rank, me.ranks);
   mine_ = now && settings.rank == me.rank;
@@ -31,7 +31,7 @@ void Fault::strike(Index step) {
   if (!mine_) return;
   if (settings_.kind == FaultKind::slow) {
     if (step >= settings_.step) delay();
-    last_ = std::chrono::steady_clock::now(), last_waited_ = beacon_.waited();
+    last_ = std::chrono::steady_clock::now(), last_waited_ = progress_record_.waited();
     return;
   }
   if (step != settings_.step) return;
@@ -57,7 +57,7 @@ void Fault::strike(Index step) {
 void Fault::delay() {
   const Recorder::Span span(state_.grid().recorder(), "fault");
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
-  const double worked = std::max(0.0, took - (beacon_.waited() - last_waited_));
+  const double worked = std::max(0.0, took - (progress_record_.waited() - last_waited_));
   std::this_thread::sleep_for(std::chrono::duration<double>((settings_.amount - 1) * worked));
 }
 
@@ -76,7 +76,7 @@ void Fault::spoil(const std::vector<AnyTensor>& gradients) {
   for (const AnyTensor& some : gradients)
     with_type(some, [&]<class S>(const Tensor1<S>& x) {
       if (settings_.kind == FaultKind::nan) return fill<S>(state_.device(), x, std::numeric_limits<double>::quiet_NaN());
-      HostNumbers<S> host(x);
+      HostValues<S> host(x);
       host.take();
       for (Index i = 0; i < some.size; ++i)
         if (std::abs(double(host(i))) > largest) largest = std::abs(double(host(i))), number = rows(some, i, 1);
@@ -96,7 +96,7 @@ void Fault::flip_bit(const AnyTensor& values, Index at) {
 
 void Fault::scale(const AnyTensor& values) {
   with_type(values, [&]<class S>(const Tensor1<S>& x) {
-    HostNumbers<S> host(x);
+    HostValues<S> host(x);
     host.take();
     for (Index i = 0; i < values.size; ++i) host(i) = S(double(host(i)) * settings_.amount);
     host.put();

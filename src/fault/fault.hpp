@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "src/engine/model_state.hpp"
+#include "src/engine/model/model_state.hpp"
 #include "src/fault/fault_settings.hpp"
 #include "src/watch/heartbeat.hpp"
 
@@ -14,7 +14,7 @@ namespace gyr {
 class Fault {
  public:
   // Exit::config where it is to strike in this attempt, on a rank that there is not.
-  Fault(const FaultSettings&, const Identity&, ModelState&, const Beacon&);
+  Fault(const FaultSettings&, const Identity&, ModelState&, const ProgressRecord&);
   // To be called before every step.
   void strike(Index step);
 
@@ -28,7 +28,7 @@ class Fault {
   FaultSettings settings_;
   bool mine_ = false;
   ModelState& state_;
-  const Beacon& beacon_;
+  const ProgressRecord& progress_record_;
   bool spoil_ = false;  // the gradients of this step
   std::chrono::steady_clock::time_point last_;
   double last_waited_ = 0;

@@ -5,8 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "modules/flops.hpp"
-#include "src/gguf/families/families.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/stored_names.hpp"
 
@@ -21,17 +20,6 @@ void Keys::set(const std::string& key, Value value) {
 void Keys::count(const std::string& key, Index number) {
   ensure(number >= 0 && number <= std::numeric_limits<std::uint32_t>::max(), "{} is {}", key, number);
   own(key, std::uint32_t(number));
-}
-
-const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = [] {
-    std::vector<Architecture> list;
-    for (const auto& of_file :
-         {falcon_h1::architectures(), llama::architectures(), gemma::architectures(), gpt2::architectures(), mixers::architectures()})
-      list.insert(list.end(), of_file.begin(), of_file.end());
-    return list;
-  }();
-  return all;
 }
 
 const Architecture& architecture_of(const std::string& family, const std::string& model) {

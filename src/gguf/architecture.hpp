@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
 #include "src/base/note.hpp"
 #include "src/gguf/format.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 #include "src/huggingface/half.hpp"
 
 namespace gyr::gguf {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/gguf/architecture.hpp"
@@ -13,7 +13,7 @@
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/stored_names.hpp"
 #include "src/pretrained/adapters.hpp"
-#include "src/pretrained/conveyor.hpp"
+#include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/transfer.hpp"

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/box.hpp"
+#include "kernels/base/box.hpp"
 #include "src/base/output_file.hpp"
 
 namespace gyr::gguf {

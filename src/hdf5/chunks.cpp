@@ -55,7 +55,7 @@ Box around(std::span<const BoxPair> parts) {
 
 // Calls visit(corner) for each chunk that meets the box, in rising order, until one says false; false then.
 template <class Visit>
-bool each_corner(const Box& box, const Shape& chunk, Visit&& visit) {
+bool for_each_chunk(const Box& box, const Shape& chunk, Visit&& visit) {
   const std::size_t dims = chunk.size();
   Shape start(dims), corner;
   for (std::size_t d = 0; d < dims; ++d) start[d] = box.first[d] / chunk[d] * chunk[d];
@@ -97,7 +97,7 @@ bool Chunks::read_chunk(const Shape& corner, std::byte* to) const {
 
 bool Chunks::read(std::span<const BoxPair> parts, void* data, const Shape& array) const {
   for (const BoxPair& part : parts)
-    if (!lies_within(part.from, shape_) || !lies_within(part.to, array) || part.from.count != part.to.count || elements(part.from.count) == 0)
+    if (!fits_within(part.from, shape_) || !fits_within(part.to, array) || part.from.count != part.to.count || elements(part.from.count) == 0)
       return false;
   const auto room = room_for(bytes_ + sum_bytes);
   if (!room || parts.empty()) return false;
@@ -108,7 +108,7 @@ bool Chunks::read(std::span<const BoxPair> parts, void* data, const Shape& array
       std::memcpy(to + at * element_bytes_, room.get() + from * element_bytes_, std::size_t(count * element_bytes_));
     });
   };
-  return each_corner(around(parts), chunk_, [&](const Shape& corner) {
+  return for_each_chunk(around(parts), chunk_, [&](const Shape& corner) {
     bool is_read = false;
     for (const BoxPair& part : parts) {
       const auto both = common(part.from, {corner, chunk_});

@@ -43,7 +43,7 @@ std::string reason() {
 }
 
 // Our messages carry the reasons; HDF5 must not print its own.
-void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+void disable_hdf5_messages() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 [[noreturn]] void fail_write(const std::string& name, const std::string& why) { fail(Exit::io, "{}: cannot be written: {}", name, why); }
 
@@ -105,7 +105,7 @@ Shape chunk_of(DType type, const Shape& shape) {
 }
 
 Handle file_access() {
-  be_quiet();
+  disable_hdf5_messages();
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_driver(access, driver(), nullptr);
   // From this format on all of HDF5's own structures carry checksums; HDF5 1.10 (2016) and later read it.
@@ -337,14 +337,14 @@ File File::open(const std::filesystem::path& path) {
 
 namespace {
 
-Handle with_groups_on_the_way() {
+Handle create_missing_groups() {
   Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
   H5Pset_create_intermediate_group(links, 1);
   return links;
 }
 
 // In every floating-point type its not-a-number; zero in the others.
-std::vector<std::byte> no_number(DType type) {
+std::vector<std::byte> fill_value_of(DType type) {
   std::vector<std::byte> value(size_of(type));
   const auto put = [&](auto x) { std::memcpy(value.data(), &x, sizeof x); };
   if (type == DType::f64) put(std::numeric_limits<double>::quiet_NaN());
@@ -357,7 +357,7 @@ std::vector<std::byte> no_number(DType type) {
 
 Dataset File::create(const std::string& path, DType type, const Shape& shape, const Handle& properties) {
   const std::string name = name_ + ":" + path;
-  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), with_groups_on_the_way(), properties, H5P_DEFAULT), H5Dclose);
+  Handle dataset(H5Dcreate2(object_, path.c_str(), type_of(type), space_of(shape), create_missing_groups(), properties, H5P_DEFAULT), H5Dclose);
   if (dataset < 0) {
     const std::string why = reason();
     fail_write(name, cause(object_, why));
@@ -379,7 +379,7 @@ Dataset File::create_dataset(const std::string& path, DType type, const Shape& s
 Dataset File::create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts) {
   const Turn turn;
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_fill_value(properties, type_of(type), no_number(type).data());
+  H5Pset_fill_value(properties, type_of(type), fill_value_of(type).data());
   for (const VirtualPart& part : parts) {
     const Handle here = space_of(shape), source = space_of(part.box.count);
     select(here, part.box);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/box.hpp"
+#include "kernels/base/box.hpp"
 
 namespace gyr::hdf5 {
 

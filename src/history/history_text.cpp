@@ -6,7 +6,7 @@
 #include <ctime>
 #include <functional>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
 #include "src/report/progress.hpp"
 

@@ -9,8 +9,8 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/json.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/watch/exit_record.hpp"
@@ -48,7 +48,7 @@ class HistoryReader {
   }
   // Where the last attempt has said nothing of its end: it goes on, or was killed.
   void finish(bool alive) {
-    if (running_ && (!alive || how_it_died())) killed();
+    if (running_ && (!alive || exit_record_text())) killed();
     mark(history_.steps), mark(history_.validations);
   }
 
@@ -108,9 +108,9 @@ class HistoryReader {
         history_.sections.push_back({word(s, "name"), number(s, "mean_seconds"), number(s, "max_seconds"), integer(s, "slowest_rank", -1)});
   }
 
-  void killed() { add(RunEvent::Kind::killed, last_time_, how_it_died().value_or("ended without a word")); }
+  void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or("ended without a word")); }
   // As the keeper of the process that ended this attempt has written it down.
-  std::optional<std::string> how_it_died() const {
+  std::optional<std::string> exit_record_text() const {
     const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
     if (!record || record->time < started_) return {};
     return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
@@ -213,7 +213,7 @@ RunHistory read_history(const std::filesystem::path& output) {
           metrics.string());
   const auto outcome = read_outcome(history.folder);
   const auto beats = read_heartbeats(heartbeat_path(history.folder));
-  reader.finish(outcome && outcome->state == "running" && (beats.empty() || some_live(beats, wall_nanoseconds())));
+  reader.finish(outcome && outcome->state == "running" && (beats.empty() || any_rank_alive(beats, wall_nanoseconds())));
   const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
   history.state = outcome && !(outcome->state == "running" && last == "killed") ? outcome->state : last;
   read_deck(folder / "deck.yaml", history.deck);

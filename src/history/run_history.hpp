@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

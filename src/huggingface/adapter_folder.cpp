@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/huggingface/json.hpp"
 
 namespace gyr {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "modules/adapter.hpp"
+#include "modules/weights/adapter.hpp"
 #include "src/huggingface/stored_names.hpp"
 
 namespace gyr {

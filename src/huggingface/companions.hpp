@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 #include "src/base/note.hpp"
 
 namespace gyr {

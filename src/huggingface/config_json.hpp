@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
 
 namespace gyr {
 

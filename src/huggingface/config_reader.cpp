@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "modules/classes.hpp"
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
+#include "modules/objectives/classes.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr {

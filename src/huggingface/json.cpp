@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/foreign_file.hpp"
 #include "src/base/json_text.hpp"
 #include "src/base/mapped_file.hpp"

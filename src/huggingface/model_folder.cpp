@@ -5,10 +5,10 @@
 #include <map>
 #include <optional>
 
-#include "modules/flops.hpp"
-#include "modules/masking.hpp"
-#include "modules/objective.hpp"
-#include "modules/span_corruption.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/masking.hpp"
+#include "modules/objectives/objective.hpp"
+#include "modules/objectives/span_corruption.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/block_tensor.hpp"
@@ -218,7 +218,7 @@ bool same_rows(const ModelFolder& folder, const std::string& one, const std::str
     stored.resize(std::size_t(elements(box.count) * size_of(from.dtype)));
     from.read(box, stored.data(), box.count, whole(box.count));
     std::vector<double> numbers(std::size_t(elements(box.count)));
-    widen_numbers(from.dtype, stored.data(), Index(numbers.size()), numbers.data());
+    convert_to_double(from.dtype, stored.data(), Index(numbers.size()), numbers.data());
     return numbers;
   };
   for (Index first = rows * part / parts; first < rows * (part + 1) / parts; first += slab) {

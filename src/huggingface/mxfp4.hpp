@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr::mxfp4 {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "kernels/embedding.hpp"
+#include "kernels/ops/embedding.hpp"
 
 namespace gyr {
 

@@ -56,7 +56,7 @@ void Reader::read_bytes(Index offset, Index count, void* to) const {
 }
 
 void Reader::read(const Tensor& tensor, const Box& box, void* data, const Shape& array, const Box& there) const {
-  ensure(lies_within(box, tensor.shape) && lies_within(there, array) && box.count == there.count, "{}: a box outside of {}", name_, tensor.name);
+  ensure(fits_within(box, tensor.shape) && fits_within(there, array) && box.count == there.count, "{}: a box outside of {}", name_, tensor.name);
   const Index size = size_of(tensor.type), begin = header_.data_begin + tensor.begin;
   box_runs(tensor.shape, box, array, there,
            [&](Index from, Index to, Index count) { read_bytes(begin + from * size, count * size, static_cast<char*>(data) + to * size); });

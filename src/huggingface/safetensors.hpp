@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "kernels/box.hpp"
+#include "kernels/base/box.hpp"
 #include "src/base/output_file.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/tensor.hpp"
+#include "kernels/base/tensor.hpp"
 
 namespace gyr::safetensors {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/box.hpp"
-#include "kernels/scalar.hpp"
+#include "kernels/base/box.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

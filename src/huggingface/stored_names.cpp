@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/huggingface/stored_names.hpp"
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/huggingface/block_tensor.hpp"
 #include "src/huggingface/family.hpp"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
 #include "src/huggingface/stored_place.hpp"
 
 namespace gyr {

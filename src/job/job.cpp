@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "src/job/answer.hpp"
+#include "src/job/reply.hpp"
 
 namespace gyr {
 
@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, 7> pbs_gone{"F", "C", "X", "Q", "H", "W",
 constexpr std::array<std::string_view, 2> pbs_still{"S", "U"};
 
 JobState state_in_slurm(const Job& old, double seconds) {
-  const auto answer = answer_of({"scontrol", "-o", "show", "job", old.id}, seconds);
+  const auto answer = reply_of({"scontrol", "-o", "show", "job", old.id}, seconds);
   if (!answer) return JobState::unknown;
   if (answer->code != 0) return answer->err.find("Invalid job id") != std::string::npos ? JobState::gone : JobState::unknown;
   std::istringstream lines(answer->out);
@@ -64,7 +64,7 @@ JobState state_in_slurm(const Job& old, double seconds) {
 }
 
 JobState step_in_slurm(const Job& old, double seconds) {
-  const auto answer = answer_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
+  const auto answer = reply_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
   if (!answer || answer->code == 0) return JobState::unknown;
   const std::string answered = answer->out + answer->err;
   return answered.find("Invalid job id") != std::string::npos || answered.find(" not found") != std::string::npos ? JobState::gone
@@ -75,12 +75,12 @@ JobState step_in_slurm(const Job& old, double seconds) {
 bool on_this_cluster(const Job& old, const Job& mine, double seconds) {
   if (old.cluster.empty()) return false;
   if (!mine.cluster.empty()) return old.cluster == mine.cluster;
-  const auto answer = answer_of({"scontrol", "show", "config"}, seconds);
+  const auto answer = reply_of({"scontrol", "show", "config"}, seconds);
   return answer && answer->code == 0 && value(answer->out, "ClusterName            ") == old.cluster;
 }
 
 JobState state_in_pbs(const Job& old, double seconds) {
-  const auto answer = answer_of({"qstat", "-f", old.id}, seconds);
+  const auto answer = reply_of({"qstat", "-f", old.id}, seconds);
   if (!answer) return JobState::unknown;
   for (const char* words : {"Unknown Job", "has finished"})
     if (answer->code != 0 && answer->err.find(words) != std::string::npos) return JobState::gone;

@@ -14,8 +14,8 @@
 #include <random>
 #include <sstream>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/file_system.hpp"
 #include "src/base/json.hpp"
 #include "src/watch/heartbeat.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/page/page.hpp"
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/page_parts.hpp"
 
 namespace gyr {

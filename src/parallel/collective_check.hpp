@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "kernels/communicator.hpp"
+#include "kernels/comm/communicator.hpp"
 
 namespace gyr {
 

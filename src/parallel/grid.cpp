@@ -14,7 +14,8 @@ MPI_Comm split(MPI_Comm comm, int color, int key) {
 
 }  // namespace
 
-Grid::Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon) : layout_(std::move(layout)), patience_(patience), beacon_(beacon) {
+Grid::Grid(Layout layout, MPI_Comm world, WaitPolicy patience, ProgressRecord* progress_record)
+    : layout_(std::move(layout)), patience_(patience), progress_record_(progress_record) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(world, &ranks);
   MPI_Comm_rank(world, &rank);
@@ -66,7 +67,7 @@ Axes Grid::present(Axes axes) const {
 }
 
 Communicator Grid::made(std::string name, std::unique_ptr<Transport> transport) {
-  Communicator communicator(std::move(name), std::move(transport), beacon_);
+  Communicator communicator(std::move(name), std::move(transport), progress_record_);
   communicator.record(recorder_);
   return communicator;
 }

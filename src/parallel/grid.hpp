@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/blocked_communicator.hpp"
-#include "kernels/mpi/transport.hpp"
+#include "kernels/comm/blocked_communicator.hpp"
+#include "kernels/comm/mpi/transport.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
@@ -18,7 +18,7 @@ class Grid {
  public:
   // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine. `beacon`: told what
   // this rank does and waits for; may be null, and outlives the grid.
-  Grid(Layout layout, MPI_Comm world, Patience patience, Beacon* beacon = nullptr);
+  Grid(Layout layout, MPI_Comm world, WaitPolicy patience, ProgressRecord* progress_record = nullptr);
   // The same place without communication: for plans.
   static Grid dry_run(Layout layout, int position);
 
@@ -28,8 +28,8 @@ class Grid {
   int coordinate(Axes along) const { return layout_.coordinate(position_, along); }
   bool is_dry_run() const { return cart_ == MPI_COMM_NULL; }
   // What this rank does from now on, for those who watch it. `task`: a literal.
-  void tell(const char* task, std::int64_t micro = -1) {
-    if (beacon_) beacon_->task(task, micro);
+  void begin_task(const char* task, std::int64_t micro = -1) {
+    if (progress_record_) progress_record_->task(task, micro);
   }
   // Records what all communicators transfer from now on, and what others do who ask for the recorder; null: no more. It outlives the events.
   void record(Recorder* recorder);
@@ -100,8 +100,8 @@ class Grid {
   std::optional<BlockedCommunicator> tensor_;
   std::unique_ptr<Group> team_;  // of one place, which its blocks point to
   std::optional<BlockedCommunicator> team_blocks_;
-  Patience patience_ = Patience::spin;
-  Beacon* beacon_ = nullptr;
+  WaitPolicy patience_ = WaitPolicy::spin;
+  ProgressRecord* progress_record_ = nullptr;
   Recorder* recorder_ = nullptr;
 };
 

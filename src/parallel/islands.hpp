@@ -8,7 +8,7 @@
 // ranks.
 #pragma once
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {

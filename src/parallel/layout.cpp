@@ -69,7 +69,7 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
 
 // best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. The later the last of them begins
 // the less it costs: where it costs more than the best place found, no earlier one is better.
-std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds) {
+std::vector<Span> split_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds) {
   const int layers = int(costs.size());
   require(stages <= layers, Exit::config,
           "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline (x parallel.virtual_stages) to {} or less", layers, stages, layers);
@@ -88,7 +88,7 @@ std::vector<Span> cut_stages(const std::vector<double>& costs, double before, do
       for (int first = n - 1; first >= s; --first) {
         const double last = cost(s, first, n);
         if (last > best[n]) break;
-        if (const double dearest = std::max(before_s[first], last); dearest <= best[n]) best[n] = dearest, from[s][n] = first;  // the first of equals
+        if (const double slowest = std::max(before_s[first], last); slowest <= best[n]) best[n] = slowest, from[s][n] = first;  // the first of equals
       }
   }
   std::vector<Span> spans(stages);

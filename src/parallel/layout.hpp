@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.hpp"
-#include "modules/mixers.hpp"
-#include "modules/sequence_layout.hpp"
-#include "modules/shard.hpp"
+#include "kernels/base/tensor.hpp"
+#include "modules/pass/sequence_layout.hpp"
+#include "modules/weights/mixers.hpp"
+#include "modules/weights/shard.hpp"
 
 namespace gyr {
 
@@ -80,7 +80,7 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
 // Cuts consecutive layers of the given costs into `stages` runs so that the dearest stage is as cheap as can be; `before` and `after`
 // are what the first and the last stage carry besides (embedding, head). Every stage gets at least one layer. `speeds`: of each stage, by which its
 // costs are divided; none: all alike.
-std::vector<Span> cut_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds = {});
+std::vector<Span> split_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds = {});
 
 // Exit::config unless `permutation` is empty or an arrangement of 0 .. ranks-1.
 void check_permutation(const std::vector<int>& permutation, int ranks);

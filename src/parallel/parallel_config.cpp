@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "modules/model_config.hpp"
+#include "modules/model/model_config.hpp"
 #include "src/base/limits.hpp"
 
 namespace gyr {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "modules/sequence_layout.hpp"
-#include "modules/settings.hpp"
-#include "modules/shard.hpp"
+#include "modules/pass/sequence_layout.hpp"
+#include "modules/settings/settings.hpp"
+#include "modules/weights/shard.hpp"
 #include "src/parallel/islands.hpp"
 #include "src/parallel/schedule.hpp"
 

@@ -14,9 +14,9 @@ namespace {
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weights; }
 
 // The turns behind which a chunk has nothing more to do for a micro-batch.
-class Lifetimes {
+class LastTurns {
  public:
-  explicit Lifetimes(const std::vector<Turn>& turns) {
+  explicit LastTurns(const std::vector<Turn>& turns) {
     for (std::size_t i = 0; i < turns.size(); ++i) {
       last_[{turns[i].chunk, turns[i].micro}] = i;
       if (is_backward(turns[i].op)) last_backward_[turns[i].chunk] = i;
@@ -66,7 +66,7 @@ class Compiler {
   }
 
   Program compile(const std::vector<Turn>& turns) {
-    const Lifetimes lifetimes(turns);
+    const LastTurns lifetimes(turns);
     bool steps = false;
     for (std::size_t i = 0; i < turns.size(); ++i) {
       const Turn& turn = turns[i];

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 
@@ -25,7 +25,7 @@ struct Message {
 };
 
 struct Walker {
-  double clock = 0, busy = 0, of_messages = 0, of_buckets = 0;
+  double clock = 0, busy = 0, message_wait = 0, bucket_wait = 0;
   std::size_t next = 0;
   std::deque<Line> lines;                      // to each rank that it sends to
   std::vector<Message> inbox;                  // by chunk, micro-batch and payload: what has been received for a computation
@@ -52,7 +52,7 @@ class Simulator {
       w.inbox.resize(2 * program.slots.size() * std::size_t(program.shape.micros));
       w.gathered.resize(times[rank].buckets.kept_whole.size());
       w.spans.resize(program.tasks.size());
-      gather_as_before(int(rank));
+      regather(int(rank));
     }
   }
 
@@ -73,7 +73,7 @@ class Simulator {
   // Behind the step nothing is walked: it was, at the begin.
   bool is_at_end(int rank) const { return has_ended(rank) || programs_[rank].tasks[walkers_[rank].next].op == Op::step; }
 
-  void gather_as_before(int rank) {
+  void regather(int rank) {
     const std::vector<Task>& tasks = programs_[rank].tasks;
     auto task = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::step; });
     for (; task != tasks.end(); ++task)
@@ -85,14 +85,14 @@ class Simulator {
     double last = 0, step = 0;
     for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
       Walker& w = walkers_[rank];
-      const double waited = w.before_next + wait_until(w, w.transfers_end, w.of_buckets);
-      if (!has_ended(int(rank))) w.spans[w.next].of_buckets = waited;
+      const double waited = w.before_next + wait_until(w, w.transfers_end, w.bucket_wait);
+      if (!has_ended(int(rank))) w.spans[w.next].bucket_wait = waited;
       last = std::max(last, w.clock);
       if (!has_ended(int(rank))) {
         step = std::max(step, times_[rank].seconds[w.next]);
         w.busy += times_[rank].seconds[w.next];
       }
-      all.busy.push_back(w.busy), all.of_messages.push_back(w.of_messages), all.of_buckets.push_back(w.of_buckets);
+      all.busy.push_back(w.busy), all.message_wait.push_back(w.message_wait), all.bucket_wait.push_back(w.bucket_wait);
     }
     all.makespan = last + step;
     for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
@@ -122,7 +122,7 @@ class Simulator {
     w.spans[number].begin = begin, w.spans[number].end = begin + seconds;
   }
   static void busy(Walker& w, std::size_t number, double seconds) {
-    w.spans[number].of_buckets += std::exchange(w.before_next, 0.0);
+    w.spans[number].bucket_wait += std::exchange(w.before_next, 0.0);
     done(w, number, w.clock, seconds);
     w.clock += seconds, w.busy += seconds;
   }
@@ -157,7 +157,7 @@ class Simulator {
       }
       case Op::clear:
         for (const auto& [buffer, end] : w.summed)
-          if (buffer == task.buffer) w.spans[number].of_buckets += wait_until(w, end, w.of_buckets);
+          if (buffer == task.buffer) w.spans[number].bucket_wait += wait_until(w, end, w.bucket_wait);
         busy(w, number, seconds);
         return true;
       case Op::reduce:
@@ -179,7 +179,7 @@ class Simulator {
     const double seconds = times_[rank].seconds[number];
     done(w, number, std::max(w.clock, w.transfers_end), seconds);
     w.transfers_end = w.spans[number].end;
-    if (!times_[rank].beside) w.before_next += wait_until(w, w.transfers_end, w.of_buckets);
+    if (!times_[rank].beside) w.before_next += wait_until(w, w.transfers_end, w.bucket_wait);
   }
 
   void gather(Walker& w, const Task& task, int rank, std::size_t number) const {
@@ -192,14 +192,14 @@ class Simulator {
     Message& awaited = inbox(w, task, task.op == Op::forward ? Payload::activations : Payload::gradients);
     if (awaited.line && task.op != Op::backward_weights) {
       if (awaited.line->sent.size() <= awaited.number) return false;
-      span.of_messages = wait_until(w, awaited.line->sent[awaited.number].second, w.of_messages);
+      span.message_wait = wait_until(w, awaited.line->sent[awaited.number].second, w.message_wait);
       awaited.line = nullptr;
     } else if (task.op == Op::forward && !slot_is_free(w, task)) {
       return false;
     }
     if (const BucketPlan& plan = times_[rank].buckets; plan.shard != Shard::none)
       for (Index part = plan.of(task.chunk).first + task.parts.first; part < plan.of(task.chunk).first + task.parts.last; ++part)
-        for (const int bucket : plan.buckets[part]) span.of_buckets += wait_until(w, w.gathered[bucket], w.of_buckets);
+        for (const int bucket : plan.buckets[part]) span.bucket_wait += wait_until(w, w.gathered[bucket], w.bucket_wait);
     busy(w, number, times_[rank].seconds[number]);
     return true;
   }
@@ -215,7 +215,7 @@ class Simulator {
   bool has_ended(int rank) const { return walkers_[rank].next == programs_[rank].tasks.size(); }
 
   // The rank that one which cannot go on waits for: to send what its next task reads, or to receive what is in its slot.
-  int awaited_by(int rank) {
+  int awaited_rank(int rank) {
     Walker& w = walkers_[rank];
     const Task& task = programs_[rank].tasks[w.next];
     const Payload payload = task.op == Op::forward ? Payload::activations : Payload::gradients;
@@ -233,10 +233,10 @@ class Simulator {
   }
 
   // Of ranks that cannot go on, each the next one's: until one comes again, or has ended.
-  std::string waits_from(int rank) {
+  std::string wait_chain_text(int rank) {
     std::vector<int> chain{rank};
     while (!is_at_end(chain.back())) {
-      const int next = awaited_by(chain.back());
+      const int next = awaited_rank(chain.back());
       const auto before = std::find(chain.begin(), chain.end(), next);
       const bool again = before != chain.end();
       if (again) chain.erase(chain.begin(), before);  // what only leads there
@@ -249,7 +249,7 @@ class Simulator {
   }
 
   void require_ends() {
-    for (int rank = 0; rank < int(programs_.size()); ++rank) ensure(is_at_end(rank), "the schedule deadlocks: {}", waits_from(rank));
+    for (int rank = 0; rank < int(programs_.size()); ++rank) ensure(is_at_end(rank), "the schedule deadlocks: {}", wait_chain_text(rank));
     for (const Walker& w : walkers_)
       for (const Line& line : w.lines) {
         ensure(line.sent.size() == line.receives.size(), "rank {} sends {} messages to rank {}, which receives {}", line.from, line.sent.size(),
@@ -276,7 +276,7 @@ double cost_of(const Task& task, const TaskCosts& costs, int chunks) {
 }  // namespace
 
 // A group that is not full costs the same however many full ones come before it.
-double idle_part(Schedule schedule, const PipelineShape& shape) {
+double bubble_fraction(Schedule schedule, const PipelineShape& shape) {
   const auto [p, v, m] = shape;
   const bool splits = schedule == zero_bubble;
   double waits = double(p - 1) / (splits ? 3 : v);

@@ -26,7 +26,7 @@ struct TaskTimes {
 // of gradients or weights, then, where it is the step, for ranks that are not there yet: seconds.
 struct TaskSpan {
   double begin = 0, end = 0;
-  double of_messages = 0, of_buckets = 0, of_others = 0;
+  double message_wait = 0, bucket_wait = 0, of_others = 0;
 };
 
 // A rank's time is busy + waits + what it waits at the end for the others.
@@ -34,14 +34,14 @@ struct Simulation {
   double makespan = 0;
   std::vector<std::vector<TaskSpan>> tasks;  // of each rank, for each task of its program
   std::vector<double> busy;                  // of each rank
-  std::vector<double> of_messages;           // what it waits for messages of its neighbours
-  std::vector<double> of_buckets;            // ... for sums of gradients, and for weights
+  std::vector<double> message_wait;          // what it waits for messages of its neighbours
+  std::vector<double> bucket_wait;           // ... for sums of gradients, and for weights
 };
 
 // The part of a step in which a rank waits, were all stages and thirds of their work equal and transfers free: w / (m + w), where
 //   1F1B, GPipe   w = (p - 1) / v, and where p does not divide m and v > 1, what the simulation adds
 //   ZB-H1         w = (p - 1) / 3 from p micro-batches on, below that what the simulation says
-double idle_part(Schedule, const PipelineShape&);
+double bubble_fraction(Schedule, const PipelineShape&);
 
 // Exit::internal naming the tasks that wait for each other where the programs deadlock, and messages that are not received as they were sent.
 // Gathers behind the step are those behind the step before: they begin with the program.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/pretrained/drawn_weights.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -35,11 +35,11 @@ struct Sum {
     w.read(from, stored.data(), from.count, own);
     std::vector<S> numbers(std::size_t(elements(from.count)));
     convert_numbers(w.dtype, stored.data(), Index(numbers.size()), numbers.data(), w.name);
-    if (rank > 0) add_product(from, numbers);
+    if (rank > 0) add_gemm(from, numbers);
     box_runs(from.count, own, array, part.to, [&](Index at, Index to, Index count) { std::copy_n(numbers.data() + at, count, data + to); });
   }
   template <class S>
-  void add_product(const Box& from, std::vector<S>& numbers) const {
+  void add_gemm(const Box& from, std::vector<S>& numbers) const {
     const Index columns = w.shape[1];
     std::vector<double> row(std::size_t(from.count[1]));
     for (Index i = 0; i < from.count[0]; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models and the adapters beside them (modules/adapter.hpp), from and to folders and checkpoints.
+// Models and the adapters beside them (modules/weights/adapter.hpp), from and to folders and checkpoints.
 #pragma once
 
 #include "src/pretrained/weights.hpp"

@@ -39,7 +39,7 @@ std::string BlockExport::packed(const TensorReader& numbers, const safetensors::
   return bytes;
 }
 
-void BlockExport::tell(const Note& note) const {
+void BlockExport::log_blocks(const Note& note) const {
   if (rounded_ == 0) return;
   note(
       fmt::format("of {} blocks of 4 bits {} have other numbers than 4 bits say: these are rounded to nearest, by the scale 2^(floor(log2 of the "

@@ -20,7 +20,7 @@ class BlockExport {
   // Bytes of some rows of that part, whose numbers are `data`. Exit::data where one is not finite.
   std::string packed(const TensorReader& numbers, const safetensors::Tensor& part, BlockPart, const Box& rows, const std::byte* data);
   // How many blocks were rounded, and how, in one sentence; nothing where none was.
-  void tell(const Note&) const;
+  void log_blocks(const Note&) const;
 
  private:
   ModelFolder like_;

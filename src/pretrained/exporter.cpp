@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/output_folder.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
@@ -23,7 +23,7 @@
 #include "src/pretrained/adapters.hpp"
 #include "src/pretrained/block_export.hpp"
 #include "src/pretrained/conversion.hpp"
-#include "src/pretrained/conveyor.hpp"
+#include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/report/transfer.hpp"
 #include "src/tokenizer/tokenizer.hpp"
@@ -420,7 +420,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   write_text(folder / config_file_name, text);
   if (!fs::exists(folder / generation_file_name)) write_text(folder / generation_file_name, generation_json(nlohmann::json::parse(text)));
   result.files = write_weights(folder, jobs, options, like);
-  if (blocks) blocks->tell(note);
+  if (blocks) blocks->log_blocks(note);
   folder.commit();
   return result;
 }

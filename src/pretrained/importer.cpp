@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
@@ -14,7 +14,7 @@
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
 #include "src/pretrained/conversion.hpp"
-#include "src/pretrained/conveyor.hpp"
+#include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/transfer.hpp"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "modules/flops.hpp"
-#include "modules/objective.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/pretrained/drawn_weights.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -66,7 +66,7 @@ void require_same_head(const std::filesystem::path& path, const ModelConfig& mod
   const Objective &stored = *kept, &wanted = *model.objective;
   const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
   require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size() &&
-                             stored.tells_order() == wanted.tells_order()),
+                             stored.predicts_sentence_order() == wanted.predicts_sentence_order()),
           Exit::config,
           "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new reads the trunk, and draws the head "
           "or what is new of it",

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "modules/objective.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/checkpoint/manifest.hpp"

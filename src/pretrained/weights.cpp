@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/pretrained/weights.hpp"
 
-#include "modules/objective.hpp"
+#include "modules/objectives/objective.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/huggingface/model_folder.hpp"
 

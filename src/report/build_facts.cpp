@@ -6,8 +6,8 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 
-#include "kernels/gemm.hpp"
-#include "kernels/queue.hpp"
+#include "kernels/device/queue.hpp"
+#include "kernels/ops/gemm.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/version.hpp"
 

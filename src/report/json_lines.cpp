@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/file_system.hpp"
 #include "src/base/json.hpp"
 

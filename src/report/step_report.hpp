@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

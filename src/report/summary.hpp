@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

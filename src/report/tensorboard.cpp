@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

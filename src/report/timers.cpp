@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
 #include "src/base/table.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr {
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "kernels/error.hpp"
-#include "kernels/mpi/mpiexec.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/comm/mpi/mpiexec.hpp"
 
 namespace gyr {
 

@@ -74,7 +74,7 @@ void Observer::read(Clock::time_point now) {
   }
 }
 
-std::optional<Finding> Observer::told() const {
+std::optional<Finding> Observer::finding_of_ranks() const {
   const auto dead = read_exit_record(exit_record_);
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
@@ -110,7 +110,7 @@ std::optional<Finding> Observer::look(Clock::time_point now) {
     if (step_ > 0) step_seconds_.push_back(std::chrono::duration<double>(now - stepped_).count() / double(at - step_));
     step_ = at, stepped_ = now;
   }
-  if (auto dead = told()) return dead;
+  if (auto dead = finding_of_ranks()) return dead;
   if (auto lost = lost_rank(now)) return lost;
   if (std::chrono::duration<double>(now - moved_).count() > stale_limit()) return Finding{"stale", judge(before, now_)};
   return {};

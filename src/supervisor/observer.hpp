@@ -5,7 +5,7 @@
 #include <chrono>
 #include <map>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/supervisor/supervise_settings.hpp"
 #include "src/watch/verdict.hpp"
 
@@ -26,7 +26,7 @@ class Observer {
   // To be called every few beats. A finding ends the attempt.
   std::optional<Finding> look(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // What the exit record says, if there is one: also once the launcher has gone.
-  std::optional<Finding> told() const;
+  std::optional<Finding> finding_of_ranks() const;
   // "rank 2 on node7 is slow: it works 2.1 times as long as the median rank ...", once for each slow rank.
   std::vector<std::string> slow_ranks();
   // Ranks that were slow, with the words.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -13,7 +13,7 @@ namespace {
 Decision give_up(const std::string& why) { return {false, 0, why}; }
 
 // Two attempts in a row without a new checkpoint, or one: the last ones.
-bool stands_still(const std::vector<Attempt>& attempts, std::size_t count) {
+bool made_no_progress(const std::vector<Attempt>& attempts, std::size_t count) {
   return attempts.size() >= count &&
          std::none_of(attempts.end() - std::ptrdiff_t(count), attempts.end(), [](const Attempt& attempt) { return attempt.made_progress(); });
 }
@@ -21,7 +21,8 @@ bool stands_still(const std::vector<Attempt>& attempts, std::size_t count) {
 bool host_fails_again(const std::vector<Attempt>& attempts) {
   if (attempts.size() < 2) return false;
   const Attempt &last = attempts.back(), &before = attempts[attempts.size() - 2];
-  return last.lost_a_rank() && before.lost_a_rank() && !last.host.empty() && last.host == before.host && last.hosts > 1 && stands_still(attempts, 1);
+  return last.lost_a_rank() && before.lost_a_rank() && !last.host.empty() && last.host == before.host && last.hosts > 1 &&
+         made_no_progress(attempts, 1);
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
   const int fewer = host_fails_again(attempts) ? policy.data_axis(now - 1) : 0;
   if (fewer > 0 && fewer < data)
     data = fewer, why = fmt::format("{} has lost a rank for the second time, and nothing was saved in between", last.host);
-  if (data >= now && stands_still(attempts, 2))
+  if (data >= now && made_no_progress(attempts, 2))
     return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
   if (data > now) why = fmt::format("step {} was saved", last.to);
   if (data == now) return {true, last.ranks, ""};

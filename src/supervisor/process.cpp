@@ -14,7 +14,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

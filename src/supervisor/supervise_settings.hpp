@@ -2,7 +2,7 @@
 // How a run is looked after from outside: deck keys supervise.*.
 #pragma once
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/table.hpp"
@@ -36,7 +36,7 @@ class Supervisor {
   int run() {
     do {
       attempts_.push_back(run_attempt());
-      tell(attempts_.back());
+      print_attempt(attempts_.back());
       write_status("running");
     } while (go_on());
     end();
@@ -96,7 +96,7 @@ class Supervisor {
         forward(process);
         for (const std::string& slow : observer.slow_ranks()) say(slow);
       }
-      if (code) finding = observer.told();
+      if (code) finding = observer.finding_of_ranks();
       if (finding) say(finding->verdict.text + "; ending this attempt");
       process.end(0.5);
     }
@@ -150,7 +150,7 @@ class Supervisor {
     return next.go_on;
   }
 
-  static void tell(const Attempt& attempt) {
+  static void print_attempt(const Attempt& attempt) {
     say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", attempt.number, attempt.ranks, attempt.state,
                     attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/utf8.hpp"
 
 namespace gyr {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/characters.hpp"
 #include "src/tokenizer/utf8.hpp"
 

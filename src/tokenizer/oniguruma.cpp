@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/characters.hpp"
 #include "src/tokenizer/utf8.hpp"
 

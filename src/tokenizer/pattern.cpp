@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 namespace {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/merging.hpp"
 #include "src/tokenizer/pair_map.hpp"

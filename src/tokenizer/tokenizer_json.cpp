@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/foreign_file.hpp"
 #include "src/base/json_text.hpp"
 #include "src/base/mapped_file.hpp"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/tokenizer/utf8.hpp"
 
 namespace gyr {

@@ -10,7 +10,7 @@ namespace {
 constexpr int meetings = 12;
 }
 
-ClockDifference clock_difference(std::span<const Meeting> mine, std::span<const Meeting> first) {
+ClockDifference clock_difference(std::span<const ClockSync> mine, std::span<const ClockSync> first) {
   double least = -std::numeric_limits<double>::infinity(), most = -least;
   for (std::size_t i = 0; i < mine.size(); ++i) {
     least = std::max(least, mine[i].came - first[i].left);
@@ -30,7 +30,7 @@ AlignedClock align_clocks(Communicator& world) {
     mine.push_back(double(moment_now() - clock.origin));
   }
   const std::vector<double> all = world.gather(mine);
-  std::vector<Meeting> here, first;
+  std::vector<ClockSync> here, first;
   for (int i = 0; i < meetings; ++i) {
     here.push_back({mine[2 * i], mine[2 * i + 1]});
     first.push_back({all[2 * i], all[2 * i + 1]});

@@ -7,12 +7,12 @@
 
 #include <span>
 
-#include "kernels/communicator.hpp"
+#include "kernels/comm/communicator.hpp"
 
 namespace gyr {
 
 // When a rank came to a meeting and left it, in nanoseconds from a moment of its own.
-struct Meeting {
+struct ClockSync {
   double came, left;
 };
 
@@ -22,7 +22,7 @@ struct ClockDifference {
 };
 
 // From the same meetings as two ranks have noted them.
-ClockDifference clock_difference(std::span<const Meeting> mine, std::span<const Meeting> first);
+ClockDifference clock_difference(std::span<const ClockSync> mine, std::span<const ClockSync> first);
 
 // A rank's clock in the first rank's time.
 struct AlignedClock {

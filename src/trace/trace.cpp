@@ -78,7 +78,7 @@ Trace::Trace(const TraceConfig& config, std::filesystem::path folder) : config_(
 }
 
 Recorder& Trace::begin(Grid& grid) {
-  grid.tell("align clocks");
+  grid.begin_task("align clocks");
   clock_ = align_clocks(grid.world());
   recorder_->clear();
   return *recorder_;
@@ -86,7 +86,7 @@ Recorder& Trace::begin(Grid& grid) {
 
 void Trace::write(Index step, Grid& grid) {
   Communicator& world = grid.world();
-  grid.tell("trace");
+  grid.begin_task("trace");
   const Recorder::Work& whole = step_of(*recorder_);
   const double zero = -world.max(-clock_.time(whole.begin));  // when the first rank began
   const auto clock = [&](Moment m) { return std::llround(clock_.time(m) - zero); };

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 

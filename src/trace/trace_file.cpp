@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
 #include "src/base/json_text.hpp"
 #include "src/base/mapped_file.hpp"

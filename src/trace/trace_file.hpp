@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 #include "src/trace/intervals.hpp"
 
 namespace gyr {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
 #include "src/trace/trace_summary.hpp"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

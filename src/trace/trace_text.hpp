@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/recorder.hpp"
+#include "kernels/device/recorder.hpp"
 
 namespace gyr {
 

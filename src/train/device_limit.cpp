@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/device_limit.hpp"
 
-#include "src/engine/activation_choice.hpp"
-#include "src/engine/plan.hpp"
+#include "src/engine/config/activation_choice.hpp"
+#include "src/engine/dry_run/plan.hpp"
 
 namespace gyr {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "src/config/run_config.hpp"
-#include "src/engine/capacity.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/memory/capacity.hpp"
+#include "src/engine/step/engine.hpp"
 
 namespace gyr {
 

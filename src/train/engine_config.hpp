@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/config/run_config.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 
 namespace gyr {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "src/data/sample_view.hpp"
-#include "src/engine/source_padding.hpp"
+#include "src/engine/model/source_padding.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -43,7 +43,7 @@ void check_tokenizer(const RunConfig& run) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> words_of(const RunConfig& run) {
-  if (!run.model.objective->reads_words() || run.data.tokenizer.empty()) return nullptr;
+  if (!run.model.objective->needs_word_starts() || run.data.tokenizer.empty()) return nullptr;
   return std::make_shared<const Tokenizer>(Tokenizer::load(run.data.tokenizer));
 }
 
@@ -67,7 +67,7 @@ Index samples_of(const RunConfig& run) {
 }
 
 RunData open_data(const RunConfig& run, Grid& grid) {
-  grid.tell("data");
+  grid.begin_task("data");
   run.model.objective->check_training(run.model);
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};

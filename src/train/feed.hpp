@@ -6,7 +6,7 @@
 
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 
 namespace gyr {
 

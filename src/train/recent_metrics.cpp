@@ -51,10 +51,10 @@ Past past_of(Communicator& world, const std::string& run, const std::filesystem:
     found[0] = double(id >> 32), found[1] = double(id & 0xffffffffu), found[2] = recent.validated;
     std::copy(recent.losses.begin(), recent.losses.end(), found.begin() + before_losses);
   }
-  const std::vector<double> told = world.gather(found);
-  Past past{hex(std::uint64_t(told[0]) << 32 | std::uint64_t(told[1])), {{}, told[2] == 1}};
+  const std::vector<double> gathered = world.gather(found);
+  Past past{hex(std::uint64_t(gathered[0]) << 32 | std::uint64_t(gathered[1])), {{}, gathered[2] == 1}};
   for (std::size_t i = before_losses; i < found.size(); ++i)
-    if (!std::isnan(told[i])) past.metrics.losses.push_back(told[i]);
+    if (!std::isnan(gathered[i])) past.metrics.losses.push_back(gathered[i]);
   return past;
 }
 

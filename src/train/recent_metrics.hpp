@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/communicator.hpp"
+#include "kernels/comm/communicator.hpp"
 
 namespace gyr {
 

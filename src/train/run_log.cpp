@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
 #include "src/report/build_facts.hpp"

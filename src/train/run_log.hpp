@@ -2,7 +2,7 @@
 // What a run tells people: on the terminal, in OUTPUT/metrics.jsonl and OUTPUT/tensorboard. The first rank has one.
 #pragma once
 
-#include "kernels/printable.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/config/run_config.hpp"
 #include "src/report/json_lines.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/printable.hpp"
-#include "modules/flops.hpp"
+#include "kernels/base/printable.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -45,7 +45,7 @@ CheckpointHeader RunStart::begin() {
 }
 
 CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
-  parts_.watch.beacon().phase("load");
+  parts_.watch.progress_record().phase("load");
   Communicator& world = parts_.grid.world();
   const std::filesystem::path folder = checkpoints_of(parts_.run);
   while (const auto newest = newest_checkpoint(

@@ -20,7 +20,7 @@ class RunStart {
   CheckpointHeader begin();
 
   // Changes of the deck since the checkpoint: refused where the model would compute something else, told, or not looked for.
-  enum class Changes { weighed, told, known };
+  enum class Changes { weighed, reported, known };
   // From the newest checkpoint of this run, below step `before`, that is whole to its last tensor; damaged ones are named and passed over.
   // Begins where there are no checkpoints; Exit::data where there are, and none will do.
   CheckpointHeader resume(Changes, std::int64_t before = std::numeric_limits<std::int64_t>::max());

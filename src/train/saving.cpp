@@ -6,9 +6,9 @@
 namespace gyr {
 
 void Saving::save(const CheckpointHeader& at) {
-  parts_.watch.beacon().phase("save");
+  parts_.watch.progress_record().phase("save");
   require_folder();  // a save would create a deleted folder again
-  if (agenda_.checks_replicas_to_save(at.step)) parts_.engine.check_replicas(at.step);
+  if (step_actions_.checks_replicas_to_save(at.step)) parts_.engine.check_replicas(at.step);
   take([&] { return saver_.save(at); });
   last_ = at.step;
 }
@@ -18,7 +18,7 @@ void Saving::poll() {
 }
 
 void Saving::finish() {
-  parts_.watch.beacon().phase("save");
+  parts_.watch.progress_record().phase("save");
   take([&] { return saver_.finish(); });
 }
 

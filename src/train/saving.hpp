@@ -2,9 +2,9 @@
 // The saves of a run: what must hold before one, what becomes of it, which was the last and how long one has taken at most. Collective.
 #pragma once
 
-#include "src/train/agenda.hpp"
 #include "src/train/run_log.hpp"
 #include "src/train/run_parts.hpp"
+#include "src/train/step_actions.hpp"
 
 namespace gyr {
 
@@ -12,7 +12,7 @@ class Saving {
  public:
   // `log`: null but on the first rank. `last`: the step that the run goes on from.
   Saving(const RunParts& parts, StateSaver& saver, RunLog* log, Index last)
-      : parts_(parts), agenda_(parts.run), saver_(saver), log_(log), last_(last) {}
+      : parts_(parts), step_actions_(parts.run), saver_(saver), log_(log), last_(last) {}
 
   void save(const CheckpointHeader&);
   void poll();                  // takes a save under way further, without waiting
@@ -27,7 +27,7 @@ class Saving {
   void take(Save&&);
 
   RunParts parts_;
-  Agenda agenda_;
+  StepActions step_actions_;
   StateSaver& saver_;
   RunLog* log_;
   Index last_;

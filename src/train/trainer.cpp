@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/trainer.hpp"
 
-#include "modules/flops.hpp"
+#include "modules/cost/flops.hpp"
 #include "src/parallel/collective_check.hpp"
-#include "src/train/claim.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/folder_ownership.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/training_loop.hpp"
 
@@ -19,10 +19,10 @@ Identity identity_of(MPI_Comm world, int attempt) {
   return me;
 }
 
-RunIdentity claimed(RunFolder& folder, const RunConfig& run, const TrainOptions& options, Grid& grid) {
+RunIdentity folder_taken(RunFolder& folder, const RunConfig& run, const TrainOptions& options, Grid& grid) {
   RunIdentity identity;
   collective_check(grid.world(), [&] {
-    if (grid.position() == 0) identity = claim(folder, run, options);
+    if (grid.position() == 0) identity = take_folder(folder, run, options);
   });
   return identity;
 }
@@ -40,10 +40,10 @@ std::vector<std::pair<std::string, Index>> most_memory(const Capacity& mine, Com
 
 CheckpointHeader started(RunStart& start, const TrainOptions& options) {
   if (!options.resume) return start.begin();
-  return start.resume(options.accept_changes ? RunStart::Changes::told : RunStart::Changes::weighed);
+  return start.resume(options.accept_changes ? RunStart::Changes::reported : RunStart::Changes::weighed);
 }
 
-void tell_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
+void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
   log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", r.grid, parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
   if (r.ranks > 1) log.say("ranks talk by " + r.transport);
@@ -61,21 +61,21 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   Timers timers(engine_timer_names());
   Trace trace(run.trace, traces_of(run));
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
-  Grid grid(layout_of(run, me.ranks), world, patience_of(world), &watch.beacon());
+  Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
   const RunData data = open_data(run, grid);  // before the plan, which may take long
-  const auto engine = training_engine(run, config, me, grid, timers, watch.beacon());
+  const auto engine = training_engine(run, config, me, grid, timers, watch.progress_record());
 
   RunFolder own_folder;
   RunFolder& folder = options.folder ? *options.folder : own_folder;
-  const RunIdentity identity = claimed(folder, run, options, grid);
+  const RunIdentity identity = folder_taken(folder, run, options, grid);
   watch.attach(run.output);
 
   const RunParts parts{run, deck, grid, watch, timers, trace, *engine, folder, {run.train.walltime, options.begin}};
   RunStart start(parts, identity);
   const CheckpointHeader at = started(start, options);
 
-  const double peak = grid.world().sum(engine->product_rate()) / me.ranks;
+  const double peak = grid.world().sum(engine->gemm_rate()) / me.ranks;
   const auto saver = engine->saver();
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
   Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
@@ -84,12 +84,12 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);
-    tell_start(log.emplace(run, at, resources), run, grid.layout(), data, resources, engine->graphs());
+    log_start(log.emplace(run, at, resources), run, grid.layout(), data, resources, engine->graphs());
     if (options.expected) log->expect(*options.expected);
   });
-  RunLog* const told = log ? &*log : nullptr;
-  Saving saving(parts, *saver, told, at.step);
-  TrainingLoop(parts, data, start, saving, told, at).run();
+  RunLog* const reported = log ? &*log : nullptr;
+  Saving saving(parts, *saver, reported, at.step);
+  TrainingLoop(parts, data, start, saving, reported, at).run();
 }
 
 }  // namespace gyr

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "src/dump/dump.hpp"
-#include "src/engine/plan.hpp"
-#include "src/engine/product_rate.hpp"
-#include "src/engine/replicas.hpp"
+#include "src/engine/dry_run/plan.hpp"
+#include "src/engine/gemm_choice/gemm_rate.hpp"
+#include "src/engine/model/replicas.hpp"
 #include "src/fault/fault.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/pretrained/adapters.hpp"
@@ -21,11 +21,11 @@ namespace gyr {
 
 namespace {
 
-class OwnEngine final : public TrainingEngine {
+class RunEngine final : public TrainingEngine {
  public:
-  OwnEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
-            const Beacon& beacon)
-      : run_(run), capacity_(capacity), timers_(timers), engine_(config, grid, &capacity_, timers), fault_(run.fault, me, engine_, beacon) {}
+  RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
+            const ProgressRecord& progress_record)
+      : run_(run), capacity_(capacity), timers_(timers), engine_(config, grid, &capacity_, timers), fault_(run.fault, me, engine_, progress_record) {}
 
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override {
@@ -48,7 +48,7 @@ class OwnEngine final : public TrainingEngine {
     const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {
       auto t = timers_.scope("data");
       const Recorder::Span span(engine_.grid().recorder(), "data", {.chunk = 0, .micro = i});
-      engine_.grid().tell("data", i);
+      engine_.grid().begin_task("data", i);
       return read(i);
     };
     const std::unique_ptr<Dump> dump = dump_of(order.number, samples.size(), state, say);
@@ -87,7 +87,7 @@ class OwnEngine final : public TrainingEngine {
     return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
   const Capacity& capacity() const override { return capacity_; }
-  double product_rate() const override { return gyr::product_rate(engine_.precision()); }
+  double gemm_rate() const override { return gyr::gemm_rate(engine_.precision()); }
   std::string graphs() const override { return engine_.graphs(); }
 
  private:
@@ -110,18 +110,18 @@ class OwnEngine final : public TrainingEngine {
 };
 
 // Called again and again while the plan is made.
-void planning(Beacon& beacon) {
-  beacon.advance();
+void planning(ProgressRecord& progress_record) {
+  progress_record.advance();
   if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
 }
 
 }  // namespace
 
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
-                                                Beacon& beacon) {
-  const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), [&] { planning(beacon); });
+                                                ProgressRecord& progress_record) {
+  const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), [&] { planning(progress_record); });
   collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity); });
-  return std::make_unique<OwnEngine>(run, config, capacity, me, grid, timers, beacon);
+  return std::make_unique<RunEngine>(run, config, capacity, me, grid, timers, progress_record);
 }
 
 }  // namespace gyr

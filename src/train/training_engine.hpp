@@ -6,7 +6,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 #include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
 
@@ -38,11 +38,11 @@ class TrainingEngine {
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
   virtual const Capacity& capacity() const = 0;  // of this rank, as planned
-  virtual double product_rate() const = 0;       // flop/s of this rank
+  virtual double gemm_rate() const = 0;          // flop/s of this rank
   virtual std::string graphs() const = 0;        // Engine::graphs
 };
 
 // Its memory is planned before: that may take long, and a signal ends it with Exit::again.
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, Timers&, Beacon&);
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, Timers&, ProgressRecord&);
 
 }  // namespace gyr

@@ -19,23 +19,23 @@ double since(Clock::time_point begin) { return std::chrono::duration<double>(Clo
 }  // namespace
 
 TrainingLoop::TrainingLoop(const RunParts& parts, const RunData& data, RunStart& start, Saving& saving, RunLog* log, const CheckpointHeader& at)
-    : parts_(parts), data_(data), start_(start), saving_(saving), log_(log), at_(at), agenda_(parts.run), guard_(parts.run.train),
+    : parts_(parts), data_(data), start_(start), saving_(saving), log_(log), at_(at), step_actions_(parts.run), guard_(parts.run.train),
       skip_(parts.run.data.skip), furthest_(at.step) {}
 
 void TrainingLoop::run() {
   remember();
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
-  if (!stop_request_ && !validated_ && agenda_.validates(at_.step)) validate();  // it was stopped in the middle
+  if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // it was stopped in the middle
   if (log_ && finished()) log_->say(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
-  while (agenda_.takes_another(at_.step, stop_request_)) {
-    parts_.watch.beacon().phase("train");
+  while (step_actions_.takes_another(at_.step, stop_request_)) {
+    parts_.watch.progress_record().phase("train");
     if (!traced_step()) continue;  // went back
     saving_.poll();
-    if (agenda_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
-    if (agenda_.leaves(at_.step, stop_request_)) break;
-    if (agenda_.validates(at_.step)) validate();
-    if (agenda_.saves(at_.step, stop_request_)) saving_.save(at_);
+    if (step_actions_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
+    if (step_actions_.leaves(at_.step, stop_request_)) break;
+    if (step_actions_.validates(at_.step)) validate();
+    if (step_actions_.saves(at_.step, stop_request_)) saving_.save(at_);
   }
   finish();
 }
@@ -61,13 +61,13 @@ bool TrainingLoop::traced_step() {
 }
 
 bool TrainingLoop::timed_step() {
-  Beacon& beacon = parts_.watch.beacon();
+  ProgressRecord& progress_record = parts_.watch.progress_record();
   const Clock::time_point start = Clock::now();
-  const double waited = beacon.waited();
+  const double waited = progress_record.waited();
   std::optional<StepReport> report = step();
   if (!report) return false;
   report->seconds = since(start);
-  beacon.stepped(report->seconds, beacon.waited() - waited);
+  progress_record.stepped(report->seconds, progress_record.waited() - waited);
   longest_step_ = std::max(longest_step_, report->seconds);
   report->seconds_left = since(begin_) / double(at_.step - first_) * double(report->steps - at_.step);
   if (log_) log_->step(*report);
@@ -79,14 +79,14 @@ std::optional<StepReport> TrainingLoop::step() {
   const Recorder::Span span(parts_.grid.recorder(), step_span);
   const RunConfig& run = parts_.run;
   const Index number = at_.step + 1;
-  parts_.watch.beacon().step(number);
+  parts_.watch.progress_record().step(number);
   parts_.engine.before(number);
   const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
   const Span samples{first, first + batch};
   const StepOrder order{number, run.lr.at(number), double(own_stop_request()), guard_.loss_limit()};
   const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->say(line); });
   stop_request_ = int(result.stop_request);
-  parts_.watch.beacon().loss(result.loss);
+  parts_.watch.progress_record().loss(result.loss);
   if (!result.applied && !leave_out(number, result, samples)) return {};
   at_.step = number, at_.samples = samples.last, at_.tokens += batch * run.train.seq_length;
   if (result.applied) guard_.applied(result.loss, number > furthest_);
@@ -100,7 +100,7 @@ StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr
   r.samples = at_.samples, r.tokens = at_.tokens, r.global_batch_size = batch;
   r.loss = result.loss, r.grad_norm = result.gradient_norm, r.learning_rate = lr;
   if (result.expert_load > 0) r.expert_load = result.expert_load;
-  if (parts_.run.model.objective->tells_order()) r.order_loss = result.ahead_losses.at(0);
+  if (parts_.run.model.objective->predicts_sentence_order()) r.order_loss = result.ahead_losses.at(0);
   else r.mtp_losses = result.ahead_losses;
   if (const double choices = parts_.run.limited_choices(batch); choices > 0) r.dropped_choices = result.dropped_choices / choices;
   r.skipped = guard_.skipped(), r.nans = guard_.not_finite();
@@ -127,7 +127,7 @@ void TrainingLoop::go_back(const Span& samples) {
 
 void TrainingLoop::validate() {
   auto t = parts_.timers.scope("evaluate");
-  parts_.watch.beacon().phase("validate");
+  parts_.watch.progress_record().phase("validate");
   const TrainConfig& c = parts_.run.train;
   auto found = parts_.engine.validate(*data_.validation, c.eval_batches, parts_.run.batch_after(double(at_.tokens)), [&] {
     stop_request_ = agreed_stop_request();
@@ -147,10 +147,10 @@ void TrainingLoop::validate() {
 }
 
 void TrainingLoop::finish() {
-  if (agenda_.saves_to_leave(at_.step, stop_request_, saving_.last())) saving_.save(at_);
+  if (step_actions_.saves_before_exit(at_.step, stop_request_, saving_.last())) saving_.save(at_);
   saving_.finish();
   if (finished()) saving_.require_folder();
-  parts_.grid.tell("report");
+  parts_.grid.begin_task("report");
   const std::vector<double> seconds = parts_.grid.world().gather(parts_.timers.packed());
   if (log_) log_->timers(parts_.timers.names(), seconds);
   if (stop_request_ && !finished()) stopped();

@@ -30,7 +30,7 @@ class TrainingLoop {
   [[noreturn]] void stopped();
   int own_stop_request() const;
   int agreed_stop_request();
-  bool finished() const { return agenda_.finished(at_.step); }
+  bool finished() const { return step_actions_.finished(at_.step); }
 
   RunParts parts_;
   const RunData& data_;
@@ -38,7 +38,7 @@ class TrainingLoop {
   Saving& saving_;
   RunLog* log_;
   CheckpointHeader at_;  // where the run stands
-  Agenda agenda_;
+  StepActions step_actions_;
   Guard guard_;
   std::vector<Span> skip_;   // samples that no step takes
   Index furthest_;           // step

@@ -20,13 +20,13 @@ void Validator::add(const MicroBatches& source, int micros) {
 void Validator::count(const Scores& scores) {
   const bool first = engine_.grid().tensor().rank() == 0;
   if (!figures_.empty()) {
-    for (const Said& said : scores)
+    for (const ObjectiveScores& said : scores)
       if (first) figures_.add(said);
     figures_.share(engine_.grid(), engine_.device());
   }
   if (!classes_) return;
   ClassCounts here(engine_.config().model.objective->classes());
-  for (const Said& said : scores)
+  for (const ObjectiveScores& said : scores)
     for (const RowScore& row : said.rows)
       if (first && row.label != ignored_label) here.add(row.label, row.likeliest);
   std::vector<double>& counts = here.numbers();

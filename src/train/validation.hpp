@@ -2,7 +2,7 @@
 // What a model makes of batches that it does not learn from: the mean loss over labelled tokens, or over pairs, and how well it does.
 #pragma once
 
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 #include "src/evaluation/class_counts.hpp"
 #include "src/evaluation/figures.hpp"
 

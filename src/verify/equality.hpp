@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 
 namespace gyr {
 

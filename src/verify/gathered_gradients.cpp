@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/verify/gathered_gradients.hpp"
 
-#include "kernels/host_numbers.hpp"
-#include "modules/flops.hpp"
+#include "kernels/ops/host_values.hpp"
+#include "modules/cost/flops.hpp"
 
 namespace gyr {
 
@@ -16,7 +16,7 @@ struct Counted {
 void count(const Engine& engine, const Parameter& mine, Counted& all) {
   const Piece kept = engine.tensor(mine, Content::gradient);
   with_type(kept.numbers, [&]<class S>(const Tensor1<S>& gradient) {
-    HostNumbers<S> g(gradient);
+    HostValues<S> g(gradient);
     g.take();
     stretches(mine, kept.of, [&](Index logical, Index local, Index elements, const Held& held) {
       if (!held.first_copy()) return;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/elementwise.hpp"
+#include "kernels/ops/elementwise.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/base/table.hpp"
-#include "src/engine/product_rate.hpp"
+#include "src/engine/gemm_choice/gemm_rate.hpp"
 
 namespace gyr {
 
@@ -84,7 +84,7 @@ class Measurement {
 
   void take(const Measured& measured, MachineRates& rates) {
     Communicator* const c = measured.ranks;
-    grid_.tell(c ? "measure all-reduce" : "measure");
+    grid_.begin_task(c ? "measure all-reduce" : "measure");
     const std::vector<double> mine =
         c ? std::vector<double>{double(c->size()), all_reduce_seconds(*c, device_, rows(x_, 0, 1)), all_reduce_seconds(*c, device_, x_)}
           : std::vector<double>(3, 0);
@@ -102,7 +102,7 @@ class Measurement {
   void take_links(Axis axis, MachineRates& rates) {
     Communicator& c = grid_.group(axis);
     for (int round = 0; round < (c.size() > 2 ? 3 : 1); ++round) {
-      grid_.tell("measure links");
+      grid_.begin_task("measure links");
       const int other = partner(c.rank(), c.size(), round);
       const double rate = other < 0 ? 0 : exchange_rate(c, device_, other, rows(x_, 0, message), y_);
       const std::vector<double> partners = c.gather(std::vector<double>{double(grid_.layout().rank_at(grid_.position()))});
@@ -151,8 +151,8 @@ MachineRates measure(Grid& grid, DType precision) {
     for (const LayoutAxis& a : grid.layout().axes)
       if (a.size > 1) measurement.take_links(a.axis, rates);
   }
-  grid.tell("measure products");
-  const double place[] = {double(grid.layout().rank_at(grid.position())), product_rate(precision)};
+  grid.begin_task("measure products");
+  const double place[] = {double(grid.layout().rank_at(grid.position())), gemm_rate(precision)};
   const std::vector<double> all = grid.world().gather(place);
   rates.flops_per_second.resize(all.size() / 2);
   for (std::size_t i = 0; i < all.size(); i += 2) rates.flops_per_second[std::size_t(all[i])] = all[i + 1];

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "modules/objective.hpp"
+#include "modules/objectives/objective.hpp"
 
 namespace gyr {
 

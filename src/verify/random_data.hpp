@@ -4,7 +4,7 @@
 
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
-#include "src/engine/engine.hpp"
+#include "src/engine/step/engine.hpp"
 
 namespace gyr {
 

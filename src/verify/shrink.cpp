@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "modules/flops.hpp"
-#include "modules/objective.hpp"
-#include "modules/weight_pattern.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
+#include "modules/settings/weight_pattern.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -30,7 +30,7 @@ Index smallest(Index least, Index most, Suits&& suits) {
 Index one_or_several(Index n) { return std::min<Index>(n, 2); }
 
 // Ranks that hold the same of so many units, whether a rank holds several units, and whether they can be dealt at all.
-std::vector<Index> dealt(Index units, Index ranks) {
+std::vector<Index> distributed(Index units, Index ranks) {
   return {units < ranks ? ranks / units : 1, one_or_several(units / ranks), Index(units % ranks == 0 || ranks % units == 0)};
 }
 
@@ -38,21 +38,23 @@ Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ra
 
 // Over how many ranks of the tensor axis heads are dealt: in blocks with both mixers over a team where these are apart, in layers of one over all.
 using Counts = std::vector<Index>;
-Counts dealt_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
+Counts distributed_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
   const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };
   Counts counts;
   if (team.size() > 0 && has("P")) counts.push_back(team.size());
   if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
-Counts attention_over(const ModelConfig& m, const Layout& layout) { return dealt_over(all_layers(m), "*WB", layout.mixers().attention, layout); }
-Counts ssm_over(const ModelConfig& m, const Layout& layout) { return dealt_over(all_layers(m), "M", layout.mixers().ssm, layout); }
+Counts attention_over(const ModelConfig& m, const Layout& layout) {
+  return distributed_over(all_layers(m), "*WB", layout.mixers().attention, layout);
+}
+Counts ssm_over(const ModelConfig& m, const Layout& layout) { return distributed_over(all_layers(m), "M", layout.mixers().ssm, layout); }
 
 // Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
-std::vector<Index> heads_meet(Index heads, Index shared, Index tensor, Index context) {
+std::vector<Index> head_divisibility(Index heads, Index shared, Index tensor, Index context) {
   const Index here = on_a_rank(heads, tensor), shared_here = on_a_rank(shared, tensor);
-  std::vector<Index> meets = dealt(heads, tensor);
-  for (const Index x : dealt(shared, tensor)) meets.push_back(x);
+  std::vector<Index> meets = distributed(heads, tensor);
+  for (const Index x : distributed(shared, tensor)) meets.push_back(x);
   for (const Index x : {one_or_several(heads / shared), one_or_several(here / shared_here), here % shared_here}) meets.push_back(x);
   if (context > 1)
     for (const Index x : {here % context, one_or_several(here / context), shared_here % context, context % shared_here,
@@ -61,53 +63,53 @@ std::vector<Index> heads_meet(Index heads, Index shared, Index tensor, Index con
   return meets;
 }
 
-std::vector<Index> heads_meet(Index heads, Index shared, const Counts& over, const Layout& layout) {
+std::vector<Index> head_divisibility(Index heads, Index shared, const Counts& over, const Layout& layout) {
   std::vector<Index> meets;
   for (const Index ranks : over)
-    for (const Index x : heads_meet(heads, shared, ranks, layout.size(Axis::context))) meets.push_back(x);
+    for (const Index x : head_divisibility(heads, shared, ranks, layout.size(Axis::context))) meets.push_back(x);
   return meets;
 }
 
 // Channels of a head, where several ranks share one.
-std::vector<Index> channels_meet(Index channels, Index heads, Index tensor) {
+std::vector<Index> channel_divisibility(Index channels, Index heads, Index tensor) {
   const Index ranks = heads < tensor ? tensor / heads : 1;
   return {std::gcd(channels, ranks), one_or_several(channels / std::gcd(channels, ranks)), channels % 2};
 }
 
-std::vector<Index> channels_meet(Index channels, Index heads, const Counts& over) {
+std::vector<Index> channel_divisibility(Index channels, Index heads, const Counts& over) {
   std::vector<Index> meets;
   for (const Index ranks : over)
-    for (const Index x : channels_meet(channels, heads, ranks)) meets.push_back(x);
+    for (const Index x : channel_divisibility(channels, heads, ranks)) meets.push_back(x);
   return meets;
 }
 
 // Rows dealt as evenly as they go: what is left over, and ranks that have none.
-std::vector<Index> rows_meet(Index rows, Index ranks) {
+std::vector<Index> row_divisibility(Index rows, Index ranks) {
   const Index each = (rows + ranks - 1) / ranks;
   return {rows % ranks, ranks - (rows + each - 1) / each};
 }
 
 // Tokens: padding behind the last, blocks, what precedes them, rows of the residual stream.
-std::vector<Index> sequences_meet(const Layout& layout, Index batch, Index length, Index conv_kernel) {
+std::vector<Index> sequence_divisibility(const Layout& layout, Index batch, Index length, Index conv_kernel) {
   const SequenceLayout s = layout.sequences(0, batch, length);
   const Index padding = s.shared() ? s.ranks * s.seq_length - s.whole : 0;
   return {padding, one_or_several(batch), s.rows() % layout.size(Axis::tensor), Index(s.block_length() >= conv_kernel)};
 }
 
 // Chunks of the scan in a block of tokens.
-std::vector<Index> chunks_meet(const Layout& layout, Index length, Index chunk) {
+std::vector<Index> chunk_divisibility(const Layout& layout, Index length, Index chunk) {
   const Index block = layout.sequences(0, 1, length).block_length(), size = std::min(chunk, block);
   return {std::min<Index>(block / size, 3), Index(block % size == 0)};
 }
 
 // What a window hides of a sequence, and how many blocks of tokens it reaches into.
-std::vector<Index> windows_meet(const Layout& layout, Index length, Index window) {
+std::vector<Index> window_divisibility(const Layout& layout, Index length, Index window) {
   const SequenceLayout s = layout.sequences(0, 1, length);
   return {Index(window < length), Index(window > 1), std::min((window - 1 + s.block_length() - 1) / s.block_length(), s.ranks * s.blocks())};
 }
 
 // Micro-batches of a rank that are under way in its pipeline.
-std::vector<Index> micros_meet(Index micros, Index pipeline) {
+std::vector<Index> micro_batch_divisibility(Index micros, Index pipeline) {
   return {micros % pipeline, std::min(micros, 2 * pipeline) / pipeline, Index(micros > pipeline)};
 }
 
@@ -155,10 +157,10 @@ void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
 }
 
 void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout& layout) {
-  const auto meets = heads_meet(heads, shared, over, layout);
+  const auto meets = head_divisibility(heads, shared, over, layout);
   for (Index h = 1; h <= heads; ++h)
     for (Index s = 1; s <= std::min(h, shared); ++s)
-      if (h % s == 0 && heads_meet(h, s, over, layout) == meets) {
+      if (h % s == 0 && head_divisibility(h, s, over, layout) == meets) {
         heads = h, shared = s;
         return;
       }
@@ -166,12 +168,12 @@ void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout&
 
 template <class Suits>
 void shrink_channels(Index& channels, Index heads, const Counts& over, const Suits& suits) {
-  const auto meets = channels_meet(channels, heads, over);
-  channels = smallest(head_width, channels, [&](Index n) { return channels_meet(n, heads, over) == meets && suits(n); });
+  const auto meets = channel_divisibility(channels, heads, over);
+  channels = smallest(head_width, channels, [&](Index n) { return channel_divisibility(n, heads, over) == meets && suits(n); });
 }
 
 // As many channels of a head turn, in pairs: none, some or all.
-bool turns_as(const AttentionConfig& before, Index head_dim) {
+bool same_rotary_use(const AttentionConfig& before, Index head_dim) {
   AttentionConfig c = before;
   c.head_dim = head_dim;
   return c.rotary_dim() % 2 == 0 && (c.rotary_dim() > 0) == (before.rotary_dim() > 0);
@@ -179,18 +181,18 @@ bool turns_as(const AttentionConfig& before, Index head_dim) {
 
 // The inner channels of a block, which are dealt as many as before are.
 void shrink_inner(Index& inner, Index tensor) {
-  const auto meets = dealt(inner, tensor);
-  inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return dealt(n, tensor) == meets; });
+  const auto meets = distributed(inner, tensor);
+  inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return distributed(n, tensor) == meets; });
 }
 
 // Heads of latent attention, which layers of it deal over all ranks of the axis.
-std::vector<Index> latent_heads_meet(Index heads, const Layout& layout) {
-  return heads_meet(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
+std::vector<Index> latent_heads_match(Index heads, const Layout& layout) {
+  return head_divisibility(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
 }
 
 void shrink_latent(LatentConfig& c, const Layout& layout) {
-  const auto meets = latent_heads_meet(c.num_heads, layout);
-  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_heads_meet(n, layout) == meets; });
+  const auto meets = latent_heads_match(c.num_heads, layout);
+  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_heads_match(n, layout) == meets; });
   for (Index* channels : {&c.head_dim, &c.rope_dim, &c.v_head_dim}) *channels = std::min(*channels, head_width);
   for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
 }
@@ -199,7 +201,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
-  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention, [c = m.attention](Index n) { return turns_as(c, n); });
+  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention, [c = m.attention](Index n) { return same_rotary_use(c, n); });
   shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
@@ -211,8 +213,8 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
     if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
   }
   const Index tokens = m.vocab_size;
-  const auto rows = rows_meet(tokens, tensor);
-  m.vocab_size = smallest(vocabulary, tokens, [&](Index n) { return rows_meet(n, tensor) == rows; });
+  const auto rows = row_divisibility(tokens, tensor);
+  m.vocab_size = smallest(vocabulary, tokens, [&](Index n) { return row_divisibility(n, tensor) == rows; });
   for (std::int32_t* token : {&m.pad_token_id, &m.decoder_start_token_id})
     if (*token < tokens) *token = std::min(*token, std::int32_t(m.vocab_size - 1));
   if (auto objective = m.objective->within(m.vocab_size)) m.objective = objective;
@@ -222,16 +224,16 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
 void shrink_sequences(RunConfig& run, const Layout& layout) {
   Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size, &window = run.model.window.size;
   const Index kernel = run.model.mamba.conv_kernel, tensor = layout.size(Axis::tensor);
-  const auto sequences = sequences_meet(layout, batch, length, kernel), chunks = chunks_meet(layout, length, chunk),
-             windows = windows_meet(layout, length, window);
+  const auto sequences = sequence_divisibility(layout, batch, length, kernel), chunks = chunk_divisibility(layout, length, chunk),
+             windows = window_divisibility(layout, length, window);
   for (Index l = 1; l < length; ++l) {
     const Index block = layout.sequences(0, 1, l).block_length();
     if (block < block_of_tokens) continue;
     for (Index b = one_or_several(batch); b <= std::min(batch, tensor + 1); ++b) {
-      if (sequences_meet(layout, b, l, kernel) != sequences) continue;
-      const Index c = smallest(3, block + 1, [&](Index n) { return chunks_meet(layout, l, n) == chunks; });
-      if (chunks_meet(layout, l, c) != chunks) continue;
-      const Index w = smallest(1, window, [&](Index n) { return windows_meet(layout, l, n) == windows; });
+      if (sequence_divisibility(layout, b, l, kernel) != sequences) continue;
+      const Index c = smallest(3, block + 1, [&](Index n) { return chunk_divisibility(layout, l, n) == chunks; });
+      if (chunk_divisibility(layout, l, c) != chunks) continue;
+      const Index w = smallest(1, window, [&](Index n) { return window_divisibility(layout, l, n) == windows; });
       length = l, batch = b, chunk = c, window = w;
       return;
     }
@@ -240,10 +242,10 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
 
 void shrink_batch(RunConfig& run, Index micros, const Layout& layout) {
   const Index pipeline = layout.size(Axis::pipeline);
-  const auto meets = micros_meet(micros, pipeline);
+  const auto meets = micro_batch_divisibility(micros, pipeline);
   run.train.ramp.clear();
-  run.train.global_batch_size =
-      smallest(1, micros, [&](Index n) { return micros_meet(n, pipeline) == meets; }) * layout.size(Axis::data) * run.train.micro_batch_size;
+  run.train.global_batch_size = smallest(1, micros, [&](Index n) { return micro_batch_divisibility(n, pipeline) == meets; }) *
+                                layout.size(Axis::data) * run.train.micro_batch_size;
 }
 
 // What the deck says of weights by patterns, said of each: layers have other numbers.
@@ -269,23 +271,24 @@ std::string layers_text(const std::string& pattern, const std::vector<Span>& sta
 
 }  // namespace
 
-MeetingKeys meeting_of(const RunConfig& run, const Layout& layout) {
+TriggerKeys divisibility_of(const RunConfig& run, const Layout& layout) {
   const ModelConfig& m = run.model;
   const Index tensor = layout.size(Axis::tensor);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
-  return {{"attention.num_heads", heads_meet(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
-          {"attention.head_dim", channels_meet(m.attention.head_dim, m.attention.num_heads, attention)},
-          {"latent.num_heads", latent_heads_meet(m.latent.num_heads, layout)},
-          {"mamba.num_heads", heads_meet(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
-          {"mamba.head_dim", channels_meet(m.mamba.head_dim, m.mamba.num_heads, ssm)},
-          {"mlp.intermediate_size", dealt(m.mlp.intermediate_size, tensor)},
-          {"moe.intermediate_size", dealt(m.moe.intermediate_size, tensor)},
-          {"moe.shared_intermediate_size", m.moe.shared_intermediate_size > 0 ? dealt(m.moe.shared_intermediate_size, tensor) : std::vector<Index>{}},
-          {"vocab_size", rows_meet(m.vocab_size, tensor)},
-          {"seq_length", sequences_meet(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
-          {"mamba.chunk_size", chunks_meet(layout, run.train.seq_length, m.mamba.chunk_size)},
-          {"window.size", windows_meet(layout, run.train.seq_length, m.window.size)},
-          {"global_batch_size", micros_meet(micros_of(run, layout), layout.size(Axis::pipeline))},
+  return {{"attention.num_heads", head_divisibility(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
+          {"attention.head_dim", channel_divisibility(m.attention.head_dim, m.attention.num_heads, attention)},
+          {"latent.num_heads", latent_heads_match(m.latent.num_heads, layout)},
+          {"mamba.num_heads", head_divisibility(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
+          {"mamba.head_dim", channel_divisibility(m.mamba.head_dim, m.mamba.num_heads, ssm)},
+          {"mlp.intermediate_size", distributed(m.mlp.intermediate_size, tensor)},
+          {"moe.intermediate_size", distributed(m.moe.intermediate_size, tensor)},
+          {"moe.shared_intermediate_size",
+           m.moe.shared_intermediate_size > 0 ? distributed(m.moe.shared_intermediate_size, tensor) : std::vector<Index>{}},
+          {"vocab_size", row_divisibility(m.vocab_size, tensor)},
+          {"seq_length", sequence_divisibility(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
+          {"mamba.chunk_size", chunk_divisibility(layout, run.train.seq_length, m.mamba.chunk_size)},
+          {"window.size", window_divisibility(layout, run.train.seq_length, m.window.size)},
+          {"global_batch_size", micro_batch_divisibility(micros_of(run, layout), layout.size(Axis::pipeline))},
           {"bucket", {has_buckets(run, layout)}}};
 }
 

@@ -8,8 +8,8 @@
 namespace gyr {
 
 // How a deck's sizes meet its layout: what divides, what is left over, and how many ranks hold the same. Names are those of keys.
-using MeetingKeys = std::map<std::string, std::vector<Index>>;
-MeetingKeys meeting_of(const RunConfig&, const Layout&);
+using TriggerKeys = std::map<std::string, std::vector<Index>>;
+TriggerKeys divisibility_of(const RunConfig&, const Layout&);
 
 struct Shrunk {
   RunConfig run;            // its parallel.data, parallel.layers and shares of mixers are said

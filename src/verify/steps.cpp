@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/engine/plan.hpp"
+#include "src/engine/dry_run/plan.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
@@ -18,7 +18,7 @@ constexpr double lr = 1e-3;  // whatever the deck's first: weights must be seen 
 
 struct Steps {
   StepOutcome first;
-  double loss_behind = 0;  // the update
+  double loss_after_update = 0;  // the update
 };
 
 Steps steps(const RunConfig& run, DType precision, Grid& grid) {
@@ -35,7 +35,7 @@ Steps steps(const RunConfig& run, DType precision, Grid& grid) {
   engine.on_gradients([&](const std::vector<AnyTensor>&) { s.first.gradients = gathered_gradients(engine); });
   s.first.result = engine.train(batches, config.micros, 1, lr);
   const auto [loss, tokens] = engine.evaluate(batches, config.micros);
-  s.loss_behind = loss / double(tokens);
+  s.loss_after_update = loss / double(tokens);
   return s;
 }
 
@@ -48,7 +48,7 @@ RunConfig without_layout(RunConfig run) {
   return run;
 }
 
-Steps steps_on_one_rank(const RunConfig& run, DType precision, Patience patience) {
+Steps steps_on_one_rank(const RunConfig& run, DType precision, WaitPolicy patience) {
   const RunConfig alone = without_layout(run);
   Grid grid(layout_of(alone, 1), MPI_COMM_SELF, patience);
   return steps(alone, precision, grid);
@@ -81,14 +81,14 @@ std::vector<Law> laws_of(const StepOutcome& one, const StepOutcome& many, double
   return laws;
 }
 
-std::vector<Law> compare_with_one_rank(const RunConfig& run, DType precision, Grid& grid, Patience patience) {
+std::vector<Law> compare_with_one_rank(const RunConfig& run, DType precision, Grid& grid, WaitPolicy patience) {
   const Steps many = steps(run, precision, grid);
   std::vector<Law> laws;
   collective_check(grid.world(), [&] {
     if (grid.position() != 0) return;
     const Steps one = steps_on_one_rank(run, precision, patience);
     laws = precision == DType::bf16 ? laws_in_bf16(steps_on_one_rank(run, DType::f64, patience).first, one.first, many.first)
-                                    : laws_of(one.first, many.first, one.loss_behind, many.loss_behind, precision);
+                                    : laws_of(one.first, many.first, one.loss_after_update, many.loss_after_update, precision);
   });
   return laws;
 }

@@ -20,6 +20,6 @@ std::vector<Law> laws_of(const StepOutcome& one, const StepOutcome& many, double
 
 // The laws of a deck in double or float, or in bf16, where one rank's is compared with double too. On the first rank of the grid; nothing on the
 // others. Collective.
-std::vector<Law> compare_with_one_rank(const RunConfig&, DType, Grid&, Patience);
+std::vector<Law> compare_with_one_rank(const RunConfig&, DType, Grid&, WaitPolicy);
 
 }  // namespace gyr

@@ -10,7 +10,7 @@
 #include "src/base/precision.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/base/table.hpp"
-#include "src/engine/plan.hpp"
+#include "src/engine/dry_run/plan.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/verify/links.hpp"
@@ -44,10 +44,10 @@ std::vector<std::string> hosts_of(Grid& grid) {
 }
 
 // Bytes that the deck itself will take on this rank; refuses what cannot be planned.
-double planned_bytes(const RunConfig& run, Grid& grid, Beacon& beacon) {
+double planned_bytes(const RunConfig& run, Grid& grid, ProgressRecord& progress_record) {
   double bytes = 0;
   collective_check(grid.world(), [&] {
-    bytes = double(predicted_capacity(engine_config(run, grid.layout()), grid.layout(), grid.position(), [&] { beacon.advance(); }).total());
+    bytes = double(predicted_capacity(engine_config(run, grid.layout()), grid.layout(), grid.position(), [&] { progress_record.advance(); }).total());
   });
   return bytes;
 }
@@ -89,16 +89,16 @@ void require_all(const std::vector<Law>& laws) {
 void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
   const Identity me = identity_of(world);
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
-  const Patience patience = patience_of(world);
+  const WaitPolicy patience = wait_policy_of(world);
   double seconds_of_grid = 0;
   std::optional<Grid> made;
   {
     const Stopwatch stopwatch(seconds_of_grid);
-    made.emplace(layout_of(run, me.ranks), world, patience, &watch.beacon());
+    made.emplace(layout_of(run, me.ranks), world, patience, &watch.progress_record());
   }
   Grid& grid = *made;
   const bool lead = grid.position() == 0;
-  const double bytes = grid.world().max(planned_bytes(run, grid, watch.beacon())), start = grid.world().max(seconds_of_start),
+  const double bytes = grid.world().max(planned_bytes(run, grid, watch.progress_record())), start = grid.world().max(seconds_of_start),
                grids = grid.world().max(seconds_of_grid);
   const std::vector<std::string> hosts = hosts_of(grid);
   const Shrunk small = shrunk(run, grid.layout());
@@ -110,7 +110,7 @@ void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
         "all else is the deck's: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
   }
 
-  Grid small_grid(layout_of(small.run, me.ranks), world, patience, &watch.beacon());
+  Grid small_grid(layout_of(small.run, me.ranks), world, patience, &watch.progress_record());
   std::vector<Law> laws = compare_with_one_rank(small.run, DType::f64, small_grid, patience);
   const std::vector<Law> in_float = compare_with_one_rank(small.run, DType::f32, small_grid, patience);
   if (lead) say(table_of(laws, in_float));

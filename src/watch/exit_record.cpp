@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
 
 namespace gyr {
@@ -67,7 +67,7 @@ std::string manner(const ExitRecord& o) {
   return o.signal.empty() ? fmt::format("left with exit code {} without a message", o.code) : "was ended by " + o.signal;
 }
 
-int rank_by_environment() {
+int rank_from_environment() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {  // the last may be that of a batch script
     const char* text = std::getenv(name);
     if (!text) continue;

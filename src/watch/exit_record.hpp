@@ -31,6 +31,6 @@ std::string manner(const ExitRecord&);
 std::string signal_name(int number);  // "SIGSEGV"
 
 // This process' rank by the environment that Hydra, PMIx and Slurm make, -1: none of them has.
-int rank_by_environment();
+int rank_from_environment();
 
 }  // namespace gyr

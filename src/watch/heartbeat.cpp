@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/error.hpp"
-#include "kernels/printable.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/file_system.hpp"
 #include "src/base/table.hpp"
 
@@ -50,7 +50,7 @@ std::string host_name() {
 std::string host_of(const Heartbeat& h) { return text(h.host); }
 bool ended(const Heartbeat& h) { return text(h.phase) == last_phase; }
 
-Heartbeat heartbeat_of(const Identity& who, const Sight& sight, std::int64_t moved, bool alarm) {
+Heartbeat heartbeat_of(const Identity& who, const ProgressSnapshot& sight, std::int64_t moved, bool alarm) {
   static const std::string host = host_name();
   Heartbeat h{};
   std::memcpy(h.magic, magic, sizeof h.magic);
@@ -91,7 +91,7 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
   return all;
 }
 
-bool some_live(const std::vector<Heartbeat>& all, std::int64_t now) {
+bool any_rank_alive(const std::vector<Heartbeat>& all, std::int64_t now) {
   const std::string here = host_name();
   return std::any_of(all.begin(), all.end(), [&](const Heartbeat& h) {
     const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;  // or out of sight, in a container

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/beacon.hpp"
+#include "kernels/device/progress_record.hpp"
 
 namespace gyr {
 
@@ -44,7 +44,7 @@ struct Identity {
   int rank = 0, ranks = 1, attempt = 0;
 };
 
-Heartbeat heartbeat_of(const Identity&, const Sight&, std::int64_t moved, bool alarm);
+Heartbeat heartbeat_of(const Identity&, const ProgressSnapshot&, std::int64_t moved, bool alarm);
 
 class HeartbeatFile {
  public:
@@ -66,7 +66,7 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file);
 
 // Whether a rank of these still gives signs of life, for one who only looks on: one of this machine whose process is gone does for three beats more,
 // any other for a minute. `now` in ns since 1970. A rank whose record is its last has ended.
-bool some_live(const std::vector<Heartbeat>&, std::int64_t now);
+bool any_rank_alive(const std::vector<Heartbeat>&, std::int64_t now);
 
 // "step 12, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"
 std::string whereabouts(const Heartbeat&);

@@ -10,7 +10,7 @@ namespace gyr {
 
 struct Outcome {
   std::string state;      // running | done | stopped | hung | failed
-  int code = 0;           // exit code (kernels/error.hpp)
+  int code = 0;           // exit code (kernels/base/error.hpp)
   std::int64_t step = 0;  // where it was
   int rank = -1;          // that is to blame, -1: none
   std::string message;    // one line

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

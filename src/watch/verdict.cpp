@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 
 namespace gyr {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.hpp"
+#include "kernels/base/error.hpp"
 #include "src/report/summary.hpp"
 #include "src/watch/backtrace.hpp"
 #include "src/watch/outcome.hpp"
@@ -20,7 +20,7 @@ namespace {
 // Not through stdio: the thread that hangs may hold its lock.
 void say(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
 
-void leave_after(double seconds) {
+void exit_after(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   ::_exit(int(Exit::again));
 }
@@ -38,7 +38,7 @@ std::string report(const std::vector<Heartbeat>& ranks, const Verdict& verdict, 
 
 Watch::Watch(const WatchSettings& settings, const Identity& who, std::function<void(int)> end_job)
     : settings_(settings), who_(who), end_job_(std::move(end_job)), worker_(pthread_self()), moved_(wall_nanoseconds()) {
-  beacon_.phase("start");
+  progress_record_.phase("start");
   // Signals are for the thread that works.
   sigset_t all, before;
   sigfillset(&all);
@@ -48,7 +48,7 @@ Watch::Watch(const WatchSettings& settings, const Identity& who, std::function<v
 }
 
 Watch::~Watch() {
-  beacon_.phase(last_phase);
+  progress_record_.phase(last_phase);
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
@@ -74,7 +74,7 @@ bool Watch::rest(double seconds) {
 }
 
 void Watch::beat(bool alarm) {
-  const Sight sight = beacon_.look();
+  const ProgressSnapshot sight = progress_record_.look();
   if (sight.progress != progress_) progress_ = sight.progress, moved_ = wall_nanoseconds(), moved_at_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   if (!file_) return;
@@ -88,19 +88,19 @@ double Watch::limit() {
   return settings_.patience + (file_ ? 0 : settings_.lock_patience + beside);
 }
 
-double Watch::still_for() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - moved_at_).count(); }
+double Watch::seconds_without_progress() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - moved_at_).count(); }
 
 void Watch::run() {
   do {
     beat(false);
-    if (settings_.patience > 0 && still_for() > limit()) bark();
+    if (settings_.patience > 0 && seconds_without_progress() > limit()) bark();
   } while (rest(settings_.interval));
   beat(false);
 }
 
 void Watch::bark() {
   const std::uint64_t stuck = progress_;
-  const double seconds = still_for();
+  const double seconds = seconds_without_progress();
   const auto look_around = [&] { return output_.empty() ? std::vector<Heartbeat>() : read_heartbeats(heartbeat_path(output_)); };
   beat(true);
   const auto before = look_around();
@@ -108,8 +108,8 @@ void Watch::bark() {
     if (!rest(settings_.interval)) return;
     beat(true);
   }
-  if (beacon_.progress() != stuck) return;
-  const Sight here = beacon_.look();
+  if (progress_record_.progress() != stuck) return;
+  const ProgressSnapshot here = progress_record_.look();
   if (!here.waiting && !output_.empty()) write_backtrace(worker_, output_ / fmt::format("backtrace.{:05}.txt", who_.rank));
   const auto after = look_around();
   const auto quiet = silent(before, after);
@@ -121,7 +121,7 @@ void Watch::bark() {
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
     say(1, last_line(Exit::again) + "\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // launchers drop what they have not passed on when a job is aborted
-    std::thread(leave_after, 2.0).detach();                       // where the launcher cannot be told
+    std::thread(exit_after, 2.0).detach();                        // where the launcher cannot be told
     end_job_(int(Exit::again));
   } else {
     rest(3 * settings_.interval + 1);  // until the reporting rank ends the job

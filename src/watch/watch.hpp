@@ -23,7 +23,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  Beacon& beacon() { return beacon_; }
+  ProgressRecord& progress_record() { return progress_record_; }
   // From now on heartbeats are written to this folder, which exists and has none of an earlier run.
   void attach(const std::filesystem::path& output);
   bool stop_file_seen() const { return stop_file_seen_.load(std::memory_order_relaxed); }
@@ -31,9 +31,9 @@ class Watch {
  private:
   void run();
   void beat(bool alarm);
-  double limit();             // seconds without progress until the job is ended
-  double still_for() const;   // ... and those there have been
-  bool rest(double seconds);  // false: the rank is done
+  double limit();                           // seconds without progress until the job is ended
+  double seconds_without_progress() const;  // ... and those there have been
+  bool rest(double seconds);                // false: the rank is done
   // Reads the heartbeats, lets the lowest rank whose watchdog runs name the rank at fault, and ends the process with Exit::again. Returns when the
   // rank moves again.
   void bark();
@@ -42,7 +42,7 @@ class Watch {
   const Identity who_;
   const std::function<void(int)> end_job_;
   const pthread_t worker_;
-  Beacon beacon_;
+  ProgressRecord progress_record_;
   std::uint64_t progress_ = 0;                                                         // as last seen by the thread
   std::int64_t moved_;                                                                 // when it last grew, ns since 1970
   std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();  // the same, on the monotonic clock

@@ -2,7 +2,7 @@
 // When a job that hangs is ended: deck keys watchdog.*.
 #pragma once
 
-#include "modules/settings.hpp"
+#include "modules/settings/settings.hpp"
 
 namespace gyr {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 struct CUstream_st;
 

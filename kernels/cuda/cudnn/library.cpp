@@ -5,8 +5,8 @@
 
 #include <map>
 
+#include "kernels/base/error.hpp"
 #include "kernels/cuda/cudnn/plan.hpp"
-#include "kernels/error.hpp"
 
 namespace gyr::cuda {
 

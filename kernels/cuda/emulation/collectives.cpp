@@ -113,7 +113,7 @@ int rank_of(ncclComm_t c) {
 }
 
 // The calls of a group that go to one stream are one task.
-void tell_group() {
+void report_group() {
   std::vector<Call> calls = std::move(group().calls);
   group().calls.clear();
   while (!calls.empty()) {
@@ -122,7 +122,7 @@ void tell_group() {
     const auto requests = std::make_shared<std::vector<MPI_Request>>(together.size(), MPI_REQUEST_NULL);
     const cudaStream_t stream = together.front().stream;
     const std::string name = together.front().name;
-    Streams::instance().tell(
+    Streams::instance().enqueue(
         reinterpret_cast<Stream*>(stream), name,
         [together, requests] {
           for (std::size_t i = 0; i < together.size(); ++i) {
@@ -142,7 +142,7 @@ void tell_group() {
 ncclResult_t call(Call c) {
   for (const Span& span : c.spans) Registrations::instance().judge_operation(c.name.c_str(), c.communicator, span.data, span.bytes);
   group().calls.push_back(std::move(c));
-  if (group().depth == 0) tell_group();
+  if (group().depth == 0) report_group();
   return ncclSuccess;
 }
 
@@ -238,7 +238,7 @@ ncclResult_t ncclGroupStart() {
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-  if (--group().depth == 0) tell_group();
+  if (--group().depth == 0) report_group();
   return ncclSuccess;
 }
 

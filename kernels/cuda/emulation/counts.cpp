@@ -140,7 +140,7 @@ void GridCounter::matrices(const std::array<std::uintptr_t, warp_size>& rows, co
   finish({site.file_name(), site.line(), site.column(), Space::shared, Touch::read, 16}, {~0u, rows});
 }
 
-void GridCounter::meet(int warp) {
+void GridCounter::sync_with(int warp) {
   Warp& w = warps_[std::size_t(warp)];
   for (const auto& [instruction, passes] : w)
     for (const Request& request : passes.requests) finish(instruction, request);
@@ -148,7 +148,7 @@ void GridCounter::meet(int warp) {
 }
 
 void GridCounter::end_epoch() {
-  for (std::size_t w = 0; w < warps_.size(); ++w) meet(int(w));
+  for (std::size_t w = 0; w < warps_.size(); ++w) sync_with(int(w));
 }
 
 void GridCounter::finish(const Instruction& at, const Request& request) {

@@ -8,7 +8,8 @@
 // makes later ones, or where a helper is called from two places by different lanes.
 //
 // A warp's access of shared memory takes as many transactions as the bank that most of its words of 4 bytes lie in has: of all lanes at once where
-// each has up to 4 bytes, of halves of a warp where each has 8, of quarters where each has 16 (a matrix of load_four is one). Equal words count once.
+// each has up to 4 bytes, of halves of a warp where each has 8, of quarters where each has 16 (a matrix of load_matrix_x4 is one). Equal words count
+// once.
 #pragma once
 
 #include <array>
@@ -94,8 +95,8 @@ class GridCounter {
   void access(Space, Touch, std::uintptr_t address, int bytes, const Thread&, const Site&);
   // Four matrices of 8 rows of 16 bytes in shared memory, which one instruction reads: where each row begins.
   void matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
-  void meet(int warp);  // all lanes that are left have come to one place
-  void end_epoch();     // of the block: so have those of all warps
+  void sync_with(int warp);  // all lanes that are left have come to one place
+  void end_epoch();          // of the block: so have those of all warps
 
  private:
   struct Instruction {

@@ -172,13 +172,13 @@ FusedLibrary::~FusedLibrary() = default;
 bool FusedLibrary::run(const FusedAttention& a, const FusedForward& f, void* workspace) {
   require_taken(a, {f.q, f.k, f.v, f.o, f.stats, workspace}, {a.q_row, a.k_row, a.v_row, a.o_row});
   ++calls;
-  tell(state_->stream, "cuDNN's attention", [=] { forward(a, f, workspace); });
+  enqueue(state_->stream, "cuDNN's attention", [=] { forward(a, f, workspace); });
   return true;
 }
 bool FusedLibrary::run(const FusedAttention& a, const FusedBackward& f, void* workspace) {
   require_taken(a, {f.q, f.k, f.v, f.o, f.dout, f.dq, f.dk, f.dv, workspace}, {a.q_row, a.k_row, a.v_row, a.o_row, a.dq_row, a.dk_row, a.dv_row});
   ++calls;
-  tell(state_->stream, "cuDNN's gradient of attention", [=] { backward(a, f, workspace); });
+  enqueue(state_->stream, "cuDNN's gradient of attention", [=] { backward(a, f, workspace); });
   return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "kernels/scalar.hpp"
+#include "kernels/base/scalar.hpp"
 
 namespace gyr::cuda {
 

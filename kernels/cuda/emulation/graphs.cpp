@@ -85,7 +85,7 @@ void LaunchedGraph::launch(Stream* s) {
   for (const GraphNode& node : graph_.nodes) {
     for (const int earlier : node.after)
       if (graph_.nodes[std::size_t(earlier)].branch != node.branch) streams.wait(of_branch(node.branch), done[std::size_t(earlier)]);
-    streams.tell(of_branch(node.branch), node.name, node.begin, node.poll);
+    streams.enqueue(of_branch(node.branch), node.name, node.begin, node.poll);
     done.push_back(streams.moment(of_branch(node.branch)));
   }
   for (Stream* const branch : branches_) streams.wait(s, streams.moment(branch));

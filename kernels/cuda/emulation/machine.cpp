@@ -13,10 +13,10 @@
 #include <optional>
 #include <sstream>
 
+#include "kernels/base/error.hpp"
 #include "kernels/cuda/emulation/counts.hpp"
 #include "kernels/cuda/emulation/memory.hpp"
 #include "kernels/cuda/emulation/warpgroups.hpp"
-#include "kernels/error.hpp"
 
 namespace gyr::cuda {
 
@@ -28,20 +28,20 @@ thread_local Block* running = nullptr;
 thread_local Index grids = 0;
 thread_local Thread* self = nullptr;
 
-const char* name_of(Meeting what) {
+const char* name_of(SyncKind what) {
   switch (what) {
-    case Meeting::none: return "nothing";
-    case Meeting::warp_barrier: return "a barrier of the warp";
-    case Meeting::shuffle: return "a shuffle";
-    case Meeting::ballot: return "a ballot";
-    case Meeting::product: return "a product of tensor cores";
-    case Meeting::matrices: return "a load of matrices";
-    case Meeting::block_barrier: return "a barrier of the block";
-    case Meeting::some_barrier: return "a barrier of some warps";
-    case Meeting::group_fence: return "a fence in front of a warpgroup's products";
-    case Meeting::group_product: return "a product of a warpgroup";
-    case Meeting::group_commit: return "the end of a group of products";
-    case Meeting::group_wait: return "a wait for a warpgroup's products";
+    case SyncKind::none: return "nothing";
+    case SyncKind::warp_barrier: return "a barrier of the warp";
+    case SyncKind::shuffle: return "a shuffle";
+    case SyncKind::ballot: return "a ballot";
+    case SyncKind::product: return "a product of tensor cores";
+    case SyncKind::matrices: return "a load of matrices";
+    case SyncKind::block_barrier: return "a barrier of the block";
+    case SyncKind::some_barrier: return "a barrier of some warps";
+    case SyncKind::group_fence: return "a fence in front of a warpgroup's products";
+    case SyncKind::warpgroup_mma: return "a product of a warpgroup";
+    case SyncKind::group_commit: return "the end of a group of products";
+    case SyncKind::group_wait: return "a wait for a warpgroup's products";
   }
   return "";
 }
@@ -83,7 +83,7 @@ int picked(std::uint32_t ready, Order order, int turn) {
   return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(from_turn ? from_turn : ready);
 }
 
-Machine asked_for() {
+Machine cudnn_requested() {
   Machine m;
   const char* const given = std::getenv("GYR_EMULATION");
   std::istringstream words(given ? given : "");
@@ -114,7 +114,7 @@ struct CountsOfProcess {
 }  // namespace
 
 Machine& Machine::instance() {
-  static Machine machine = asked_for();
+  static Machine machine = cudnn_requested();
   static const std::unique_ptr<CountsOfProcess> counts = machine.counted ? std::make_unique<CountsOfProcess>(machine) : nullptr;
   return machine;
 }
@@ -148,13 +148,13 @@ void Block::hold(const Thread& t) {
   if (w.ready == 0) ready_warps_ &= ~(1u << t.warp());
 }
 
-bool Block::arrive(Meeting what, void* argument, const Site& site) {
+bool Block::arrive(SyncKind what, void* argument, const Site& site) {
   Warp& w = warps_[std::size_t(self->warp())];
   if (w.alive < warp_size) violation(fmt::format("{} of a warp that some lanes have left", name_of(what)), site);
   for (int lane = 0; w.arrived > 0 && lane < warp_size; ++lane) {
     const Thread& other = threads_[std::size_t(self->warp() * warp_size + lane)];
     if (!other.waiting) continue;
-    if (other.meeting != what || (what != Meeting::warp_barrier && other.site.line() != site.line()))
+    if (other.meeting != what || (what != SyncKind::warp_barrier && other.site.line() != site.line()))
       violation(fmt::format("a divergent warp: this lane is in {}, lane {} in {} of line {}", name_of(what), lane, name_of(other.meeting),
                             other.site.line()),
                 site);
@@ -165,11 +165,11 @@ bool Block::arrive(Meeting what, void* argument, const Site& site) {
   return ++w.arrived == warp_size;
 }
 
-void Block::part(Meeting what) {
+void Block::part(SyncKind what) {
   Warp& w = warps_[std::size_t(self->warp())];
-  if (launched_.counter) launched_.counter->meet(self->warp());
+  if (launched_.counter) launched_.counter->sync_with(self->warp());
   w.arrived = 0, w.ready = ~0u, ready_warps_ |= 1u << self->warp();
-  if (what == Meeting::warp_barrier) advance();
+  if (what == SyncKind::warp_barrier) advance();
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
 }
 
@@ -194,8 +194,8 @@ void Block::wait() {
   });
 }
 
-void Block::meet_all(const Site& site) {
-  self->meeting = Meeting::block_barrier, self->site = site, self->waiting = true;
+void Block::sync_all(const Site& site) {
+  self->meeting = SyncKind::block_barrier, self->site = site, self->waiting = true;
   hold(*self);
   if (++at_barrier_ == alive_) release_all();
   else wait();
@@ -212,20 +212,20 @@ void Block::release_all() {
     if (!t.done) t.waiting = false, let_go_on(t);
 }
 
-void Block::meet_some(int number, int threads, bool waits, const Site& site) {
+void Block::sync_some(int number, int threads, bool waits, const Site& site) {
   if (number < 1 || number >= int(some_.size()) || threads % warp_size != 0 || threads > grid().threads)
     violation(fmt::format("barrier {} of {} threads", number, threads), site);
   SomeBarrier& at = some_[std::size_t(number)];
-  meet(Meeting::some_barrier, nullptr, site, [&] { come_to(at, number, threads, waits, site); });
+  sync_with(SyncKind::some_barrier, nullptr, site, [&] { arrive_at_barrier(at, number, threads, waits, site); });
   Warp& w = warps_[std::size_t(self->warp())];
   if (!waits || at.turn != w.turn) return;
-  self->meeting = Meeting::some_barrier, self->site = site, self->waiting = true;
+  self->meeting = SyncKind::some_barrier, self->site = site, self->waiting = true;
   hold(*self);
   wait();
 }
 
 // What a warp did before is published; the last one to come lets those that wait go on.
-void Block::come_to(SomeBarrier& at, int number, int threads, bool waits, const Site& site) {
+void Block::arrive_at_barrier(SomeBarrier& at, int number, int threads, bool waits, const Site& site) {
   const auto me = std::size_t(self->warp());
   Warp& w = warps_[me];
   if (at.arrived > 0 && at.threads != threads) violation(fmt::format("barrier {} is one of {} threads and of {}", number, at.threads, threads), site);
@@ -244,7 +244,7 @@ void Block::release(SomeBarrier& at) {
     if (!(at.waiting >> w & 1)) continue;
     for (std::size_t v = 0; v < warps_.size(); ++v) warps_[w].seen[v] = std::max(warps_[w].seen[v], at.published[v]);
     for (std::size_t t = w * warp_size; t < (w + 1) * warp_size; ++t)
-      if (threads_[t].waiting && threads_[t].meeting == Meeting::some_barrier) threads_[t].waiting = false, let_go_on(threads_[t]);
+      if (threads_[t].waiting && threads_[t].meeting == SyncKind::some_barrier) threads_[t].waiting = false, let_go_on(threads_[t]);
   }
   ++at.turn;
   at.arrived = 0, at.come = at.waiting = 0;
@@ -298,7 +298,7 @@ void Block::run() {
 }
 
 void Block::deadlock() const {
-  std::map<std::pair<unsigned, Meeting>, int> waiting;
+  std::map<std::pair<unsigned, SyncKind>, int> waiting;
   for (const Thread& t : threads_)
     if (!t.done) ++waiting[{t.site.line(), t.meeting}];
   std::string text;
@@ -380,7 +380,7 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   });
 }
 
-void Block::watch_product(const void* p, int bytes, const Site& site) {
+void Block::watch_gemm(const void* p, int bytes, const Site& site) {
   if (!checked()) return;
   judge_shared(p, bytes, Touch::read, site);
   const Index first = static_cast<const char*>(p) - shared_.data();
@@ -411,11 +411,11 @@ void Block::watch_global(const void* p, int bytes, Touch touch, const Site& site
   judge_global(p, bytes, touch, site);
   cuda::touch(p, std::size_t(bytes), touch);
 }
-void Block::count_products(Index n) {
+void Block::count_gemms(Index n) {
   if (launched_.counter) launched_.counter->products(n);
 }
 
-void Block::copy_later(void* to, const void* from, bool zeros, const Site& site) {
+void Block::copy_async(void* to, const void* from, bool zeros, const Site& site) {
   count_shared(to, copied_bytes, Touch::write, site);
   if (checked()) {
     judge_shared(to, copied_bytes, Touch::write, site);
@@ -429,7 +429,7 @@ void Block::mark_copied(const void* to, bool later) {
   each_shared_cell(static_cast<const char*>(to) - shared_.data(), copied_bytes, [&](Cell& cell, Index) { cell.copied_later = later; });
 }
 
-void Block::bring(const Thread::Copy& c) {
+void Block::load_tile(const Thread::Copy& c) {
   if (checked()) {
     mark_copied(c.to, false);
     judge_shared(c.to, copied_bytes, Touch::write, c.site);
@@ -438,13 +438,13 @@ void Block::bring(const Thread::Copy& c) {
   else std::memcpy(c.to, c.from, copied_bytes);
 }
 
-void Block::wait_for_copies(int but) {
+void Block::wait_copies(int but) {
   auto& copies = self->copies;
   auto& groups = self->groups;
   if (groups.size() <= std::size_t(but)) return;
   const auto over = groups.end() - but;
   const std::size_t arrived = *(over - 1);
-  for (std::size_t i = 0; i < arrived; ++i) bring(copies[i]);
+  for (std::size_t i = 0; i < arrived; ++i) load_tile(copies[i]);
   copies.erase(copies.begin(), copies.begin() + std::ptrdiff_t(arrived));
   groups.erase(groups.begin(), over);
   for (std::size_t& end : groups) end -= arrived;

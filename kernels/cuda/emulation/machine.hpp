@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kernels/base/scalar.hpp"
 #include "kernels/cuda/emulation/cells.hpp"
-#include "kernels/scalar.hpp"
 
 namespace gyr::cuda {
 
@@ -58,7 +58,7 @@ struct Grid {
   int shared_bytes = 0;  // of a block
 };
 
-enum class Meeting {
+enum class SyncKind {
   none,
   warp_barrier,
   shuffle,
@@ -68,7 +68,7 @@ enum class Meeting {
   block_barrier,
   some_barrier,
   group_fence,
-  group_product,
+  warpgroup_mma,
   group_commit,
   group_wait
 };
@@ -80,7 +80,7 @@ class Warpgroups;
 struct Thread {
   int number = 0;
   bool done = false, waiting = false;
-  Meeting meeting = Meeting::none;
+  SyncKind meeting = SyncKind::none;
   Site site;
   void* argument = nullptr;  // of the meeting
   struct Copy {
@@ -132,7 +132,7 @@ class Block {
 
   // All lanes of the warp meet; the last one calls combine(), which finds what each brought by argument<T>(lane).
   template <class Combine>
-  void meet(Meeting what, void* argument, const Site& site, const Combine& combine) {
+  void sync_with(SyncKind what, void* argument, const Site& site, const Combine& combine) {
     if (arrive(what, argument, site)) {
       combine();
       part(what);
@@ -144,23 +144,23 @@ class Block {
   T& argument(int lane) {
     return *static_cast<T*>(threads_[std::size_t(thread().warp() * warp_size + lane)].argument);
   }
-  void meet_all(const Site&);  // the block's barrier
+  void sync_all(const Site&);  // the block's barrier
   // Barrier `number`, of so many threads: this one's warp has come to it, and waits for the others or goes on.
-  void meet_some(int number, int threads, bool waits, const Site&);
+  void sync_some(int number, int threads, bool waits, const Site&);
   Warpgroups& warpgroups();
 
   // An access of the current thread, where it is watched.
   void watch_shared(const void* p, int bytes, Touch, const Site&);
   void watch_global(const void* p, int bytes, Touch, const Site&);
-  void count_products(Index n);
+  void count_gemms(Index n);
   // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
-  void copy_later(void* to, const void* from, bool zeros, const Site&);
+  void copy_async(void* to, const void* from, bool zeros, const Site&);
   void commit_copies() { thread().groups.push_back(thread().copies.size()); }
-  void wait_for_copies(int but);
+  void wait_copies(int but);
   // What this thread has written is there for products of warpgroups.
   void fence_proxies() { thread().fences.push_back(warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]); }
   // Such a product reads, for the current warp: by ways of its own, which a fence must lie before.
-  void watch_product(const void* p, int bytes, const Site&);
+  void watch_gemm(const void* p, int bytes, const Site&);
   void count_matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
   // What the current warp did is over.
   void advance() { ++warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]; }
@@ -179,8 +179,8 @@ class Block {
     std::uint32_t come = 0, waiting = 0;   // warps
     std::vector<std::uint32_t> published;  // what those that came had seen
   };
-  bool arrive(Meeting, void* argument, const Site&);
-  void part(Meeting);
+  bool arrive(SyncKind, void* argument, const Site&);
+  void part(SyncKind);
   void wait();
   boost::context::fiber begin();
   void leave(Thread&);
@@ -189,7 +189,7 @@ class Block {
   void let_go_on(const Thread&);
   void hold(const Thread&);
   void release_all();
-  void come_to(SomeBarrier&, int number, int threads, bool waits, const Site&);
+  void arrive_at_barrier(SomeBarrier&, int number, int threads, bool waits, const Site&);
   void release(SomeBarrier&);
   bool ordered(const Access& earlier, const Access& now) const;
   Thread* next();
@@ -199,7 +199,7 @@ class Block {
   void judge_global(const void* p, Index bytes, Touch, const Site&);
   void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
-  void bring(const Thread::Copy&);
+  void load_tile(const Thread::Copy&);
   template <class Each>
   void each_shared_cell(Index first, Index bytes, const Each&);
   void judge_order(const Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;

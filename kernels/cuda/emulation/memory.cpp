@@ -9,9 +9,9 @@
 #include <map>
 #include <string>
 
+#include "kernels/base/error.hpp"
 #include "kernels/cuda/emulation/registrations.hpp"
 #include "kernels/cuda/emulation/streams.hpp"
-#include "kernels/error.hpp"
 
 namespace gyr::cuda {
 

@@ -203,8 +203,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 template <class A>
-static cublasStatus_t told(const Product<A>& product, cudaStream_t stream) {
-  tell(stream, "cublasLtMatmul", [product] { product.run(); });
+static cublasStatus_t issued(const Product<A>& product, cudaStream_t stream) {
+  enqueue(stream, "cublasLtMatmul", [product] { product.run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -218,10 +218,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t p, const vo
     if (!aligned(data[i], algo->data[i])) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < algo->data[4] || !aligned(workspace, least_workspace_alignment)) return CUBLAS_STATUS_INVALID_VALUE;
   if (p->compute == CUBLAS_COMPUTE_64F)
-    return told(Product<double>{*p, *la, *lb, *lc, *ld, *static_cast<const double*>(alpha), *static_cast<const double*>(beta), a, b, c, d, workspace,
-                                algo->data[4]},
+    return issued(Product<double>{*p, *la, *lb, *lc, *ld, *static_cast<const double*>(alpha), *static_cast<const double*>(beta), a, b, c, d,
+                                  workspace, algo->data[4]},
+                  stream);
+  return issued(Product<float>{*p, *la, *lb, *lc, *ld, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d, workspace,
+                               algo->data[4]},
                 stream);
-  return told(Product<float>{*p, *la, *lb, *lc, *ld, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d, workspace,
-                             algo->data[4]},
-              stream);
 }

@@ -82,8 +82,8 @@ std::vector<int> devices_in_sight() {
 
 }  // namespace
 
-void gyr::cuda::tell(cudaStream_t s, const char* name, std::function<void()> work) {
-  if (launch_in(s) == cudaSuccess) streams().tell(of(s), name, std::move(work));
+void gyr::cuda::enqueue(cudaStream_t s, const char* name, std::function<void()> work) {
+  if (launch_in(s) == cudaSuccess) streams().enqueue(of(s), name, std::move(work));
 }
 gyr::Index gyr::cuda::launches() { return launched; }
 
@@ -167,7 +167,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (bytes == 0) return cudaSuccess;
   const cudaError_t error = launch_in(s);
   if (error == cudaSuccess)
-    streams().tell(of(s), "a copy", [=] {
+    streams().enqueue(of(s), "a copy", [=] {
       const char* const source = end_of_copy(from, bytes, Touch::read);
       std::memmove(end_of_copy(to, bytes, Touch::write), source, bytes);
     });

@@ -37,7 +37,7 @@ void Streams::join(Clock& a, const Clock& b) const {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = std::max(a[i], b[i]);
 }
 
-void Streams::tell(Stream* to, std::string name, std::function<void()> begin, std::function<bool()> poll) {
+void Streams::enqueue(Stream* to, std::string name, std::function<void()> begin, std::function<bool()> poll) {
   if (Capture* const capture = Capture::current(); capture && capture->has(to))
     return capture->add(to, std::move(name), std::move(begin), std::move(poll));
   Stream& s = *of(to);
@@ -75,7 +75,7 @@ void Streams::wait(Stream* to, const Moment& m) {
   join(s.clock, m.clock);
   if (!m.task || m.task->done) return;
   s.waits.push_back(m.task);
-  tell(to, "a wait", [] {});
+  enqueue(to, "a wait", [] {});
 }
 
 // What nobody here waits for begins at the end: other ranks may wait for it, and this one in MPI, where nothing advances.

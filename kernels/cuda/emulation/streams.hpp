@@ -53,7 +53,7 @@ class Streams {
   Stream* open(bool blocking);
   void close(Stream*);
   // Null: the default stream.
-  void tell(Stream*, std::string name, std::function<void()> begin, std::function<bool()> poll = {});
+  void enqueue(Stream*, std::string name, std::function<void()> begin, std::function<bool()> poll = {});
   Moment moment(Stream*);
   void wait(Stream*, const Moment&);
   void host_wait(const Moment&);
@@ -84,7 +84,7 @@ class Streams {
 };
 
 // A kernel, or a library's.
-void tell(CUstream_st*, const char* name, std::function<void()> work);
+void enqueue(CUstream_st*, const char* name, std::function<void()> work);
 // What the host has launched so far: kernels, products, copies and graphs, each of which is one.
 Index launches();
 

@@ -36,7 +36,7 @@ Index chunk_by_columns(const DescribedMatrix& m, int i, int k) {
 }
 
 Warpgroups::Warpgroups(Block& block)
-    : block_(block), warps_(std::size_t(block.grid().threads / warp_size)), told_((warps_.size() + group_warps - 1) / group_warps),
+    : block_(block), warps_(std::size_t(block.grid().threads / warp_size)), issued_((warps_.size() + group_warps - 1) / group_warps),
       fenced_(std::size_t(block.grid().threads)) {}
 
 Warpgroups::Warp& Warpgroups::mine() { return warps_[std::size_t(Block::thread().warp())]; }
@@ -59,15 +59,15 @@ void Warpgroups::agree(const Product& p) {
     if (m.swizzle != 1 || m.base != 0) block_.violation("a matrix that is not laid out by a swizzle of 128 bytes, from 1024 bytes on", p.site);
     if (m.start >> 7 & 7) block_.violation("a matrix that does not begin with a row of its pattern", p.site);
   }
-  const Told told{unsigned(p.site.line()), first.columns, first.a_matrix, first.b_matrix};
-  auto& all = told_[warp / group_warps];
-  const std::size_t turn = mine().told++;
-  if (turn == all.size()) all.push_back(told);
-  else if (all[turn] != told) block_.violation("warps of a group do not agree about a product", p.site);
+  const Issued issued{unsigned(p.site.line()), first.columns, first.a_matrix, first.b_matrix};
+  auto& all = issued_[warp / group_warps];
+  const std::size_t turn = mine().issued++;
+  if (turn == all.size()) all.push_back(issued);
+  else if (all[turn] != issued) block_.violation("warps of a group do not agree about a product", p.site);
 }
 
 // What products in flight add to is theirs; other registers have not changed since a fence.
-void Warpgroups::take_registers(Warp& warp, Product& p) {
+void Warpgroups::increase_registers(Warp& warp, Product& p) {
   const auto first = std::size_t(Block::thread().warp() * warp_size);
   const auto is_fenced = [&](std::size_t lane, const void* registers, std::size_t bytes) {
     const char* const at = static_cast<const char*>(registers);
@@ -120,7 +120,7 @@ std::vector<char> Warpgroups::read(const Product& p) {
   for (const Index at : chunks(p)) {
     if (at + chunk_bytes > block_.shared_bytes()) block_.violation("a product reads behind the end of shared memory", p.site);
     const char* const from = block_.shared() + at;
-    block_.watch_product(from, chunk_bytes, p.site);
+    block_.watch_gemm(from, chunk_bytes, p.site);
     bytes.insert(bytes.end(), from, from + chunk_bytes);
   }
   return bytes;
@@ -129,7 +129,7 @@ std::vector<char> Warpgroups::read(const Product& p) {
 // Of a warpgroup b is read once. Rows of eight that lie 128 bytes apart are a matrix, of which four are an access.
 void Warpgroups::count(const Product& p) {
   const GroupOperands& of = p.lanes[0];
-  block_.count_products(of.columns / 8);
+  block_.count_gemms(of.columns / 8);
   std::vector<Index> rows;
   const auto add = [&](const auto& chunk_of_row) {
     for (int i = 0; i < 8; ++i) rows.push_back(chunk_of_row(i));
@@ -146,12 +146,12 @@ void Warpgroups::count(const Product& p) {
   }
 }
 
-void Warpgroups::tell(const Site& site) {
+void Warpgroups::enqueue(const Site& site) {
   Warp& warp = mine();
   Product p{site, {}, {}, {}};
   for (int l = 0; l < warp_size; ++l) p.lanes[std::size_t(l)] = block_.argument<GroupOperands>(l);
   agree(p);
-  take_registers(warp, p);
+  increase_registers(warp, p);
   if (block_.watched()) count(p);
   if (block_.checked()) p.read = read(p);
   warp.groups.back().push_back(std::move(p));

@@ -43,7 +43,7 @@ class Warpgroups {
   // The current thread: registers that products told from now on may take.
   void fence(const void* registers, std::size_t bytes);
   // The current warp, for which the last lane speaks; lane l brings argument<GroupOperands>(l).
-  void tell(const Site&);
+  void enqueue(const Site&);
   void commit();
   void wait(int but, const Site&);
 
@@ -61,17 +61,17 @@ class Warpgroups {
   struct Warp {
     std::vector<std::vector<Product>> groups{1};  // not waited for; the last one is open
     std::map<const float*, Sum> sums;             // by the first lane's place
-    std::size_t told = 0;
+    std::size_t issued = 0;
   };
-  struct Told {
+  struct Issued {
     unsigned line;
     int columns;
     std::uint64_t a_matrix, b_matrix;
-    bool operator==(const Told&) const = default;
+    bool operator==(const Issued&) const = default;
   };
   Warp& mine();
   void agree(const Product&);
-  void take_registers(Warp&, Product&);
+  void increase_registers(Warp&, Product&);
   std::vector<Index> chunks(const Product&) const;
   std::vector<char> read(const Product&);
   void count(const Product&);
@@ -80,7 +80,7 @@ class Warpgroups {
 
   Block& block_;
   std::vector<Warp> warps_;
-  std::vector<std::vector<Told>> told_;                           // by each warpgroup, by whichever of its warps was first
+  std::vector<std::vector<Issued>> issued_;                       // by each warpgroup, by whichever of its warps was first
   std::vector<std::map<const char*, std::vector<char>>> fenced_;  // registers of each thread as its last fence found them
 };
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "kernels/cuda/cudnn/plan.hpp"
-#include "regression/seed.hpp"
+#include "regression/support/seed.hpp"
 
 using namespace gyr;
 using namespace gyr::cuda;

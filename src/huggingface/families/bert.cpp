@@ -4,8 +4,8 @@
 // or of each token.
 #include <array>
 
-#include "modules/classes.hpp"
-#include "modules/masking.hpp"
+#include "modules/objectives/classes.hpp"
+#include "modules/objectives/masking.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"

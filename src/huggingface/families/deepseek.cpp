@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // DeepSeek-V3: a layer of theirs is one of latent attention and a SwiGLU layer of ours, or one of experts. Modules that tell tokens further ahead are
 // the layers behind these, each with embedding and head once more.
-#include "modules/multi_token.hpp"
+#include "modules/objectives/multi_token.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/stored_names.hpp"

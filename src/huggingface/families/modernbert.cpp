@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ModernBERT: a layer of theirs is an attention layer and a gated MLP layer of ours, which look both ways, to all tokens or through a window in
 // turns; the first norm stands behind the embedding. Matrices of q, k and v are stored in one, and so are the two of an MLP that read.
-#include "modules/classes.hpp"
-#include "modules/masking.hpp"
+#include "modules/objectives/classes.hpp"
+#include "modules/objectives/masking.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"

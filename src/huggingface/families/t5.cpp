@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/distance_bias.hpp"
-#include "modules/layer.hpp"
-#include "modules/span_corruption.hpp"
+#include "kernels/ops/distance_bias.hpp"
+#include "modules/model/layer.hpp"
+#include "modules/objectives/span_corruption.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/stored_names.hpp"

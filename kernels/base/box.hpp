@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rectangular part of a tensor.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/base/tensor.hpp"
+
+namespace gyr {
+
+// Half-open range.
+struct Span {
+  Index first = 0, last = 0;
+  Index size() const { return last - first; }
+  bool contains(Index i) const { return first <= i && i < last; }
+  bool operator==(const Span&) const = default;
+};
+
+// A corner and the extents from there.
+struct Box {
+  Shape first, count;
+};
+inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+
+// The elements of `from` in one tensor are those of the equally large `to` in another.
+struct BoxPair {
+  Box from, to;
+};
+
+// What two boxes of one tensor have in common, if anything.
+inline std::optional<Box> common(const Box& a, const Box& b) {
+  Box both = a;
+  for (std::size_t d = 0; d < a.first.size(); ++d) {
+    both.first[d] = std::max(a.first[d], b.first[d]);
+    both.count[d] = std::min(a.first[d] + a.count[d], b.first[d] + b.count[d]) - both.first[d];
+    if (both.count[d] <= 0) return {};
+  }
+  return both;
+}
+
+// `inner` in coordinates whose origin moves from the corner `from` to the corner `to`.
+inline Box moved(Box inner, const Shape& from, const Shape& to) {
+  for (std::size_t d = 0; d < inner.first.size(); ++d) inner.first[d] += to[d] - from[d];
+  return inner;
+}
+
+inline bool fits_within(const Box& box, const Shape& shape) {
+  if (box.first.size() != shape.size() || box.count.size() != shape.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (box.first[d] < 0 || box.count[d] < 0 || box.first[d] > shape[d] - box.count[d]) return false;
+  return true;
+}
+
+// Calls visit(from, to, count) for each run of elements that lies in one piece both in the `box` of a row-major tensor and in the equally
+// large `there` of another.
+template <class Visit>
+void box_runs(const Shape& shape, const Box& box, const Shape& other, const Box& there, Visit&& visit) {
+  if (elements(box.count) == 0) return;
+  // Dimensions from `inner` on are taken whole on both sides, and the one before them is what a run spans.
+  std::size_t inner = shape.size();
+  while (inner > 0 && box.count[inner - 1] == shape[inner - 1] && box.count[inner - 1] == other[inner - 1]) --inner;
+  Index run = inner > 0 ? box.count[inner - 1] : 1;
+  for (std::size_t d = inner; d < shape.size(); ++d) run *= shape[d];
+  const auto offset = [](const Shape& whole, const Shape& first, const Shape& at) {
+    Index sum = 0;
+    for (std::size_t d = 0; d < whole.size(); ++d) sum = sum * whole[d] + first[d] + at[d];
+    return sum;
+  };
+  Shape at(shape.size(), 0);
+  for (;;) {
+    visit(offset(shape, box.first, at), offset(other, there.first, at), run);
+    std::size_t d = inner > 0 ? inner - 1 : 0;
+    for (; d > 0; --d) {
+      if (++at[d - 1] < box.count[d - 1]) break;
+      at[d - 1] = 0;
+    }
+    if (d == 0) return;
+  }
+}
+
+}  // namespace gyr

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/base/printable.hpp"
+
+#include <fmt/format.h>
+
+namespace gyr {
+
+namespace {
+
+struct Character {
+  char32_t point = 0;
+  std::size_t bytes = 0;  // 0: there is none, the first byte is not UTF-8
+};
+
+Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return char32_t(static_cast<unsigned char>(text[i])); };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (bytes == 0 || text.size() < bytes) return {};
+  char32_t point = lead & (0xffu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    point = point << 6 | (byte(i) & 0x3f);
+  }
+  const bool overlong = point < (bytes == 3 ? 0x800u : bytes == 4 ? 0x10000u : 0x80u);
+  const bool surrogate = point >= 0xd800 && point < 0xe000;
+  return overlong || surrogate || point > 0x10ffff ? Character() : Character{point, bytes};
+}
+
+// Controls of both sets, line and paragraph separators, and what turns or hides the order of letters.
+bool moves(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character c = first_character(text.substr(at, 4));
+    if (c.bytes == 0 || (c.bytes == 1 && moves(c.point))) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+    else if (moves(c.point)) out += fmt::format("\\u{:04x}", unsigned(c.point));
+    else out += text.substr(at, c.bytes);
+    at += c.bytes == 0 ? 1 : c.bytes;
+  }
+  return out;
+}
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const auto end = text.find('\n');
+    out += printable(text.substr(0, end));
+    if (end == text.npos || end + 1 == text.size()) return out;
+    out += "\n  ";
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace gyr

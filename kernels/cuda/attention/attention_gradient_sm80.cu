@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gradients of attention of bf16 by tensor cores. A block takes 64 tokens of a head, each of its four warps 16 of them, and walks over the others
+// that they see or that see them; others come by turns into two places, while those before are computed with. One kernel does it twice:
+//             own x1, x2    others y1, y2    gradients
+//   queries   q, dout       k, v             dq += scale ds k
+//   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     of all query heads that share the key head, one after the other
+// p = exp(S - lse), S = scale x1 y1' or what a cap leaves of it, and ds = p (x2 y2' - delta) (1 - (S / cap)^2) stay in the registers in which a
+// product left them: rows are own tokens, so that they are left operands next. Scores are computed twice, which makes seven products in place of
+// five; in return a number has one owner, who adds in one order, without atomics. Where there are few keys, the query heads of a key head are dealt
+// to several blocks, whose sums are added behind them.
+#include "kernels/cuda/attention/attention_gradient.hpp"
+
+namespace gyr::backend {
+
+using namespace cuda;
+using namespace by_tensor_cores;
+
+namespace {
+
+template <int W, bool of_keys>
+struct Gradient {
+  static constexpr int step = W <= 64 ? 64 : 32;  // others at a time; so two blocks share an SM
+  static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
+  static constexpr int stat_bytes = step * int(sizeof(Stat)), draws_at = stats_at + (of_keys ? 2 * stat_bytes : 0);
+  // Draws lie there rather than in registers, of which there are too few.
+  static constexpr int shared_bytes(bool drops) { return draws_at + (drops ? int(sizeof(Draws)) : 0); }
+  // Whether own tokens stay in registers, where drawing takes some too.
+  static constexpr bool kept(bool drops) { return !of_keys || (W <= 64 && !drops); }
+
+  // Others from `first` on, of a query head.
+  struct Place {
+    int head, first;
+  };
+
+  const Heads& s;
+  const Inputs& in;
+  Index b;
+  int head, first, end;    // own tokens [first, end)
+  int part, heads, parts;  // others: so many query heads of each part
+  Bounds all, bounds[2];   // of the block, of this lane's rows
+  Stat own_stat[2];        // of queries
+
+  GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index parts, Index block)
+      : s(s), in(in), heads(of_keys ? int(s.group() / parts) : 1), parts(int(parts)) {
+    const Index tokens = of_keys ? s.keys : s.queries, own_heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
+    const Index at = block / (s.batch * own_heads * parts), rest = block % (s.batch * own_heads * parts);
+    b = rest / (own_heads * parts), head = int(rest / parts % own_heads), part = int(rest % parts);
+    first = int(of_keys ? at : tiles - 1 - at) * tile;  // those with most others begin
+    end = first + tile < tokens ? first + tile : int(tokens);
+    all = {bounds_of(first).from, bounds_of(end - 1).to};
+    for (int h = 0; h < 2; ++h) {
+      bounds[h] = bounds_of(mine(h));
+      if (!of_keys) own_stat[h] = stat_of(in, b * s.queries + mine(h), head);
+    }
+  }
+  GYR_DEVICE Bounds bounds_of(Index i) const { return of_keys ? queries_of(s, b, i) : keys_of(s, b, i); }
+  // This lane's row: the last token again where there is none.
+  GYR_DEVICE int row(int h) const { return first + warp() * 16 + lane() / quads + h * 8; }
+  GYR_DEVICE int mine(int h) const { return row(h) < end ? row(h) : end - 1; }
+
+  GYR_DEVICE static Shared<bf16> own(int i) { return Shared<bf16>(i * Tile<W>::bytes); }
+  GYR_DEVICE static Shared<bf16> other(int i, int turn) { return Shared<bf16>(2 * Tile<W>::bytes + (2 * turn + i) * other_bytes); }
+
+  GYR_DEVICE Place begin() const { return {of_keys ? (head * parts + part) * heads : head, all.from}; }
+  GYR_DEVICE bool inside(const Place& p) const { return p.head < begin().head + heads; }
+  GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
+  // Whether a row of this warp has to do with any of them.
+  GYR_DEVICE bool meets(const Place& p) const {
+    return first + warp() * 16 < end && ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0;
+  }
+
+  template <int rows>
+  GYR_DEVICE void fetch_queries(Index i, Index query_head, const Shared<bf16>& q, const Shared<bf16>& dout) const {
+    fetch<W, rows>(in.q, b * s.queries + i, (b + 1) * s.queries, query_head * s.head_dim, s.head_dim, q);
+    fetch<W, rows>(in.dout, b * s.queries + i, (b + 1) * s.queries, query_head * s.v_head_dim, s.v_head_dim, dout);
+  }
+  template <int rows>
+  GYR_DEVICE void fetch_keys(Index j, Index kv_head, const Shared<bf16>& k, const Shared<bf16>& v) const {
+    fetch<W, rows>(in.k, b * s.keys + j, (b + 1) * s.keys, kv_head * s.head_dim, s.head_dim, k);
+    fetch<W, rows>(in.v, b * s.keys + j, (b + 1) * s.keys, kv_head * s.v_head_dim, s.v_head_dim, v);
+  }
+  GYR_DEVICE void fetch_own() const {
+    if (of_keys) fetch_keys<tile>(first, head, own(0), own(1));
+    else fetch_queries<tile>(first, head, own(0), own(1));
+  }
+  GYR_DEVICE void fetch_others(const Place& p, int turn) const {
+    if (of_keys) fetch_queries<step>(p.first, p.head, other(0, turn), other(1, turn));
+    else fetch_keys<step>(p.first, p.head / s.group(), other(0, turn), other(1, turn));
+  }
+  // Of the query that this thread has of the others.
+  GYR_DEVICE Stat load_stat(const Place& p) const {
+    const Index i = p.first + thread_index();
+    if (!of_keys || thread_index() >= step) return {};
+    return stat_of(in, b * s.queries + (i < s.queries ? i : s.queries - 1), p.head);
+  }
+  GYR_DEVICE void store_stat(const Stat& x, int turn) const {
+    if (of_keys && thread_index() < step) Shared<Stat>(stats_at + turn * stat_bytes).store(thread_index(), x);
+  }
+
+  // What dropout leaves of the weight of this lane's row h and an other, as a factor.
+  GYR_DEVICE float weight_left(const Dropout& dropout, const Draws& draws, const Place& p, int h, int column) const {
+    const int own = row(h), other = p.first + column;
+    return of_keys ? s.template kept<float>(dropout, draws, p.head, other, own) : s.template kept<float>(dropout, draws, head, own, other);
+  }
+
+  // Scores become p D, and slopes ds.
+  template <bool caps, bool drops>
+  GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
+    const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
+    GYR_UNROLL
+    for (int n = 0; n < step / 8; ++n) {
+      const int column = n * 8 + lane() % quads * 2;
+      Pack<float, 4> stat = {};
+      if constexpr (of_keys) stat = others.load(column / 2);
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int h = i / 2, c = i % 2;
+        const float lse = of_keys ? stat.at[2 * c] : own_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : own_stat[h].at[1];
+        float& w = score[n].at[i];
+        const float s = score_of.template of<caps>(w);
+        w = exp2(s - lse);
+        if constexpr (drops) {
+          const float kept = weight_left(score_of.dropout, Shared<Draws>(draws_at).load(0), p, h, column + c);
+          slope[n].at[i] = w * (kept * slope[n].at[i] - delta) * score_of.template slope<caps>(s);
+          w *= kept;
+        } else slope[n].at[i] = w * (slope[n].at[i] - delta) * score_of.template slope<caps>(s);
+      }
+    }
+    if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
+  }
+  // Zeros where a row has nothing to do with an other.
+  GYR_DEVICE void hide(const Place& p, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
+    GYR_UNROLL
+    for (int n = 0; n < step / 8; ++n) {
+      GYR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int other = p.first + n * 8 + lane() % quads * 2 + i % 2;
+        if (other < bounds[i / 2].from || bounds[i / 2].to <= other) score[n].at[i] = slope[n].at[i] = 0;
+      }
+    }
+  }
+};
+
+// Fragments of own tokens: in registers, or read again at every use.
+template <int W, bool kept>
+struct Own {
+  Shared<bf16> from;
+  FragmentA at[kept ? W / 16 : 1];
+
+  GYR_DEVICE explicit Own(const Shared<bf16>& from) : from(from) {
+    if constexpr (kept) {
+      GYR_UNROLL
+      for (int c = 0; c < W; c += 16) at[c / 16] = left_of<W>(from, c);
+    }
+  }
+  GYR_DEVICE FragmentA operator()(int, int c) const {
+    if constexpr (kept) return at[c / 16];
+    else return left_of<W>(from, c);
+  }
+};
+
+// The sums of a block, unscaled.
+template <bool caps, bool drops, int W, bool of_keys, int F>
+GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[1][W / 8], FragmentD (&sum2)[1][F]) {
+  using G = Gradient<W, of_keys>;
+  typename G::Place here = of.begin();
+  of.fetch_own();
+  of.fetch_others(here, 0);
+  commit_copies();
+  of.store_stat(of.load_stat(here), 0);
+  if constexpr (drops)
+    if (thread_index() == 0) Shared<Draws>(G::draws_at).store(0, of.s.draws_of(score_of.dropout.draws(), of.b));
+  wait_copies<0>();
+  sync_block();
+
+  const Own<W, G::kept(drops)> x1(G::own(0)), x2(G::own(1));
+  for (int turn = 0;; turn = 1 - turn) {
+    const typename G::Place next = of.next(here);
+    const bool more = of.inside(next);
+    Stat stat = {};
+    if (more) of.fetch_others(next, 1 - turn), stat = of.load_stat(next);
+    commit_copies();
+    if (of.meets(here)) {
+      FragmentD score[1][G::step / 8] = {}, slope[1][G::step / 8] = {};
+      add_by_rows<W>(x1, G::other(0, turn), score);
+      add_by_rows<W>(x2, G::other(1, turn), slope);
+      of.template weigh<caps, drops>(score_of, here, turn, score[0], slope[0]);
+      if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
+      add_by_columns<W>(slope, G::other(0, turn), sum1);
+    }
+    if (!more) return;
+    of.store_stat(stat, 1 - turn);
+    wait_copies<0>();
+    sync_block();
+    here = next;
+  }
+}
+
+template <int W, bool caps, bool drops>
+GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Global<float> dq) {
+  const Gradient<W, false> of(s, in, 1, block_index());
+  if (of.all.from >= of.all.to) return;
+  FragmentD sum[1][W / 8] = {}, none[1][1] = {};
+  walk<caps, drops>(of, score_of, sum, none);
+  store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
+}
+
+// Of one part adds, of several writes the sums of each.
+template <int W, bool caps, bool drops>
+GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
+  const Gradient<W, true> of(s, in, parts, block_index());
+  FragmentD key_sum[1][W / 8] = {}, value_sum[1][W / 8] = {};
+  if (of.all.from < of.all.to) walk<caps, drops>(of, score_of, key_sum, value_sum);
+  const Index first_row = (of.part * s.batch + of.b) * s.keys;
+  store<W>(dk, parts == 1, of, first_row, s.head_dim, scale, key_sum);
+  store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
+}
+
+// x += the sum over parts, in order.
+template <int N>
+GYR_KERNEL add_parts_kernel(Index parts, Global<const float> partial, Global<float> x) {
+  each_row(x.rows(), [&](Index r) {
+    each_column<N>(x.columns(), [&](Index c) {
+      auto v = x.template load_pack<N>(r, c);
+      for (Index p = 0; p < parts; ++p) {
+        const auto more = partial.template load_pack<N>(p * x.rows() + r, c);
+        for (int i = 0; i < N; ++i) v.at[i] += more.at[i];
+      }
+      x.template store_pack<N>(r, c, v);
+    });
+  });
+}
+
+template <int W>
+void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Inputs& in, const KeyGradientParts& parts, const Global<float>& dq,
+               const Global<float>& dk, const Global<float>& dv) {
+  const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
+  const bool whole = parts.count == 1;
+  const ScoreOf<float> score_of(scores, log2_e);
+  if (scores.cap == 0 && !scores.dropout.drops() && uses_wgmma())
+    attention_gradients_by_warpgroups(dev, s, scores.scale, in, parts.count, dq, whole ? dk : Global<float>(parts.dk),
+                                      whole ? dv : Global<float>(parts.dv));
+  else
+    with_rule(scores, [&](auto caps, auto drops) {
+      launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes(drops())},
+             gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
+      launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes(drops())}, gradient_of_keys_kernel<W, caps(), drops()>, s,
+             float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+    });
+  if (whole) return;
+  const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
+    with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,
+                      x);
+  };
+  add(parts.dk, dk), add(parts.dv, dv);
+}
+
+bool widths_fit(const Heads& s) { return std::max(s.head_dim, s.v_head_dim) <= 128 && s.head_dim % 8 == 0 && s.v_head_dim % 8 == 0; }
+
+}  // namespace
+
+KeyGradientParts::KeyGradientParts(Arena& scratch, const Heads& s, Index count) : count(count) {
+  if (count == 1) return;
+  dk = scratch.tensor<float>(count * s.batch * s.keys, s.num_kv_heads * s.head_dim);
+  dv = scratch.tensor<float>(count * s.batch * s.keys, s.num_kv_heads * s.v_head_dim);
+}
+
+Index KeyGradientParts::enough(const Heads& s) {
+  constexpr Index blocks = 512, keys = 128;  // two waves of 132 SMs that take two blocks each, or four of one, of so many keys
+  if (!widths_fit(s)) return 1;
+  for (Index count = 1; count < s.group(); ++count)
+    if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, keys) >= blocks) return count;
+  return s.group();
+}
+
+bool attention_gradients_by_tensor_cores(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k,
+                                         Matrix<const bf16> v, Tensor2<const bf16> dout, Tensor2<const float> lse, Tensor2<const float> delta,
+                                         const KeyGradientParts& parts, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
+  if (!widths_fit(s) || std::max(s.queries, s.keys) >= 1 << 30) return false;
+  const Inputs in{q, k, v, dout, lse, delta};
+  for (const auto& x : {in.q, in.k, in.v, in.dout})
+    if (!x.packs<8>()) return false;
+  for (const Global<float> x : {dq, dk, dv})
+    if (!x.packs<2>()) return false;
+  if (std::max(s.head_dim, s.v_head_dim) <= 64) gradients<64>(dev, s, scores, in, parts, dq, dk, dv);
+  else gradients<128>(dev, s, scores, in, parts, dq, dk, dv);
+  return true;
+}
+
+}  // namespace gyr::backend

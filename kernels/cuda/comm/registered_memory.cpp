@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/cuda/comm/registered_memory.hpp"
+
+#include "kernels/cuda/comm/nccl_check.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr bool registers = NCCL_VERSION_CODE >= 21900;
+
+#if NCCL_VERSION_CODE < 21900
+ncclResult_t ncclCommRegister(ncclComm_t, void*, size_t, void**) { return ncclInvalidUsage; }
+ncclResult_t ncclCommDeregister(ncclComm_t, void*) { return ncclInvalidUsage; }
+#endif
+
+}  // namespace
+
+bool RegisteredMemory::wanted() { return cuda::environment_allows("GYR_NCCL_REGISTER") && registers; }
+
+RegisteredMemory::RegisteredMemory(ncclComm_t communicator, cudaStream_t stream, int rank, int size)
+    : communicator_(communicator), stream_(stream), rank_(rank), size_(size) {
+  cuda::DeviceMemoryRegistry::of_process().watch(*this);
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  cuda::DeviceMemoryRegistry::of_process().leave(*this);
+  for (const auto& [begin, handle] : handles_) deregister(handle);
+}
+
+void RegisteredMemory::taken(void* begin, Index bytes) {
+  void* handle = nullptr;
+  check_nccl(ncclCommRegister(communicator_, begin, std::size_t(bytes), &handle), "memory to be registered (GYR_NCCL_REGISTER=off does without)",
+             rank_, size_);
+  handles_[begin] = handle;
+}
+
+void RegisteredMemory::given_back(void* begin) {
+  const auto found = handles_.find(begin);
+  if (found == handles_.end()) return;
+  deregister(found->second);
+  handles_.erase(found);
+}
+
+// Null where NCCL registers nothing (NCCL_LOCAL_REGISTER=0). Who destroys has no use for an error.
+void RegisteredMemory::deregister(void* handle) {
+  cudaStreamSynchronize(stream_);
+  if (handle) ncclCommDeregister(communicator_, handle);
+}
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The host has one thread, which tells the device what to do; more where it computes itself. Kokkos gives views alone.
+#include "kernels/base/threads.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <cstdlib>
+
+#include "kernels/cuda/machine/runtime.hpp"
+
+namespace gyr {
+
+void prepare_threads(char**) {}
+namespace {
+
+int& threads_of_host() {
+  static int threads = 1;
+  return threads;
+}
+
+}  // namespace
+
+void start_threads(int threads, int place) {
+  Kokkos::initialize();
+  const char* const given = std::getenv("OMP_NUM_THREADS");
+  threads_of_host() = given && std::atoi(given) > 0 ? std::atoi(given) : threads;
+  cuda::place_on_machine(place);
+}
+void end_threads() { Kokkos::finalize(); }
+int rank_threads() { return 1; }
+int host_threads() { return threads_of_host(); }
+std::string threads_text() { return "1 in every rank, kernels on " + cuda::device_text(); }
+
+}  // namespace gyr

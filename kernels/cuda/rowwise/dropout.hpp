@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Dropout as a kernel is given it. Where the kernel begins it asks for the step and the sample, which lie on the device.
+#pragma once
+
+#include "kernels/cuda/machine/primitives.hpp"
+#include "kernels/ops/dropout.hpp"
+
+namespace gyr::cuda {
+
+struct DropoutOf : Dropout {
+  explicit DropoutOf(const Dropout& d) : Dropout(d) {
+    static_assert(sizeof(DrawnAt) == 2 * sizeof(std::int64_t));
+    if (d.drops()) now_ = Matrix<const std::int64_t>(&d.now->step, 1, 2, 2);
+  }
+  // Where nothing is dropped, nothing is asked for.
+  GYR_DEVICE Draws draws() const { return drops() ? at({now_.load(0, 0), now_.load(0, 1)}) : Draws(); }
+
+ private:
+  Global<const std::int64_t> now_;
+};
+
+}  // namespace gyr::cuda

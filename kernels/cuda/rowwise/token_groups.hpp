@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rows with equal tokens one behind the other, in their order. Blocks have buckets of tokens, those whose number in the table ends with the same
+// bits, which deals out tokens that occur often; each reads all tokens twice, from cache: to count, and to place its own behind those of other
+// buckets.
+//   R tokens, V rows of the table that are held here
+#pragma once
+
+#include <bit>
+
+#include "kernels/cuda/machine/launch.hpp"
+#include "kernels/ops/embedding.hpp"
+
+namespace gyr::cuda {
+
+// Which tokens have a row of the table here: those of [first, first + rows) but for pad_token_id.
+struct HeldTokens {
+  std::uint32_t first, rows;
+  Token pad_token_id;
+
+  GYR_DEVICE std::uint32_t row(Token token) const { return std::uint32_t(token) - first; }
+  GYR_DEVICE bool has(Token token) const { return row(token) < rows && token != pad_token_id; }
+};
+
+inline constexpr int chunk_rows = 32;  // at least, of chunks of equal tokens where there are several
+
+// A place in the order of tokens: the row that has it, and where a chunk of rows with equal tokens begins, how many they are.
+struct TokenPlace {
+  int row, table_row;
+  int length;  // of the chunk that begins here, or 0
+  int chunks;  // of the token whose first row this is, else 0
+
+  // Of n rows with equal tokens the one behind `before` others. The last chunk takes what would make none of its own.
+  static GYR_DEVICE TokenPlace of(int row, int table_row, int before, int n) {
+    const int chunks = n < 2 * chunk_rows ? 1 : n / chunk_rows, chunk = before / chunk_rows;
+    const bool begins = before % chunk_rows == 0 && chunk < chunks;
+    return {row, table_row, !begins ? 0 : chunk + 1 < chunks ? chunk_rows : n - before, before == 0 ? chunks : 0};
+  }
+  static GYR_DEVICE TokenPlace load(const Global<const std::int32_t>& places, Index p) {
+    const auto v = places.load_pack<4>(p, 0);
+    return {v.at[0], v.at[1], v.at[2], v.at[3]};
+  }
+  GYR_DEVICE void store(const Global<std::int32_t>& places, Index p) const {
+    places.store_pack<4>(p, 0, Pack<std::int32_t, 4>{{row, table_row, length, chunks}});
+  }
+};
+
+// How a number of tokens and of rows of the table is split: a power of two of buckets, one for a block, and warps of each.
+struct TokenBuckets {
+  static constexpr Index most_keys = 1024, most_warps = 16;  // keys: rows of the table in a bucket
+  int bits, keys, warps;                                     // bits: of the number of buckets
+
+  TokenBuckets(Index tokens, Index rows) {
+    const Index buckets = std::max(std::min<Index>(ceil_div(tokens, 64), 256), ceil_div(rows, most_keys));
+    bits = int(std::bit_width(std::uint64_t(buckets - 1)));
+    keys = int(ceil_div(rows, Index(1) << bits));
+    warps = int(std::clamp<Index>(ceil_div(tokens, 256), 1, most_warps));
+  }
+  Grid grid() const { return {Index(1) << bits, warps * warp_size, ((warps + 2) * keys + warps) * int(sizeof(int))}; }
+};
+
+// A block that puts the tokens of its bucket in order. A warp has some neighbouring tokens, and counts of its own.
+class BucketOrder {
+ public:
+  GYR_DEVICE BucketOrder(const Global<const Token>& tokens, const HeldTokens& held, int bits, int keys)
+      : tokens_(tokens), held_(held), bits_(bits), keys_(keys), bucket_(std::uint32_t(block_index())) {}
+
+  // Writes the places of the bucket's tokens; the last block those behind all that are held, too.
+  GYR_DEVICE void write(const Global<std::int32_t>& places) const {
+    for (int i = thread_index(); i < block_warps() * keys_; i += block_threads()) room_.store(i, 0);
+    sync_block();
+    const int before = count(), mine = begin_keys();
+    each_step([&](int r, Token token) {
+      const bool ours = is_ours(token);
+      each_key(ours, token, [&](int at, std::uint32_t equal) {
+        const int key = key_of(token), n = room_.load(size_of(key)), place = room_.load(at) + bits_of(equal & lower_lanes());
+        TokenPlace::of(r, int(held_.row(token)), place, n).store(places, before + room_.load(begin_of(key)) + place);
+      });
+    });
+    if (block_index() + 1 < grid_blocks()) return;
+    for (Index p = before + mine + thread_index(); p < tokens_.columns(); p += block_threads()) TokenPlace{0, 0, 0, 0}.store(places, p);
+  }
+
+ private:
+  static constexpr int in_flight = 8;  // tokens of a lane
+  // In shared memory: counts of each warp; of keys how many they are, and where they begin; a number for each warp.
+  GYR_DEVICE int size_of(int key) const { return block_warps() * keys_ + key; }
+  GYR_DEVICE int begin_of(int key) const { return (block_warps() + 1) * keys_ + key; }
+  GYR_DEVICE int sums() const { return (block_warps() + 2) * keys_; }
+  static GYR_DEVICE std::uint32_t lower_lanes() { return (std::uint32_t(1) << lane()) - 1; }
+
+  GYR_DEVICE std::uint32_t bucket_of(Token token) const { return held_.row(token) & ((std::uint32_t(1) << bits_) - 1); }
+  GYR_DEVICE int key_of(Token token) const { return int(held_.row(token) >> bits_); }
+  GYR_DEVICE bool is_ours(Token token) const { return held_.has(token) && bucket_of(token) == bucket_; }
+
+  // f(r, token) by all lanes for the tokens of the warp, 32 at a time; behind the last one a token that nobody holds.
+  template <class F>
+  GYR_DEVICE void each_step(const F& f) const {
+    constexpr int step = in_flight * warp_size;
+    const int all = int(tokens_.columns()), each = (all + block_warps() * warp_size - 1) / (block_warps() * warp_size) * warp_size;
+    const int begin = warp() * each, end = begin + each < all ? begin + each : all;
+    for (int first = begin; first < end; first += step) {
+      Token token[in_flight];
+      GYR_UNROLL
+      for (int i = 0; i < in_flight; ++i) {
+        const int r = first + i * warp_size + lane();
+        token[i] = r < end ? tokens_.load(r) : Token(held_.first - 1);
+      }
+      GYR_UNROLL
+      for (int i = 0; i < in_flight; ++i) f(first + i * warp_size + lane(), token[i]);
+    }
+  }
+
+  // f(at, equal) by lanes that have tokens of ours: where the warp counts their key, and which lanes have the same one. Then that count grows.
+  template <class F>
+  GYR_DEVICE void each_key(bool ours, Token token, const F& f) const {
+    const std::uint32_t all = ballot(ours);
+    if (all == 0) return;
+    std::uint32_t equal = all;
+    const int key = ours ? key_of(token) : 0, at = warp() * keys_ + key;
+    for (int bit = 1; bit < keys_; bit *= 2) {
+      const std::uint32_t set = ballot((key & bit) != 0);
+      equal &= key & bit ? set : ~set;
+    }
+    if (ours) f(at, equal);
+    sync_warp();
+    if (ours && lowest_bit(equal) == lane()) room_.store(at, room_.load(at) + bits_of(equal));
+    sync_warp();
+  }
+
+  // Counts keys; returns how many tokens are in buckets before this one.
+  GYR_DEVICE int count() const {
+    int before = 0;
+    each_step([&](int, Token token) {
+      const bool held = held_.has(token);
+      const std::uint32_t bucket = bucket_of(token);
+      before += held && bucket < bucket_;
+      each_key(held && bucket == bucket_, token, [](int, std::uint32_t) {});
+    });
+    return block_sum(before, Shared<int>(sums() * int(sizeof(int))));
+  }
+
+  // Counts of warps become those of the warps before them, of keys the tokens of keys before them; returns all tokens of the bucket.
+  GYR_DEVICE int begin_keys() const {
+    int all = 0;
+    for (int first = 0; first < keys_; first += block_threads()) {
+      const int key = first + thread_index();
+      int n = 0;
+      if (key < keys_)
+        for (int w = 0; w < block_warps(); ++w) {
+          const int of_warp = room_.load(w * keys_ + key);
+          room_.store(w * keys_ + key, n);
+          n += of_warp;
+        }
+      const int to_here = sum_up_to_lane(n);
+      if (lane() == warp_size - 1) room_.store(sums() + warp(), to_here);
+      sync_block();
+      int before = all;
+      for (int w = 0; w < block_warps(); ++w) {
+        const int of_warp = room_.load(sums() + w);
+        if (w < warp()) before += of_warp;
+        all += of_warp;
+      }
+      if (key < keys_) room_.store(size_of(key), n), room_.store(begin_of(key), before + to_here - n);
+      sync_block();
+    }
+    return all;
+  }
+
+  Shared<int> room_;
+  Global<const Token> tokens_;
+  HeldTokens held_;
+  int bits_, keys_;
+  std::uint32_t bucket_;
+};
+
+}  // namespace gyr::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels as they are announced to a device, and how often.
+#pragma once
+
+#include <bit>
+#include <string_view>
+
+#include "kernels/base/scalar.hpp"
+#include "kernels/base/shape_counts.hpp"
+
+namespace gyr {
+
+// Flops and bytes of one launch.
+struct LaunchShape {
+  std::string_view kernel;  // a literal
+  double flops, bytes;
+  bool operator==(const LaunchShape& other) const { return flops == other.flops && bytes == other.bytes && kernel == other.kernel; }
+  std::size_t hash() const { return mixed(mixed(kernel.size(), std::bit_cast<std::uint64_t>(flops)), std::bit_cast<std::uint64_t>(bytes)); }
+};
+struct LaunchCount {
+  Index calls = 0;
+  double seconds = 0;
+};
+using LaunchCounts = ShapeCounts<LaunchShape, LaunchCount>;
+
+}  // namespace gyr

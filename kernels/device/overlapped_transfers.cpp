@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/device/overlapped_transfers.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gyr {
+
+// Of many shapes in turn the same come again soon, or never.
+void OverlappedTransfers::add(OverlappedTransfer& transfer, const LaunchShape& shape, Index calls) {
+  constexpr std::ptrdiff_t seen = 4;
+  auto& beside = transfer.beside;
+  for (auto one = beside.rbegin(); one != beside.rend() && one - beside.rbegin() < seen; ++one)
+    if (one->first.kernel.data() == shape.kernel.data() && one->first.flops == shape.flops && one->first.bytes == shape.bytes) {
+      one->second += calls;
+      return;
+    }
+  beside.emplace_back(shape, calls);
+}
+
+int OverlappedTransfers::begin(const void* communicator, Operation operation, Index bytes, Index times) {
+  in_flight_.push_back({++begun_, {communicator, operation, bytes, times}});
+  return begun_;
+}
+
+void OverlappedTransfers::awaited(int number) {
+  const auto one = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& u) { return u.number == number; });
+  if (one == in_flight_.end()) return;
+  OverlappedTransfer transfer = std::move(one->transfer);
+  in_flight_.erase(one);
+  if (transfer.beside.empty() || transfer.times == 0) return;
+  for (auto& [shape, calls] : transfer.beside) calls /= transfer.times;
+  hidden_.push_back(std::move(transfer));
+}
+
+std::vector<OverlappedTransfer> OverlappedTransfers::take() {
+  in_flight_.clear();
+  return std::exchange(hidden_, {});
+}
+
+}  // namespace gyr

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What stands between the products of an MLP.   R rows, F channels, m a multiplier, a an activation
+//   glu       y = up a(m gate), for one activation up is another number first, with gate and up side by side in one matrix (Shazeer, "GLU Variants
+//   Improve Transformer", 2020) activate  y = a(m x)
+#pragma once
+
+#include "kernels/device/device.hpp"
+
+namespace gyr {
+
+// As Hugging Face calls them: silu, gelu, gelu_new, relu2, tanh, relu.
+//   silu       x sigmoid(x)
+//   gelu       x Phi(x), Phi the distribution function of a standard normal
+//   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+//   relu2      max(x, 0)^2
+//   tanh       of x
+//   clamped_swiglu  gpt-oss's: min(x, 7) sigmoid(1.702 x) with the same in place of x; in glu up is held between -7 and 7, and 1 is added to it
+//   relu       max(x, 0)
+enum class Activation { silu, gelu, gelu_tanh, relu2, tanh, clamped_swiglu, relu };
+
+template <class T>
+void glu(Device&, Activation, Tensor2<const T> gate_up /*(R,2F)*/, double multiplier, Tensor2<T> y /*(R,F)*/);
+// With s = m gate:   dup = dy a(s),   dgate = dy up a'(s) m
+template <class T>
+void glu_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up);
+
+template <class T>
+void activate(Device&, Activation, Tensor2<const T> x /*(R,F)*/, double multiplier, Tensor2<T> y /*(R,F)*/);
+// dx = dy a'(m x) m
+template <class T>
+void activate_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> x, double multiplier, Tensor2<T> dx);
+
+}  // namespace gyr

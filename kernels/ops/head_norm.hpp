@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// y = g x / rms(x), head by head, all heads with the same weights (Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it).
+//   R rows, H heads, E head_dim
+#pragma once
+
+#include "kernels/device/device.hpp"
+
+namespace gyr {
+
+// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd), as rmsnorm. The number of heads is that of rstd's columns. y may be x's memory.
+template <class T>
+void head_norm(Device&, Matrix<const T> x /*(R,H E)*/, Tensor1<const Acc<T>> g /*(E)*/, double eps, Matrix<T> y /*(R,H E)*/,
+               Matrix<Acc<T>> rstd /*(R,H)*/, double offset = 0);
+
+// With xh = x rstd, u = (offset + g) dy:   dx = rstd (u - xh mean(u xh)),   dg += sum over rows and heads of dy xh. dx may be dy's memory.
+template <class T>
+void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
+                        Tensor1<Acc<T>> dg /*+=, or empty*/, double offset = 0);
+
+}  // namespace gyr

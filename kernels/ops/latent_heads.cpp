@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/latent_heads.hpp"
+
+#include "kernels/base/instances.hpp"
+#include "kernels/ops/backend.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Of the numbers that an expansion reads and writes.
+struct Columns {
+  Index own, shared, q, k, v;
+};
+
+void check(const LatentHeads& s, Index half, const Columns& c) {
+  ensure(s.turning == 2 * half && c.own == s.heads * s.own() && c.shared == s.turning && c.q == s.heads * s.width() && c.k == c.q &&
+             c.v == s.heads * s.values,
+         "{} heads of {} and {} channels and values of {}, of which {} turn, from ({}) and ({}) to ({}), ({}) and ({})", s.heads, s.still, s.turning,
+         s.values, 2 * half, c.own, c.shared, c.q, c.k, c.v);
+}
+
+double flops(const LatentHeads& s, Index rows) { return 3.5 * double(rows * s.turning) * double(s.heads + 1); }
+double numbers(const LatentHeads& s, Index rows) { return double(rows) * double(s.heads * (3 * s.width() + s.own() + s.values) + s.turning); }
+
+}  // namespace
+
+template <class T>
+void expand_heads(Device& dev, const LatentHeads& s, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions, Matrix<const T> own,
+                  Matrix<const T> shared, Matrix<T> q, Matrix<T> k, Matrix<T> v) {
+  check(s, table.cosine.extent(1), {own.columns, shared.columns, q.columns, k.columns, v.columns});
+  if (const auto run = dev.launch("expand_heads", flops(s, q.rows), sizeof(T) * numbers(s, q.rows)))
+    backend::expand_heads<T>(dev, s, table, positions, own, shared, q, k, v);
+}
+
+template <class T>
+void expand_heads_backward(Device& dev, const LatentHeads& s, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+                           Matrix<const Acc<T>> dq, Matrix<const Acc<T>> dk, Matrix<const Acc<T>> dv, Matrix<T> dq_before, Matrix<T> down,
+                           Matrix<T> dshared) {
+  check(s, table.cosine.extent(1), {down.columns, dshared.columns, dq.columns, dk.columns, dv.columns});
+  ensure(dq_before.columns == dq.columns, "gradients of queries of {} and {} channels", dq.columns, dq_before.columns);
+  const double bytes = double(sizeof(Acc<T>)) * numbers(s, dq.rows);
+  if (const auto run = dev.launch("expand_heads_backward", flops(s, dq.rows) + double(dq.rows * s.heads * s.turning), bytes))
+    backend::expand_heads_backward<T>(dev, s, table, positions, dq, dk, dv, dq_before, down, dshared);
+}
+
+GYR_SCALARS(GYR_LATENT_HEADS)
+
+}  // namespace gyr

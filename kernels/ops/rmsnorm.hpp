@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// y = g x / rms(x), row by row.   R rows (= B T), D hidden_size
+#pragma once
+
+#include "kernels/device/device.hpp"
+
+namespace gyr {
+
+enum class Add { no, yes };  // whether a result is written or added to what is there
+
+// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd): the rounding before the weight is Hugging Face's.
+template <class T>
+void rmsnorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D)*/, double eps, Tensor2<T> y /*(R,D)*/, Tensor1<Acc<T>> rstd /*(R)*/,
+             double offset = 0);
+
+// With xh = x rstd, u = (offset + g) dy:   dx = rstd (u - xh mean(u xh)),   dg += sum over rows of dy xh
+template <class T>
+void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
+                      Tensor2<T> dx /*= or +=*/, Tensor1<Acc<T>> dg /*+=, or empty*/, double offset = 0);
+
+}  // namespace gyr

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/rope.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/base/instances.hpp"
+#include "kernels/ops/backend.hpp"
+
+namespace gyr {
+
+RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half, Index length) : theta_(theta), scaling_(scaling), half_(half) {
+  if (scaling.type == RopeScaling::dynamic && length > scaling.original_positions && half > 1)
+    theta_ *= std::pow(scaling.factor * double(length) / double(scaling.original_positions) - (scaling.factor - 1), double(half) / double(half - 1));
+  if (scaling.type == RopeScaling::llama3) first_ = scaling.low_freq_factor, last_ = scaling.high_freq_factor;
+  if (scaling.type != RopeScaling::yarn) return;
+  const auto pair = [&](double turns) { return double(half) * std::log(double(scaling.original_positions) / (turns * 2 * M_PI)) / std::log(theta); };
+  const double first = pair(scaling.high_freq_factor), last = pair(scaling.low_freq_factor);
+  first_ = std::max(scaling.truncate ? std::floor(first) : first, 0.0);
+  last_ = std::min(scaling.truncate ? std::ceil(last) : last, double(2 * half - 1));
+  if (first_ == last_) last_ += 0.001;
+  amplitude_ = scaling.attention_factor > 0 ? scaling.attention_factor : scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
+}
+
+// Made once, this is no step's work.
+template <class A>
+void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
+  if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1), table.cosine.extent(0)), table);
+}
+
+template <class S, class T>
+void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+          Matrix<const S> x, Matrix<T> y) {
+  const Index R = x.rows, half = table.cosine.extent(1), width = x.columns / num_heads;
+  ensure(x.columns == width * num_heads && width >= 2 * half && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
+         "rope of ({},{}) at {} positions into ({},{}) with {} heads, of which {} channels turn", R, x.columns, positions.extent(0), y.rows,
+         y.columns, num_heads, 2 * half);
+  if (const auto run = dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (x.columns * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
+    backend::rope<S, T>(dev, turn, num_heads, scale, table, positions, x, y);
+}
+
+GYR_ALL_ROPE
+
+}  // namespace gyr

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which experts each row goes to, and with what weight. Of the logits l of a row
+//   s_e = softmax(l)_e or sigmoid(l_e);   chosen: the top_k experts with the largest s_e + b_e;   w_k = scale s_k / (sum over chosen of s + 1e-20)
+// b serves the choice alone. Equal ones are taken in the order of experts, so that a choice is a function of the scores. Without `normalize`
+// w_k = scale s_k. With groups, neighbours in equal numbers, only experts of the top_groups groups can be chosen whose two largest s + b together
+// are largest (DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024).
+//   R rows, E experts, K top_k
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/device.hpp"
+
+namespace gyr {
+
+struct Routing {
+  enum Score { softmax, sigmoid } score = softmax;
+  Index top_k = 2, groups = 1, top_groups = 1;
+  bool normalize = true;
+  double scale = 1;
+};
+
+// scores: logits on entry. Of a row whose scores are no numbers other experts are chosen all the same, each once.
+template <class A>
+void route(Device&, const Routing&, Tensor1<const A> bias /*(E) or empty*/, Tensor2<A> scores /*(R,E)*/, Tensor2<std::int32_t> chosen /*(R,K)*/,
+           Tensor2<A> weights /*(R,K)*/, Tensor1<A> lse /*(R) or empty: log sum over e of exp(l_e) where it is softmax, else 0*/);
+
+// With t the sum over chosen:   ds_k = scale (dw_k - sum_j dw_j s_j / t) / t, or scale dw_k, else 0
+//   softmax: dl_e = s_e (ds_e - sum_j ds_j s_j),   sigmoid: dl_e = ds_e s_e (1 - s_e)
+template <class A>
+void route_backward(Device&, const Routing&, Tensor2<const A> scores, Tensor2<const std::int32_t> chosen, Tensor2<const A> dweights,
+                    Tensor2<A> dlogits /*(R,E)*/);
+
+}  // namespace gyr

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What holds of the scan on any backend: shapes fit, and the scratch of a call ends with it.
+#include "kernels/ops/ssd_chunk.hpp"
+
+#include "kernels/base/instances.hpp"
+#include "kernels/ops/backend.hpp"
+
+namespace gyr {
+
+namespace {
+
+Index state_elements(const SsdShape& s) { return s.num_heads * s.head_dim * s.state_size; }  // of a sequence
+
+template <class T>
+void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved) {
+  ensure(s.num_groups > 0 && s.num_heads % s.num_groups == 0 && s.chunk_size > 0 && s.seq_length > 0,
+         "scan of {} heads in {} groups, {} tokens in chunks of {}", s.num_heads, s.num_groups, s.seq_length, s.chunk_size);
+  const Index rows = s.batch * s.seq_length;
+  in.documents.check(rows);
+  ensure(in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows && in.x.columns == s.num_heads * s.head_dim &&
+             in.b.columns == s.num_groups * s.state_size && in.c.columns == in.b.columns && in.dt_raw.columns == s.num_heads,
+         "scan of x ({},{}), b ({},{}), c ({},{}), dt ({},{}) for {} tokens, {} heads of width {}, {} groups of state {}", in.x.rows, in.x.columns,
+         in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns, rows, s.num_heads, s.head_dim, s.num_groups,
+         s.state_size);
+  ensure(Index(saved.dt.extent(0)) == rows && Index(saved.states.extent(0)) == s.batch && Index(saved.states.extent(1)) == s.chunks() &&
+             Index(saved.states.extent(2)) == state_elements(s),
+         "scan saves dt of {} rows and states ({},{},{})", saved.dt.extent(0), saved.states.extent(0), saved.states.extent(1),
+         saved.states.extent(2));
+}
+
+template <class A>
+void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tensor3<const A>& states) {
+  ensure(Index(decay.extent(0)) == s.batch && Index(decay.extent(1)) == s.chunks() && Index(decay.extent(2)) == s.num_heads,
+         "passing of states with decays ({},{},{}) for {} sequences of {} chunks, {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
+         s.batch, s.chunks(), s.num_heads);
+  ensure(Index(states.extent(0)) == s.batch && Index(states.extent(1)) == s.chunks() && Index(states.extent(2)) == state_elements(s),
+         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2), s.batch,
+         s.chunks(), state_elements(s));
+}
+
+}  // namespace
+
+template <class T>
+void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
+         SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd");
+  backend::ssd<T>(dev, shape, in, w, initial, y, saved, last);
+}
+
+template <class T>
+void ssd_step(Device& dev, const SsdShape& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<Acc<T>> state, Tensor2<T> y) {
+  ensure(s.seq_length == 1 && in.x.rows == s.batch && Index(state.extent(0)) == s.batch && Index(state.extent(1)) == state_elements(s) &&
+             in.x.columns == s.num_heads * s.head_dim,
+         "a step of {} tokens, x ({},{}), state ({},{})", s.seq_length, in.x.rows, in.x.columns, state.extent(0), state.extent(1));
+  const Workspace workspace(dev.scratch, "ssd");
+  backend::ssd_step<T>(dev, s, in, w, state, y);
+}
+
+template <class T>
+void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                  Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd_backward");
+  backend::ssd_backward<T>(dev, shape, in, w, saved, dy, dlast, d_in, dw, dinitial);
+}
+
+template <class T>
+void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                      Tensor2<Acc<T>> last, Tensor3<Acc<T>> decay) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd");
+  backend::ssd_chunk_states<T>(dev, shape, in, w, saved, last, decay);
+}
+
+template <class T>
+void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<T> y) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd");
+  backend::ssd_outputs<T>(dev, shape, in, w, saved, y);
+}
+
+template <class T>
+void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                          Tensor2<const T> dy, Tensor3<Acc<T>> dstates) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd_backward");
+  backend::ssd_outputs_backward<T>(dev, shape, in, w, saved, dy, dstates);
+}
+
+template <class T>
+void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
+                               Tensor2<const T> dy, Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
+                               SsdWeightGradient<Acc<T>> dw) {
+  check(shape, in, saved);
+  const Workspace workspace(dev.scratch, "ssd_backward");
+  backend::ssd_chunk_states_backward<T>(dev, shape, in, w, saved, dy, dstates, dlast, d_in, dw);
+}
+
+template <class A>
+void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                   Tensor2<A> own) {
+  check_passing<A>(shape, decay, states);
+  ensure(last.data() || dev.dry_run(), "the own state of a sequence includes what its last chunk adds");
+  backend::ssd_own_state<A>(dev, shape, decay, states, last, total, own);
+}
+
+template <class A>
+void ssd_state_after(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
+  ensure(Index(state.extent(1)) == state_elements(shape), "a state of {} numbers, and heads have {}", state.extent(1), state_elements(shape));
+  backend::ssd_state_after<A>(dev, shape, steps, state);
+}
+
+template <class A>
+void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> initial, Tensor3<A> states, Tensor2<A> last) {
+  check_passing<A>(shape, decay, states);
+  backend::ssd_pass_states<A>(dev, shape, decay, initial, states, last);
+}
+
+template <class A>
+void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
+  check_passing<A>(shape, decay, dstates);
+  backend::ssd_own_state_backward<A>(dev, shape, decay, dstates, own);
+}
+
+template <class A>
+void ssd_pass_states_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor2<const A> dlast, Tensor3<A> dstates) {
+  check_passing<A>(shape, decay, dstates);
+  backend::ssd_pass_states_backward<A>(dev, shape, decay, dlast, dstates);
+}
+
+GYR_ALL_SSD
+
+}  // namespace gyr

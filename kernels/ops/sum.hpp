@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sums that stay on the device, and the way of a few numbers to the host. The host waits there until the device has done all that it was told
+// before; on a GPU nothing runs meanwhile, so that a training step reads once, at its end.
+#pragma once
+
+#include <vector>
+
+#include "kernels/ops/elementwise.hpp"
+
+namespace gyr {
+
+// sum(0) += x(0) + x(1) + ..., from left to right.
+void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum /*(1)*/);
+// sum(0) += sum of x(i)^2, in double, in fixed blocks and order: the same bits for the same run of numbers. NaN and infinity pass through.
+template <class A>
+void add_sum_of_squares(Device&, Tensor1<const A> x, Tensor1<double> sum /*(1)*/);
+
+// The numbers on the host; zeros on a dry-run device. The device's work counts the calls.
+inline constexpr const char* to_host_work = "to_host";
+template <class V>
+std::vector<std::remove_const_t<V>> to_host(Device& dev, Tensor1<V> x) {
+  using Number = std::remove_const_t<V>;
+  std::vector<Number> host(x.extent(0));
+  if (const auto run = dev.launch(to_host_work, 0, double(sizeof(V)) * double(host.size())))
+    dev.host_waits([&] { backend::copy_to_host(x.data(), host.data(), Index(x.span() * sizeof(V))); });
+  return host;
+}
+
+template <class A>
+double sum_of_squares(Device& dev, Tensor1<const A> x) {
+  Scope scope(dev.scratch);
+  const auto sum = dev.scratch.tensor<double>(1);
+  fill<double>(dev, sum, 0);
+  add_sum_of_squares<A>(dev, x, sum);
+  return to_host(dev, sum)[0];
+}
+
+}  // namespace gyr

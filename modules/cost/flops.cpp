@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/cost/flops.hpp"
+
+#include <map>
+
+#include "modules/layers/embedding.hpp"
+#include "modules/model/layer.hpp"
+#include "modules/objectives/objective.hpp"
+
+namespace gyr {
+
+// The weights as the modules declare them.
+std::vector<Weight> declared_weights(const ModelConfig& c) {
+  Parameters parameters(DType::f32, Coordinates{});
+  parameters.adapt(c.lora);
+  Embedding embedding(c, parameters);
+  std::vector<std::unique_ptr<Layer>> layers;
+  for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
+  const auto head = c.objective->head(c, shares_embedding(c) ? &embedding.table() : nullptr, parameters);
+  parameters.declare_adapters();
+  std::vector<Weight> weights;
+  for (const auto& p : parameters.all()) weights.push_back(p->weight);
+  return weights;
+}
+
+Index parameter_count(const ModelConfig& c) {
+  Index count = 0;
+  for (const Weight& w : declared_weights(c)) count += w.size();
+  return count;
+}
+
+namespace {
+
+// Whether its attention is that of a causal mask: of half of all keys.
+bool has_causal_mask(const ModelConfig& c, Index layer) { return config_of_layer(c, layer).attention.causal && c.pattern[layer] != 'X'; }
+
+// Of all layers that the head has.
+LayerFlops head_layer_flops(const ModelConfig& c, const TextLengths& n) {
+  LayerFlops sum;
+  for (const char symbol : c.objective->head_layers()) sum = sum + layer_type(symbol).flops(c, n);
+  return sum;
+}
+
+// Weights by what they are of, the beginning of their names: a layer "model.layers.3.", the head "".
+std::map<std::string, std::vector<Weight>> weights_by_part(const ModelConfig& c) {
+  std::map<std::string, std::vector<Weight>> parts;
+  const std::string layers = "model.layers.";
+  for (Weight& w : declared_weights(c)) {
+    const bool of_head = !w.name.starts_with("model.");
+    const auto dot = w.name.find('.', w.name.starts_with(layers) ? layers.size() : 6);
+    parts[of_head ? "" : w.name.substr(0, dot + 1)].push_back(std::move(w));
+  }
+  return parts;
+}
+std::string part_of(Index layer) { return fmt::format("model.layers.{}.", layer); }
+
+// The part of a text's tokens that are multiplied with it.
+double tokens_of(const Weight& w, const TextLengths& lengths, bool in_encoder) {
+  return w.tokens * (in_encoder || w.of_source ? double(lengths.source) / double(lengths.text) : 1);
+}
+
+// Products with the adapters among these weights.
+double adapter_flops(const std::vector<Weight>& part, const TextLengths& lengths, bool in_encoder) {
+  double sum = 0;
+  for (const Weight& w : part)
+    if (w.of_adapter) sum += 2.0 * double(w.size()) * tokens_of(w, lengths, in_encoder);
+  return sum;
+}
+
+// Of each layer, and the head's last.
+std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengths) {
+  std::vector<double> flops(std::size_t(c.layers()) + 1, 0);
+  if (!c.lora) return flops;
+  auto parts = weights_by_part(c);
+  for (Index i = 0; i < c.layers(); ++i) flops[i] = adapter_flops(parts[part_of(i)], lengths, i < layers_of_encoder(c));
+  flops.back() = adapter_flops(parts[""], lengths, false);
+  return flops;
+}
+
+double minimal(const LayerFlops& f) { return f.products + f.attention + f.recurrence + f.convolution; }
+double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
+double megatron(const LayerFlops& f, bool half) { return f.products + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
+
+}  // namespace
+
+TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
+  const double head = c.objective->flops(c);
+  const LayerFlops of_head = head_layer_flops(c, lengths);
+  TokenFlops sum{head + minimal(of_head), head + executed(of_head), head + megatron(of_head, c.attention.causal)};
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_flops(c, i, lengths);
+    sum.minimal += minimal(f), sum.executed += executed(f), sum.megatron += megatron(f, has_causal_mask(c, i));
+  }
+  for (const double adapters : adapter_flops(c, lengths)) sum.minimal += adapters, sum.executed += adapters, sum.megatron += adapters;
+  return sum;
+}
+
+double training_flops(const ModelConfig& c, const TextLengths& lengths, const Trained& trained) {
+  auto parts = weights_by_part(c);
+  const std::vector<double> adapters = adapter_flops(c, lengths);
+  bool learning = false;  // something so far, from the embedding on
+  double sum = 0;
+  const auto tokens = [&](const Weight& w, bool in_encoder) {
+    const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
+    return output ? c.objective->scored() * double(1 + c.objective->depths()) : tokens_of(w, lengths, in_encoder);
+  };
+  const auto add = [&](const std::string& part, double forward, bool in_encoder = false) {
+    double saved = 0;
+    for (const Weight& w : parts[part]) {
+      const bool learns = !trained || trained(w);
+      learning = learning || learns;
+      if (!learns && w.shape.size() == 2) saved += 2.0 * double(w.size()) * tokens(w, in_encoder);
+    }
+    sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
+  };
+  const std::string table = "model.embed_tokens.";
+  add(table, 0);
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_flops(c, i, lengths);
+    add(part_of(i), minimal(f) + adapters[i], i < layers_of_encoder(c));
+  }
+  add("model.final_layernorm.", 0);
+  if (c.tie_word_embeddings) parts[""].insert(parts[""].end(), parts[table].begin(), parts[table].end());
+  add("", c.objective->flops(c) + minimal(head_layer_flops(c, lengths)) + adapters.back());
+  return sum;
+}
+
+StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
+  StageCosts costs;
+  const std::vector<double> adapters = adapter_flops(c, lengths);
+  for (Index i = 0; i < c.layers(); ++i) {
+    const LayerFlops f = layer_flops(c, i, lengths);
+    costs.layers.push_back(executed(f) + adapters[i]);
+  }
+  costs.embedding = double(c.hidden_size);  // a copy per token
+  costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths)) + adapters.back();
+  return costs;
+}
+
+}  // namespace gyr

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/layers/attention.hpp"
+
+#include <cmath>
+
+#include "modules/layers/projection.hpp"
+#include "modules/pass/kv_cache_rows.hpp"
+#include "modules/weights/contribution.hpp"
+
+namespace gyr {
+
+HeadRuns head_runs(const AttentionConfig& c) {
+  const Index q = c.num_heads * c.head_dim, k = c.num_kv_heads * c.head_dim;
+  const char* by_heads = "attention.num_heads";
+  return {{q, c.num_heads, false, by_heads}, {k, c.num_kv_heads, false, "attention.num_kv_heads"}, {q, c.num_heads, true, by_heads}};
+}
+
+OperatorChain attention_operators(const ModelConfig& m, const std::string& name) {
+  const AttentionConfig& c = m.attention;
+  const auto [queries, keys, attended] = head_runs(c);
+  const Channels stream = undivided(m.hidden_size), qkv = by_units({queries, keys, keys});
+  std::vector<OperatorWeight> of_heads;
+  if (c.qk_norm) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
+  if (c.sinks) of_heads.push_back({name + ".sinks", {c.num_heads}, {{c.num_heads, c.num_heads}}});
+  return {product("queries, keys, values", stream, qkv, {name + ".q_proj", name + ".k_proj", name + ".v_proj"}, c.bias || c.qkv_bias),
+          over_tokens("attention", qkv, by_units({attended}), of_heads), product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+}
+
+template <class T>
+Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.attention), eps_(m.rms_norm_eps), norm_offset_(m.norm_offset), name_(name), scores_(1 / std::sqrt(double(c_.head_dim)), c_.soft_cap),
+      dropped_(m.dropout.attention) {
+  using P = Parameters;
+  const auto [query, key, attended] = head_runs(c_);
+  const Index q = query.extent;
+  const auto matrix = [&](const char* part, const Run& rows, P::Fit fit) {
+    return &parameters.declare(
+        adapting({name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor}), fit);
+  };
+  const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
+    return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
+  };
+  q_ = matrix(".q_proj", query, P::Fit::aligned);
+  k_ = matrix(".k_proj", key, P::Fit::adjacent);
+  v_ = matrix(".v_proj", key, P::Fit::adjacent);
+  o_ = &parameters.declare(adapting({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({attended}), normal(m.init_std), Storage::factor}));
+  if (has_qkv_bias()) {
+    q_bias_ = bias(".q_proj", query, P::Fit::aligned);
+    k_bias_ = bias(".k_proj", key, P::Fit::adjacent);
+    v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
+  }
+  if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
+  const auto norm = [&](const char* part) {
+    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
+  };
+  if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
+  if (c_.sinks) {
+    const Run heads{c_.num_heads, c_.num_heads, false, query.key};
+    sinks_ = &parameters.declare({name + ".sinks", {c_.num_heads}, by_rows({heads}), normal(m.init_std), Storage::wide, false});
+  }
+  num_heads_ = q_->rows() / c_.head_dim;
+  num_kv_heads_ = k_->rows() / c_.head_dim;
+  v_head_dim_ = o_->columns() / num_heads_;
+  first_value_ = o_->first(1) % c_.head_dim;
+}
+
+template <class T>
+void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
+  const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
+  if (c_.qk_norm) frame.put(Keys::raw, rows, q_width() + k_width()), frame.put(Keys::rstd, rows, num_heads_ + num_kv_heads_);
+  const auto out = frame.put(Keys::attended, rows, out_width());
+  const auto lse = frame.put(Keys::lse, rows, num_heads_);
+  if (frame.wants(Keys::qkv)) project(a, frame, h.gather(), qkv, frame.first_row_wanted(Keys::qkv));
+  if (frame.wants(Keys::attended)) attend_to_all(a, qkv, out, lse);
+  a.show(name_, ".queries", columns(qkv, 0, q_width()), *q_);
+  a.show(name_, ".keys", columns(qkv, q_width(), k_width()), *k_);
+  a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
+  a.show(name_, ".attended", out, *o_);
+  if (!y.data()) return;
+  adapted_linear<T>(a.dev, {o_}, out, y, c_.out_multiplier, beta(add));
+  if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
+}
+
+// Queries and keys normed and turned, values as they are; of the rows from `first` on.
+template <class T>
+void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor2<T> all_qkv, Index first) {
+  const auto h = rows_from(all_h, first);
+  const auto qkv = rows_from(all_qkv, first);
+  adapted_linear<T>(a.dev, {q_, k_, v_}, h, qkv, c_.in_multiplier);
+  if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
+  if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
+  turn<T>(a, Rotate::forward, num_heads_, 1, q, q, first);
+  turn<T>(a, Rotate::forward, num_kv_heads_, c_.key_multiplier, k, k, first);
+}
+
+template <class T>
+template <class S>
+void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first) const {
+  if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // in place, nothing changes
+  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
+  rope<S, T>(a.dev, way, num_heads, scale, angles, rows_from(a.sequences.positions, first), x, y);
+}
+
+template <class T>
+void Attention<T>::norm_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd) {
+  using A = Acc<T>;
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
+  convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
+  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_), norm_offset_);
+  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_), norm_offset_);
+}
+
+template <class T>
+void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
+  using A = Acc<T>;
+  const auto raw = frame.get(Keys::raw);
+  const auto rstd = frame.get(Keys::rstd);
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
+  head_norm_backward<T>(a.dev, part(dqkv, 0), part(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), part(dqkv, 0),
+                        q_norm_->template vector_gradient<A>(), norm_offset_);
+  head_norm_backward<T>(a.dev, part(dqkv, 1), part(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_),
+                        part(dqkv, 1), k_norm_->template vector_gradient<A>(), norm_offset_);
+}
+
+template <class T>
+void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+  const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
+  Scope scope(a.dev.scratch);
+  const ScoreRule scores = this->scores(a, false);
+  if (a.context) context_attention<T>(a, shape(0, 0, 0), scores, c_.window)->forward(q, k, channels<T>(v), out, lse, sinks());
+  else attend_local(a, scores, qkv, out, lse);
+  contribute_once<T>(a.dev, *o_, out);
+}
+
+template <class T>
+void Attention<T>::attend_local(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
+  Scope scope(a.dev.scratch);
+  const AttentionState<Acc<T>> state = online_softmax_state<T>(a, out, lse);
+  if (a.state) attend_with_past(a, scores, qkv, state);
+  else attend(a, scores, qkv, state);
+  attention_finish<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), state, out, lse, sinks().values);
+}
+
+template <class T>
+void Attention<T>::attend(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
+  attention<T>(a.dev, shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length), mask(a), scores, q, k, channels<T>(v), Carry::fresh,
+               state);
+}
+
+template <class T>
+ScoreRule Attention<T>::scores(Pass& a, bool backward) const {
+  ScoreRule scores = scores_;
+  scores.bias = distance_bias_of<Acc<T>>(a, c_.relative_bias, backward);
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = q_->first(0) / c_.head_dim;
+  return scores;
+}
+
+template <class T>
+auto Attention<T>::sinks() const -> Sinks<Acc<T>> {
+  if (!sinks_) return {};
+  return {sinks_->template vector<const Acc<T>>(), sinks_->trained ? sinks_->template vector_gradient<Acc<T>>() : Tensor1<Acc<T>>()};
+}
+
+template <class T>
+Mask Attention<T>::mask(const Pass& a) const {
+  Mask mask = a.mask;
+  mask.window = c_.window;
+  return mask;
+}
+
+// One token of each at once. More of them sequence by sequence, because each has its own past. A cache that holds all: new keys and values join it,
+// then the queries meet all of it. One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet
+// the older part of it, the newer part and the new keys, which then take the places of the oldest.
+template <class T>
+void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
+  const Index seq_length = a.sequences.seq_length, width = 2 * k_width(), capacity = a.state->capacity();
+  const bool holds_all = c_.window == 0 || c_.window >= capacity;
+  const Index held = holds_all ? capacity : c_.window - 1;
+  auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
+  if (seq_length == 1 && !scores.bias) {
+    const KeyCache<T> all = kv_cache(a, cache, k_width() + first_value_, holds_all);
+    const Matrix<T> x(qkv);
+    return attention_step<T>(a.dev, shape(a.sequences.batch, 1, held), scores, columns(x, 0, q_width()), columns(x, q_width(), width), all,
+                             tokens_before(a), state);
+  }
+  for (Index b = 0; b < a.sequences.batch; ++b) {
+    const Index past = a.sequences.past_of(b), first = b * seq_length;
+    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * held * width, held, width);
+    const Matrix<T> fresh = Matrix<T>(qkv).block(first, seq_length, q_width(), width);
+    Carry carry = Carry::fresh;
+    const auto meet = [&](const Matrix<T>& kv, Index first_key) {
+      Mask mask = this->mask(a);
+      mask.first_query += past, mask.first_key = first_key;
+      attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scores, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
+                   columns(kv, 0, k_width()), channels<T>(columns(kv, k_width(), k_width())), carry,
+                   {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
+      carry = Carry::continued;
+    };
+    if (holds_all) {
+      convert<T, T>(a.dev, fresh, rows(mine, past, seq_length));
+      meet(rows(mine, 0, past + seq_length), 0);
+    } else {
+      const Index newer = held > 0 ? past % held : 0;
+      if (held > 0 && past >= held) meet(mine, past - newer - held);  // its newer rows count as so old that the window hides them
+      if (newer > 0) meet(rows(mine, 0, newer), past - newer);
+      meet(fresh, past);
+      update_window_cache(a, fresh, past, mine);
+    }
+  }
+}
+
+template <class T>
+void Attention<T>::update_window_cache(Pass& a, Matrix<const T> kv, Index past, Tensor2<T> cache) {
+  const Index held = Index(cache.extent(0));
+  for (Index at = kv.rows - std::min(kv.rows, held); at < kv.rows;) {
+    const Index row = (past + at) % held, count = std::min(kv.rows - at, held - row);
+    convert<T, T>(a.dev, kv.block(at, count, 0, kv.columns), rows(cache, row, count));
+    at += count;
+  }
+}
+
+template <class T>
+void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  using A = Acc<T>;
+  const auto lse = frame.get(Keys::lse);
+  const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
+  const Index rows = dy.extent(0);
+  Scope scope(a.dev.scratch);
+
+  auto dout = a.scratch<T>("gradient of attended", rows, out_width());
+  adapted_linear_backward_input<T>(a.dev, {o_}, dy, dout, c_.out_multiplier);
+  contribute_once<T>(a.dev, *o_, dout);
+  if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
+
+  auto delta = a.scratch<A>("delta", rows, num_heads_);
+  const auto dqkv = frame.put(Keys::dqkv, rows, qkv.extent(1));
+  Tensor2<A> dwide;
+  if constexpr (std::is_same_v<T, A>) dwide = dqkv;
+  else dwide = a.scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
+  fill<A>(a.dev, flat(dwide), 0);
+  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
+  const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
+  attention_delta<T>(a.dev, all, dout, out, delta);
+  const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
+  const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
+  const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
+  const ScoreRule scores = this->scores(a, true);
+  if (a.context) {
+    context_attention<T>(a, shape(0, 0, 0), scores, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv, sinks());
+  } else {
+    attention_backward<T>(a.dev, all, mask(a), scores, q, k, v, dout, lse, delta, dq, dk, dv);
+    sinks_backward<Acc<T>>(a, sinks(), lse, delta);
+  }
+  add_to_table<A>(a, c_.relative_bias, scores.bias);
+
+  if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
+  turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
+  turn<A>(a, Rotate::backward, num_kv_heads_, c_.key_multiplier, part(dwide, 1), part(dqkv, 1));
+  if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
+  if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
+  adapted_linear_backward_input<T>(a.dev, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
+}
+
+template <class T>
+void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  adapted_weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
+  adapted_weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
+}
+
+void read_rope_scaling(Section& s, RopeScaling& c) {
+  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
+                    "how frequencies are lowered; dynamic: by the length that the run's sequences have, in generation prompt and answer together");
+  c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
+  c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
+  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3, yarn: turns below which all is lowered").positive().finite();
+  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
+  c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
+  c.truncate = s.get("truncate", c.truncate, "yarn: the pairs between which frequencies change are rounded outwards");
+}
+
+void read_relative_bias(Section& s, RelativeBiasConfig& c) {
+  c.buckets = s.get("buckets", c.buckets, "of distances, half of them of one distance each; 0: none").at_least(0).at_most(DistanceBuckets::most);
+  c.max_distance = s.get("max_distance", c.max_distance, "from which on all share a bucket").unit("tokens").positive().at_most(longest);
+}
+
+void read_attention(Section& s, ModelConfig& m) {
+  AttentionConfig& c = m.attention;
+  c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
+  c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions").positive();
+  c.rotary_fraction =
+      s.get("rotary_fraction", c.rotary_fraction, "of a head's channels that turn, the first ones; 0: no positions").at_least(0).at_most(1);
+  read_rope_scaling(s.section("rope", "rotary positions of texts longer than those first trained on"), c.rope_scaling);
+  c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
+  c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
+  c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
+  c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
+  read_relative_bias(s.section("relative_bias", "numbers that scores are added by the distance from query to key (T5)"), c.relative_bias);
+  c.sinks = s.get("sinks", c.sinks, "a learned score of each head that takes a part of its attention and has no value");
+  c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
+  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
+  c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
+  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
+}
+
+void read_window(Section& s, ModelConfig& m) {
+  WindowConfig& c = m.window;
+  c.size = s.get("size", c.size, "tokens that a query sees, its own among them; where attention is not causal, as many ahead")
+               .unit("tokens")
+               .positive()
+               .at_most(longest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions, unscaled; 0: as model.attention has them").at_least(0).finite();
+}
+
+ModelConfig with_window(ModelConfig m) {
+  m.attention.window = m.window.size;
+  if (m.window.rope_theta > 0) m.attention.rope_theta = m.window.rope_theta, m.attention.rope_scaling = {};
+  return m;
+}
+
+LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
+  const double T = double(lengths.text), w = double(m.attention.window);
+  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // on average
+  const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
+  LayerFlops f;
+  f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
+  f.attention = 4.0 * (m.attention.causal ? keys : 2 * keys) * q;
+  return f;
+}
+
+template class Attention<double>;
+template class Attention<float>;
+template class Attention<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Grouped-query attention, causal or both ways, with rotary positions or none, sharded over the tensor axis by heads. Where ranks outnumber the query
+// heads, the ranks of a head all have its scores, and each the values of its own channels. Through a window a query sees no more than the last
+// tokens, or both ways the nearest.
+#pragma once
+
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/head_norm.hpp"
+#include "modules/context/context_attention.hpp"
+#include "modules/layers/relative_bias.hpp"
+#include "modules/weights/operator_chain.hpp"
+
+namespace gyr {
+
+template <class T>
+class Attention final : public Branch<T> {
+ public:
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm .q_norm and .k_norm; with sinks .sinks
+  Attention(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
+
+ private:
+  struct Keys {
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients, Rows::apart},
+        attended{"attended", RecomputeCost::mixing}, dqkv{"gradient of qkv"};
+    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::product, Phase::input_gradients, Rows::apart};
+    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients},
+        rstd{"inverse root mean squares of heads", RecomputeCost::product, Phase::input_gradients, Rows::apart};
+    static constexpr Key<Tensor3<T>> cache{"keys and values"};
+  };
+  bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }
+  Index q_width() const { return num_heads_ * c_.head_dim; }
+  Index k_width() const { return num_kv_heads_ * c_.head_dim; }
+  Index out_width() const { return num_heads_ * v_head_dim_; }
+  void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv, Index first);
+  void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
+  void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
+  template <class S>
+  void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
+  void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  void attend_local(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
+  // Of this pass, a bias in scratch until the end of the scope.
+  ScoreRule scores(Pass&, bool backward) const;
+  void attend(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void attend_with_past(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
+  void update_window_cache(Pass&, Matrix<const T> kv, Index past, Tensor2<T> cache);
+  Mask mask(const Pass&) const;
+  Sinks<Acc<T>> sinks() const;
+  // This rank's channels of the values, among all of its key heads.
+  template <class S>
+  Matrix<S> channels(const Matrix<S>& v) const {
+    return columns(v, first_value_, num_kv_heads_ * v_head_dim_);
+  }
+  AttentionShape shape(Index batch, Index queries, Index keys) const {
+    return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
+  }
+
+  AttentionConfig c_;
+  double eps_, norm_offset_;  // of the norm of heads
+  std::string name_;
+  Index num_heads_, num_kv_heads_;  // on this rank
+  Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
+  ScoreRule scores_;
+  double dropped_;  // of the weights that queries give keys
+  Parameter *q_, *k_, *v_, *o_;
+  Parameter* sinks_ = nullptr;
+  Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
+  Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
+};
+
+// The model, its attention through the window.
+ModelConfig with_window(ModelConfig);
+
+// The channels of all heads, by which queries, keys and values are sharded; and what they attend to, of which ranks of one head have parts.
+struct HeadRuns {
+  Run queries, keys, attended;
+};
+HeadRuns head_runs(const AttentionConfig&);
+OperatorChain attention_operators(const ModelConfig&, const std::string& name);
+LayerFlops attention_flops(const ModelConfig&, const TextLengths&);
+
+void read_rope_scaling(Section&, RopeScaling&);
+void read_attention(Section&, ModelConfig&);
+inline constexpr LayerSection attention_section{"attention", "grouped-query attention", read_attention};
+void read_window(Section&, ModelConfig&);
+inline constexpr LayerSection window_section{"window", "the window of attention", read_window};
+
+}  // namespace gyr

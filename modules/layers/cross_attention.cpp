@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/layers/cross_attention.hpp"
+
+#include <cmath>
+
+#include "modules/context/context_attention.hpp"
+#include "modules/layers/attention.hpp"
+#include "modules/weights/contribution.hpp"
+#include "modules/weights/trainable.hpp"
+
+namespace gyr {
+
+OperatorChain cross_attention_operators(const ModelConfig& m, const std::string& name) {
+  const AttentionConfig& c = m.attention;
+  const auto [queries, keys, attended] = head_runs(c);
+  const Channels stream = undivided(m.hidden_size);
+  return {product("queries", stream, by_units({queries}), {name + ".q_proj"}, c.bias || c.qkv_bias),
+          over_tokens("attention to the source", by_units({queries}), by_units({attended})),
+          product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+}
+
+OperatorChain source_operators(const ModelConfig& m, const std::string& name) {
+  const Run keys = head_runs(m.attention).keys;
+  return {product("keys, values", undivided(m.hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
+                  m.attention.bias || m.attention.qkv_bias)};
+}
+
+template <class T>
+CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+  using P = Parameters;
+  const auto [query, key, attended] = head_runs(c_);
+  const auto matrix = [&](const char* part, const Run& rows, P::Fit fit, bool of_source) {
+    Weight w{name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor};
+    w.of_source = of_source;
+    return &parameters.declare(std::move(w), fit);
+  };
+  const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
+    return &parameters.declare({name + part + ".bias", {rows.extent}, by_rows({rows}), zeros(), Storage::wide, false}, fit);
+  };
+  q_ = matrix(".q_proj", query, P::Fit::aligned, false);
+  k_ = matrix(".k_proj", key, P::Fit::aligned, true);
+  v_ = matrix(".v_proj", key, P::Fit::adjacent, true);
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, attended.extent}, by_columns({attended}), normal(m.init_std), Storage::factor});
+  if (c_.bias || c_.qkv_bias) {
+    q_bias_ = bias(".q_proj", query, P::Fit::aligned);
+    k_bias_ = bias(".k_proj", key, P::Fit::aligned);
+    v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
+  }
+  if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
+  num_heads_ = q_->rows() / c_.head_dim;
+  num_kv_heads_ = k_->rows() / c_.head_dim;
+  v_head_dim_ = o_->columns() / num_heads_;
+  first_value_ = o_->first(1) % c_.head_dim;
+}
+
+// k and v lie one behind the other: one product serves both.
+template <class T>
+Matrix<const T> CrossAttention<T>::w_kv() const {
+  const auto k = k_->template matrix<const T>();
+  return {k.data(), 2 * k_width(), Index(k.extent(1)), Index(k.extent(1))};
+}
+
+template <class T>
+void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
+  const auto q = frame.put(Keys::q, rows, q_width());
+  const auto out = frame.put(Keys::attended, rows, out_width());
+  const auto lse = frame.put(Keys::lse, rows, num_heads_);
+  if (frame.wants(Keys::q)) {
+    linear<T>(a.dev, h.gather(), q_->template factor<T>(), q, c_.in_multiplier);
+    if (q_bias_) bias_scale<T>(a.dev, q_bias_->template vector<const A>(), {}, q);
+  }
+  if (a.source) {
+    const auto encoded = a.encoded.values.template as<T>();
+    frame.refer(Keys::source, encoded);
+    if (a.state) {
+      remember(a, encoded);
+    } else {
+      const auto kv = frame.put(Keys::kv, a.source->stream.rows, 2 * k_width());
+      if (frame.wants(Keys::kv)) project_source(*a.source, encoded, kv);
+    }
+  }
+  if (frame.wants(Keys::attended)) attend(a, frame, out, lse);
+  if (!y.data()) return;
+  linear<T>(a.dev, out, o_->template factor<T>(), y, c_.out_multiplier, beta(add));
+  if (o_bias_ && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const A>(), c_.out_multiplier, y);
+}
+
+template <class T>
+void CrossAttention<T>::project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const {
+  Scope scope(source.dev.scratch);
+  linear<T>(source.dev, AllRows<T>(source, "source, all rows", encoded).gather(), k_->template factor<T>(2 * k_width()), kv);
+  if (k_bias_) bias_scale<T>(source.dev, Tensor1<const A>(k_bias_->template vector<A>().data(), kv.extent(1)), {}, kv);
+}
+
+namespace {
+
+// copy(rows rank by rank, the same in the order of the tokens) for each block of neighbouring tokens.
+template <class S, class Copy>
+void for_blocks(const SequenceLayout& s, Tensor2<S> by_rank, Tensor2<S> in_order, const Copy& copy) {
+  const Index length = s.block_length();
+  for (Index rank = 0; rank < s.ranks; ++rank)
+    for (Index b = 0; b < s.batch; ++b)
+      for (Index i = 0; i < s.blocks(); ++i)
+        copy(Matrix<S>(rows(by_rank, rank * s.rows() + b * s.seq_length + i * length, length)),
+             Matrix<S>(rows(in_order, b * s.ranks * s.seq_length + s.block(rank, i) * length, length)));
+}
+
+}  // namespace
+
+template <class T>
+Tensor2<T> CrossAttention<T>::of_all_ranks(Pass& source, Tensor2<T> kv) const {
+  if (!source.context) return kv;
+  const Device::Purpose purpose(source.dev, "cross-attention: keys and values of the source");
+  const Index all = source.sequences.ranks * source.sequences.rows();
+  const auto in_order = source.template scratch<T>("keys and values of all ranks' source", all, 2 * k_width());
+  Scope scope(source.dev.scratch);
+  const auto gathered = source.template scratch<T>("the same, rank by rank", all, 2 * k_width());
+  source.context->template all_gather<T>(source.dev, flat(kv), flat(gathered));
+  for_blocks(source.sequences, gathered, in_order, [&](const Matrix<T>& from, const Matrix<T>& to) { convert<T, T>(source.dev, from, to); });
+  return in_order;
+}
+
+template <class T>
+void CrossAttention<T>::reduce_scatter_to_own(Pass& source, Tensor2<A> all, Tensor2<A> own) const {
+  const Device::Purpose purpose(source.dev, "cross-attention, backward: gradient of keys and values of the source");
+  Scope scope(source.dev.scratch);
+  const auto by_rank = source.template scratch<A>("gradient of keys and values, rank by rank", Index(all.extent(0)), 2 * k_width());
+  for_blocks(source.sequences, by_rank, all, [&](const Matrix<A>& to, const Matrix<A>& from) { convert<A, A>(source.dev, from, to); });
+  source.context->template reduce_scatter<A>(source.dev, flat(by_rank), flat(own));
+}
+
+template <class T>
+ScoreRule CrossAttention<T>::scores(const Pass& a) const {
+  ScoreRule scores = scores_;
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = q_->first(0) / c_.head_dim;
+  return scores;
+}
+
+// meet(shape, mask, first row of the queries, rows of them, first row of the keys, rows of them) for queries that stand side by side: all, or of
+// ranks that share sequences a block at a time.
+template <class T>
+template <class Meet>
+void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Meet& meet) const {
+  const SequenceLayout& s = a.sequences;
+  const Documents& seen = s.visible_encoder_range;
+  if (!s.shared()) return meet(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys);
+  const Index length = s.block_length();
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index i = 0; i < s.blocks(); ++i) {
+      const Index first = b * s.seq_length + i * length;
+      Mask mask{false, s.block(s.rank, i) * length, 0, seen.of_rows(first, length)};
+      mask.first_sequence = b;
+      meet(shape(1, length, keys), mask, first, length, b * keys, keys);
+    }
+}
+
+template <class T>
+void CrossAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> out, Tensor2<A> lse) const {
+  Scope scope(a.dev.scratch);
+  const Index batch = a.sequences.batch, queries = a.sequences.seq_length;
+  const AttentionState<A> state = online_softmax_state<T>(a, out, lse);
+  const auto q = frame.get(Keys::q);
+  if (a.state) {
+    attend_with_past(a, q, state);
+  } else {
+    const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
+    for_queries(a, Index(kv.extent(0)) / batch,
+                [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
+                  const Matrix<T> met = rows(kv, first_key, keys_of_kv);
+                  attention<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
+                               Carry::fresh, {rows(state.o, first, rows_of_q), rows(state.m, first, rows_of_q), rows(state.l, first, rows_of_q)});
+                });
+  }
+  attention_finish<T>(a.dev, shape(batch, queries, 0), state, out, lse);
+  contribute_once<T>(a.dev, *o_, out);
+}
+
+// The source is read once, when a sequence begins; its keys and values stay.
+template <class T>
+void CrossAttention<T>::remember(Pass& a, Tensor2<T> encoded) const {
+  const Index width = 2 * k_width(), held = a.state->source_capacity(), n = a.source->stream.rows;
+  ensure(a.sequences.batch == 1 && n <= held, "a source of {} tokens for {} sequences, with room for {}", n, a.sequences.batch, held);
+  const auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
+  project_source(*a.source, encoded, Tensor2<T>(cache.data() + a.sequences.first_sequence * held * width, n, width));
+}
+
+template <class T>
+void CrossAttention<T>::attend_with_past(Pass& a, Tensor2<T> q, const AttentionState<A>& state) const {
+  const Index queries = a.sequences.seq_length, width = 2 * k_width(), held = a.state->source_capacity();
+  const auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
+  for (Index b = 0; b < a.sequences.batch; ++b) {
+    const Index n = a.sequences.source_lengths.at(b), first = b * queries;
+    const Matrix<T> kv(Tensor2<T>(cache.data() + (a.sequences.first_sequence + b) * held * width, n, width));
+    attention<T>(a.dev, shape(1, queries, n), {false}, scores_, Matrix<T>(q).block(first, queries, 0, q_width()), keys<T>(kv), values<T>(kv),
+                 Carry::fresh, {rows(state.o, first, queries), rows(state.m, first, queries), rows(state.l, first, queries)});
+  }
+}
+
+template <class T>
+void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  const auto lse = frame.get(Keys::lse);
+  const auto out = frame.get(Keys::attended), q = frame.get(Keys::q);
+  const Index rows = dy.extent(0), batch = a.sequences.batch, own = a.source->stream.rows;
+  Scope scope(a.dev.scratch);
+  auto dout = a.scratch<T>("gradient of attended", rows, out_width());
+  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
+  contribute_once<T>(a.dev, *o_, dout);
+  if (o_bias_) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
+
+  const auto zero = [&](const char* name, Index rows, Index columns) {
+    const auto x = a.scratch<A>(name, rows, columns);
+    fill<A>(a.dev, flat(x), 0);
+    return x;
+  };
+  const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
+  const Index all = kv.extent(0);
+  const auto delta = a.scratch<A>("delta", rows, num_heads_);
+  const Tensor2<A> dq_wide = zero("gradient of queries, wide", rows, q_width()), dkv_all = zero("gradient of keys and values", all, 2 * k_width());
+  attention_delta<T>(a.dev, shape(batch, a.sequences.seq_length, all / batch), dout, out, delta);
+  for_queries(a, all / batch, [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
+    const Matrix<T> met = gyr::rows(kv, first_key, keys_of_kv);
+    const Matrix<A> dmet = gyr::rows(dkv_all, first_key, keys_of_kv);
+    attention_backward<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
+                          gyr::rows(dout, first, rows_of_q), gyr::rows(lse, first, rows_of_q), gyr::rows(delta, first, rows_of_q),
+                          Matrix<A>(dq_wide).block(first, rows_of_q, 0, q_width()), keys<A>(dmet), values<A>(dmet));
+  });
+  Tensor2<A> dkv_wide = dkv_all;
+  if (a.context) {
+    dkv_wide = a.scratch<A>("the same of own tokens", own, 2 * k_width());
+    reduce_scatter_to_own(*a.source, dkv_all, dkv_wide);
+  }
+
+  const auto dq = frame.put(Keys::dq, rows, q_width()), dkv = frame.put(Keys::dkv, own, 2 * k_width());
+  convert<A, T>(a.dev, Matrix<const A>(dq_wide), Matrix<T>(dq));
+  convert<A, T>(a.dev, Matrix<const A>(dkv_wide), Matrix<T>(dkv));
+  if (q_bias_) biases_backward<T>(a.dev, {q_bias_}, dq), biases_backward<T>(a.dev, {k_bias_, v_bias_}, dkv);
+  linear_backward_input<T>(a.dev, dq, q_->template matrix<const T>(), dh, c_.in_multiplier, beta(add));
+  add_to_source(a, dkv);
+}
+
+template <class T>
+void CrossAttention<T>::add_to_source(Pass& a, Tensor2<const T> dkv) const {
+  Pass& source = *a.source;
+  const Device::Purpose purpose(a.dev, "cross-attention, backward: gradient of the source");
+  const auto sum = a.encoded.gradient.template as<T>();
+  const auto mine = a.scratch<T>("gradient of the source", Index(sum.extent(0)), Index(sum.extent(1)));
+  AllRows<T> total(source, "parts of the sum", mine);
+  linear_backward_input<T>(a.dev, dkv, w_kv(), total.rows());
+  total.reduce();
+  gyr::add<T>(a.dev, flat(mine), flat(sum));
+}
+
+template <class T>
+void CrossAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
+  weights_backward<T>(a.dev, {q_}, frame.get(Keys::dq), h, c_.in_multiplier);
+  Scope scope(a.dev.scratch);
+  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), AllRows<T>(*a.source, "source, all rows", frame.get(Keys::source)).gather());
+}
+
+LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& lengths) {
+  const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
+  const double source = double(lengths.source);
+  LayerFlops f;
+  f.products = 4.0 * m.hidden_size * q + 4.0 * m.hidden_size * k * source / double(lengths.text);
+  f.attention = 4.0 * source * q;
+  return f;
+}
+
+template class CrossAttention<double>;
+template class CrossAttention<float>;
+template class CrossAttention<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attention of the rows of a text to what an encoder made of its source: queries of the stream, keys and values of the source, all of which every row
+// sees. Sharded over the tensor axis by heads, as attention.hpp. Ranks that share sequences have keys and values of their own part of the source and
+// gather those of all.
+#pragma once
+
+#include "kernels/ops/attention.hpp"
+#include "modules/model/layer.hpp"
+#include "modules/weights/operator_chain.hpp"
+
+namespace gyr {
+
+template <class T>
+class CrossAttention final : public Branch<T> {
+ public:
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
+  CrossAttention(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
+
+ private:
+  using A = Acc<T>;
+  struct Keys {
+    static constexpr Key<Tensor2<T>> source{"source"};
+    static constexpr Key<Tensor2<T>> q{"queries", RecomputeCost::product, Phase::input_gradients},
+        kv{"keys and values of the source", RecomputeCost::product, Phase::input_gradients}, attended{"attended", RecomputeCost::mixing},
+        dq{"gradient of queries"}, dkv{"gradient of keys and values of the source"};
+    static constexpr Key<Tensor2<A>> lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients};
+    static constexpr Key<Tensor3<T>> cache{"keys and values of the source"};
+  };
+  Index q_width() const { return num_heads_ * c_.head_dim; }
+  Index k_width() const { return num_kv_heads_ * c_.head_dim; }
+  Index out_width() const { return num_heads_ * v_head_dim_; }
+  template <class S>
+  Matrix<S> keys(const Matrix<S>& kv) const {
+    return columns(kv, 0, k_width());
+  }
+  // This rank's channels of the values, among all of its key heads.
+  template <class S>
+  Matrix<S> values(const Matrix<S>& kv) const {
+    return columns(columns(kv, k_width(), k_width()), first_value_, num_kv_heads_ * v_head_dim_);
+  }
+  Matrix<const T> w_kv() const;
+  void project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const;
+  Tensor2<T> of_all_ranks(Pass& source, Tensor2<T> kv) const;
+  void reduce_scatter_to_own(Pass& source, Tensor2<A> all, Tensor2<A> own) const;
+  void attend(Pass&, Frame&, Tensor2<T> out, Tensor2<A> lse) const;
+  void remember(Pass&, Tensor2<T> encoded) const;
+  void attend_with_past(Pass&, Tensor2<T> q, const AttentionState<A>&) const;
+  void add_to_source(Pass&, Tensor2<const T> dkv) const;
+  ScoreRule scores(const Pass&) const;
+  template <class Meet>
+  void for_queries(const Pass&, Index keys, const Meet& meet) const;
+  AttentionShape shape(Index batch, Index queries, Index keys) const {
+    return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
+  }
+
+  AttentionConfig c_;
+  std::string name_;  // that dropout is drawn by
+  double dropped_;
+  Index num_heads_, num_kv_heads_;  // on this rank
+  Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
+  ScoreRule scores_;
+  Parameter *q_, *k_, *v_, *o_;
+  Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
+};
+
+// Of the text, where keys and values are there; and of the source, up to these.
+OperatorChain cross_attention_operators(const ModelConfig&, const std::string& name);
+OperatorChain source_operators(const ModelConfig&, const std::string& name);
+LayerFlops cross_attention_flops(const ModelConfig&, const TextLengths&);
+
+}  // namespace gyr

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/layers/expert_exchange.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace gyr {
+
+namespace {
+
+Index sum(const std::vector<Index>& x) { return std::accumulate(x.begin(), x.end(), Index(0)); }
+
+}  // namespace
+
+ExpertExchange::ExpertExchange(Communicator& ranks, std::vector<Index> chosen) : ranks_(ranks), chosen_(std::move(chosen)) {
+  for (int r = 0; r < ranks.size(); ++r) sent_.push_back(rows_for(ranks.rank(), r)), received_.push_back(rows_for(r, ranks.rank()));
+  total_ = sum(received_);
+}
+
+// What is left over goes to the experts in turn, rank by rank.
+ExpertExchange ExpertExchange::even(Communicator& ranks, Index experts, Index rows) {
+  std::vector<Index> all(std::size_t(ranks.size() * experts), rows / experts);
+  Index next = 0;
+  for (int r = 0; r < ranks.size(); ++r)
+    for (Index i = 0; i < rows % experts; ++i) ++all[r * experts + next++ % experts];
+  return {ranks, std::move(all)};
+}
+
+ExpertExchange ExpertExchange::ask(Communicator& ranks, const std::vector<std::int32_t>& count) {
+  const std::vector<double> here(count.begin(), count.end()), all = ranks.gather(here);
+  return {ranks, {all.begin(), all.end()}};
+}
+
+std::vector<Index> ExpertExchange::received_counts() const {
+  std::vector<Index> counts(std::size_t(each()), 0);
+  for (int from = 0; from < ranks_.size(); ++from)
+    for (Index e = 0; e < each(); ++e) counts[e] += chosen_[(from * ranks_.size() + ranks_.rank()) * each() + e];
+  return counts;
+}
+
+Index ExpertExchange::capacity(const ExpertRanks& to, Index rows, Index top_k, Index experts) {
+  const Index ranks = to.ranks->size(), most = ranks * rows * std::min(top_k, experts / ranks);
+  return to.room > 0 ? std::min(most, Index(std::ceil(to.room * double(rows * top_k))) + experts / ranks) : most;
+}
+
+Index ExpertExchange::rows_for(int from, int to) const {
+  const auto first = chosen_.begin() + (from * ranks_.size() + to) * each();
+  return std::accumulate(first, first + each(), Index(0));
+}
+
+std::vector<std::int32_t> ExpertExchange::experts() const {
+  std::vector<std::int32_t> all;
+  for (int from = 0; from < ranks_.size(); ++from)
+    for (Index e = 0; e < each(); ++e)
+      all.insert(all.end(), std::size_t(chosen_[(from * ranks_.size() + ranks_.rank()) * each() + e]), std::int32_t(e));
+  return all;
+}
+
+void ExpertExchange::check(Index capacity, double room) const {
+  for (int to = 0; to < ranks_.size(); ++to) {
+    Index rows = 0;
+    for (int from = 0; from < ranks_.size(); ++from) rows += rows_for(from, to);
+    require(
+        rows <= capacity, Exit::config,
+        "experts of rank {} of the {} that deal them are chosen for {} tokens, and there is memory for {} (parallel.expert_room = {}); raise it, or "
+        "set it to 0 for memory that serves any routing",
+        to, ranks_.size(), rows, capacity, room);
+  }
+}
+
+}  // namespace gyr

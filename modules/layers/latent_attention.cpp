@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/layers/latent_attention.hpp"
+
+#include <cmath>
+
+#include "kernels/ops/head_norm.hpp"
+#include "modules/context/context_attention.hpp"
+#include "modules/layers/attention.hpp"
+#include "modules/pass/kv_cache_rows.hpp"
+#include "modules/weights/contribution.hpp"
+#include "modules/weights/trainable.hpp"
+
+namespace gyr {
+
+namespace {
+// Channels of all heads, so many of each.
+Run of_heads(const LatentConfig& c, Index each) { return {c.num_heads * each, c.num_heads, false, "latent.num_heads"}; }
+}  // namespace
+
+// Latents are normed as a whole: they have no units. Where queries are made of the stream, this goes on beside the latents. Each rank goes back to
+// the stream with its part of the gradient, which is summed there with those of other branches.
+OperatorChain latent_attention_operators(const ModelConfig& m, const std::string& name) {
+  const LatentConfig& c = m.latent;
+  const bool of_latents = c.q_rank > 0;
+  const Index q_from = of_latents ? c.q_rank : m.hidden_size, shared = c.kv_rank + c.rope_dim;
+  const Channels stream = undivided(m.hidden_size), latents = undivided(q_from + shared);
+  const Run queries = of_heads(c, c.qk_head_dim()), keys_and_values = of_heads(c, c.head_dim + c.v_head_dim), values = of_heads(c, c.v_head_dim);
+  const Channels qkv = by_units({queries, keys_and_values});
+  std::vector<OperatorWeight> down{{name + ".kv_a_proj_with_mqa.weight", {shared, m.hidden_size}}},
+      norms{{name + ".kv_a_layernorm.weight", {c.kv_rank}}};
+  if (of_latents) {
+    down.push_back({name + ".q_a_proj.weight", {c.q_rank, m.hidden_size}});
+    norms.push_back({name + ".q_a_layernorm.weight", {c.q_rank}});
+  }
+  if (c.bias) down.push_back({name + ".kv_a_proj_with_mqa.bias", {shared}});
+  if (c.bias && of_latents) down.push_back({name + ".q_a_proj.bias", {c.q_rank}});
+  Operator expand = product("queries, keys, values", latents, qkv, {name + (of_latents ? ".q_b_proj" : ".q_proj"), name + ".kv_b_proj"});
+  expand.weights[0].shape[1] = q_from, expand.weights[1].shape[1] = c.kv_rank;
+  const Operator compress{"latents", stream, latents, {{TensorState::shared, TensorState::shared}}, down};
+  return {compress, over_rows("norm of latents", latents, latents, norms), expand, over_tokens("attention", qkv, by_units({values})),
+          product("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
+}
+
+template <class T>
+LatentAttention<T>::LatentAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
+    : c_(m.latent), name_(name), dropped_(m.dropout.attention) {
+  declare_compression(m, name, parameters);
+  declare_heads(m, name, parameters);
+  const Index heads = kv_b_->rows() / (c_.head_dim + c_.v_head_dim);
+  heads_ = {heads, c_.head_dim, c_.rope_dim, c_.v_head_dim, c_.neighbours};
+  const RopeScaling& rope = c_.rope_scaling;
+  const double growth = rope.type == RopeScaling::none || rope.factor <= 1 ? 1 : 0.1 * c_.score_growth * std::log(rope.factor) + 1;
+  scale_ = growth * growth / std::sqrt(double(c_.qk_head_dim()));
+}
+
+template <class T>
+void LatentAttention<T>::declare_compression(const ModelConfig& m, const std::string& name, Parameters& parameters) {
+  using Fit = Parameters::Fit;
+  const auto declare = [&](const char* part, Shape shape, const Init& init, Storage storage, bool decays, Fit fit) {
+    return &parameters.declare({name + part, std::move(shape), replicated(), init, storage, decays, true}, fit);
+  };
+  const auto matrix = [&](const char* part, Index rows, Fit fit) {
+    return declare(part, {rows, m.hidden_size}, normal(m.init_std), Storage::factor, true, fit);
+  };
+  const auto vector = [&](const char* part, Index size, const Init& init, Fit fit) { return declare(part, {size}, init, Storage::wide, false, fit); };
+  const Fit behind_queries = c_.q_rank > 0 ? Fit::adjacent : Fit::aligned;
+  const Index shared = c_.kv_rank + c_.rope_dim;
+  if (c_.q_rank > 0) q_a_ = matrix(".q_a_proj.weight", c_.q_rank, Fit::aligned);
+  kv_a_ = matrix(".kv_a_proj_with_mqa.weight", shared, behind_queries);
+  if (c_.bias && c_.q_rank > 0) q_a_bias_ = vector(".q_a_proj.bias", c_.q_rank, zeros(), Fit::aligned);
+  if (c_.bias) kv_a_bias_ = vector(".kv_a_proj_with_mqa.bias", shared, zeros(), behind_queries);
+  if (c_.q_rank > 0) q_norm_ = vector(".q_a_layernorm.weight", c_.q_rank, ones(), Fit::aligned);
+  kv_norm_ = vector(".kv_a_layernorm.weight", c_.kv_rank, ones(), Fit::aligned);
+}
+
+template <class T>
+void LatentAttention<T>::declare_heads(const ModelConfig& m, const std::string& name, Parameters& parameters) {
+  const auto matrix = [&](const char* part, Index each, Index width) {
+    const Run run = of_heads(c_, each);
+    return &parameters.declare({name + part, {run.extent, width}, by_rows({run}), normal(m.init_std), Storage::factor});
+  };
+  q_b_ = c_.q_rank > 0 ? matrix(".q_b_proj.weight", c_.qk_head_dim(), c_.q_rank) : matrix(".q_proj.weight", c_.qk_head_dim(), m.hidden_size);
+  kv_b_ = matrix(".kv_b_proj.weight", c_.head_dim + c_.v_head_dim, c_.kv_rank);
+  const Run values = of_heads(c_, c_.v_head_dim);
+  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, values.extent}, by_columns({values}), normal(m.init_std), Storage::factor});
+  if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
+}
+
+// Those of queries, keys and values lie one behind the other: one product serves all.
+template <class T>
+Matrix<const T> LatentAttention<T>::w_compress() const {
+  const auto first = (q_a_ ? q_a_ : kv_a_)->template matrix<const T>();
+  return {first.data(), compressed_width(), Index(first.extent(1)), Index(first.extent(1))};
+}
+
+template <class T>
+auto LatentAttention<T>::rotation(Pass& a) const -> Rotation<A> {
+  return a.rotary.get<A>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rope_dim);
+}
+
+template <class T>
+AttentionShape LatentAttention<T>::shape(Index batch, Index queries, Index keys) const {
+  return {batch, queries, keys, heads_.heads, heads_.heads, heads_.width(), heads_.values};
+}
+
+template <class T>
+ScoreRule LatentAttention<T>::scores(const Pass& a) const {
+  ScoreRule scores = scale_;
+  scores.dropout = a.dropout(name_, dropped_);
+  scores.dropout.first_head = kv_b_->first(0) / (c_.head_dim + c_.v_head_dim);
+  return scores;
+}
+
+template <class T>
+void LatentAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
+  const Index rows = a.stream.rows;
+  frame.put(Keys::compressed, rows, compressed_width());
+  frame.put(Keys::latents, rows, latent_width());
+  frame.put(Keys::rstd, rows, Index(2));
+  const auto qkv = frame.put(Keys::qkv, rows, 2 * k_width() + v_width());
+  const auto out = frame.put(Keys::attended, rows, v_width());
+  const auto lse = frame.put(Keys::lse, rows, heads_.heads);
+  if (frame.wants(Keys::qkv)) compress(a, frame, h.gather()), expand(a, frame, h.gather());
+  if (frame.wants(Keys::attended)) attend(a, qkv, out, lse);
+  a.show(name_, ".queries", part(qkv, 0), *q_b_);
+  a.show(name_, ".attended", out, *o_);
+  if (!y.data()) return;
+  linear<T>(a.dev, out, o_->template factor<T>(), y, 1, beta(add));
+  if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const A>(), 1, y);
+}
+
+template <class T>
+void LatentAttention<T>::compress(Pass& a, Frame& frame, Tensor2<const T> h) {
+  const auto compressed = frame.get(Keys::compressed), latents = frame.get(Keys::latents);
+  const auto rstd = frame.get(Keys::rstd);
+  linear<T>(a.dev, h, (q_a_ ? q_a_ : kv_a_)->template factor<T>(compressed_width()), compressed);
+  if (c_.bias)
+    add_bias<T>(a.dev, Tensor1<const A>((q_a_bias_ ? q_a_bias_ : kv_a_bias_)->template vector<const A>().data(), compressed_width()), 1, compressed);
+  if (q_a_) head_norm<T>(a.dev, of_queries(compressed), q_norm_->template vector<const A>(), c_.norm_eps, of_queries(latents), columns(rstd, 0, 1));
+  head_norm<T>(a.dev, of_keys(compressed), kv_norm_->template vector<const A>(), c_.norm_eps, of_keys(latents), columns(rstd, 1, 1));
+}
+
+template <class T>
+void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
+  const auto compressed = frame.get(Keys::compressed), latents = frame.get(Keys::latents), qkv = frame.get(Keys::qkv);
+  Scope scope(a.dev.scratch);
+  const auto own = a.scratch<T>("keys and values without positions", a.stream.rows, heads_.heads * heads_.own());
+  linear<T>(a.dev, q_a_ ? Matrix<const T>(of_queries(latents)) : Matrix<const T>(h), q_b_->template factor<T>(), part(qkv, 0));
+  linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), own);
+  expand_heads<T>(a.dev, heads_, rotation(a), a.sequences.positions, own, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
+}
+
+template <class T>
+void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse) {
+  const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
+  if (a.context) {
+    context_attention<T>(a, shape(0, 0, 0), scores(a), 0)->forward(part(qkv, 0), part(qkv, 1), part(qkv, 2), out, lse);
+  } else {
+    Scope scope(a.dev.scratch);
+    const AttentionState<A> state = online_softmax_state<T>(a, out, lse);
+    const AttentionShape all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
+    if (a.state) attend_with_past(a, qkv, state);
+    else attention<T>(a.dev, all, a.mask, scores(a), part(qkv, 0), part(qkv, 1), part(qkv, 2), Carry::fresh, state);
+    attention_finish<T>(a.dev, all, state, out, lse);
+  }
+  contribute_once<T>(a.dev, *o_, out);
+}
+
+// One token of each sequence at once, more of them sequence by sequence, because each has its own past: new keys and values join its cache, and the
+// queries meet all of it.
+template <class T>
+void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<A> state) {
+  const Index seq_length = a.sequences.seq_length, width = k_width() + v_width(), capacity = a.state->capacity();
+  const auto cache = a.state->tensor(a.dev, this, Keys::cache, capacity, width);
+  if (seq_length == 1) {
+    const Matrix<T> x(qkv);
+    return attention_step<T>(a.dev, shape(a.sequences.batch, 1, capacity), scale_, columns(x, 0, k_width()), columns(x, k_width(), width),
+                             kv_cache(a, cache, k_width(), true), tokens_before(a), state);
+  }
+  for (Index b = 0; b < a.sequences.batch; ++b) {
+    const Index past = a.sequences.past_of(b), first = b * seq_length;
+    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * capacity * width, capacity, width);
+    convert<T, T>(a.dev, Matrix<T>(qkv).block(first, seq_length, k_width(), width), rows(mine, past, seq_length));
+    const auto known = rows(mine, 0, past + seq_length);
+    Mask mask = a.mask;
+    mask.first_query += past;
+    attention<T>(a.dev, shape(1, seq_length, past + seq_length), mask, scale_, Matrix<T>(qkv).block(first, seq_length, 0, k_width()),
+                 columns(known, 0, k_width()), columns(known, k_width(), v_width()), Carry::fresh,
+                 {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
+  }
+}
+
+// Gradients of queries, keys and values as they met, on top of the scratch.
+template <class T>
+auto LatentAttention<T>::attend_backward(Pass& a, Frame& frame, Tensor2<const T> dout) -> Tensor2<A> {
+  const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
+  const auto lse = frame.get(Keys::lse);
+  const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
+  const auto dqkv = a.scratch<A>("gradient of qkv, wide", Index(qkv.extent(0)), Index(qkv.extent(1)));
+  const auto delta = a.scratch<A>("delta", Index(qkv.extent(0)), heads_.heads);
+  fill<A>(a.dev, flat(dqkv), 0);
+  attention_delta<T>(a.dev, all, dout, out, delta);
+  const auto q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2);
+  const auto dq = part(dqkv, 0), dk = part(dqkv, 1), dv = part(dqkv, 2);
+  const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
+  if (a.context) context_attention<T>(a, shape(0, 0, 0), scores(a), 0)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
+  else attention_backward<T>(a.dev, all, a.mask, scores(a), q, k, v, dout, lse, delta, dq, dk, dv);
+  return dqkv;
+}
+
+template <class T>
+void LatentAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
+  const Index rows = dy.extent(0);
+  const auto dq = frame.put(Keys::dq, rows, k_width()), dkv = frame.put(Keys::dkv, rows, heads_.heads * heads_.own());
+  const auto dcompressed = frame.put(Keys::dcompressed, rows, compressed_width());
+  Scope scope(a.dev.scratch);
+  const auto dout = a.scratch<T>("gradient of attended", rows, v_width());
+  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout);
+  contribute_once<T>(a.dev, *o_, dout);
+  if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy);
+  const Tensor2<A> dqkv = attend_backward(a, frame, dout);
+  expand_heads_backward<T>(a.dev, heads_, rotation(a), a.sequences.positions, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), dq, dkv,
+                           shared(dcompressed));
+  const auto dlatents = a.scratch<T>("gradient of latents", rows, latent_width());
+  if (q_a_) linear_backward_input<T>(a.dev, dq, q_b_->template matrix<const T>(), of_queries(dlatents));
+  linear_backward_input<T>(a.dev, dkv, kv_b_->template matrix<const T>(), of_keys(dlatents));
+  compress_backward(a, frame, dlatents);
+  linear_backward_input<T>(a.dev, dcompressed, w_compress(), dh, 1, beta(add));
+  if (!q_a_) linear_backward_input<T>(a.dev, dq, q_b_->template matrix<const T>(), dh, 1, 1);
+}
+
+// Back through the norms, beside the gradient of what all keys share.
+template <class T>
+void LatentAttention<T>::compress_backward(Pass& a, Frame& frame, Tensor2<T> dlatents) {
+  const auto compressed = frame.get(Keys::compressed), dcompressed = frame.get(Keys::dcompressed);
+  const auto rstd = frame.get(Keys::rstd);
+  if (q_a_)
+    head_norm_backward<T>(a.dev, of_queries(dlatents), of_queries(compressed), q_norm_->template vector<const A>(), columns(rstd, 0, 1),
+                          of_queries(dcompressed), q_norm_->template vector_gradient<A>());
+  head_norm_backward<T>(a.dev, of_keys(dlatents), of_keys(compressed), kv_norm_->template vector<const A>(), columns(rstd, 1, 1),
+                        of_keys(dcompressed), kv_norm_->template vector_gradient<A>());
+  if (c_.bias) biases_backward<T>(a.dev, {q_a_bias_, kv_a_bias_}, dcompressed);
+}
+
+template <class T>
+void LatentAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
+  const auto latents = frame.get(Keys::latents), dq = frame.get(Keys::dq);
+  weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended));
+  if (q_a_) weights_backward<T>(a.dev, {q_b_}, dq, of_queries(latents));
+  else weights_backward<T>(a.dev, {q_b_}, dq, h);
+  weights_backward<T>(a.dev, {kv_b_}, frame.get(Keys::dkv), of_keys(latents));
+  weights_backward<T>(a.dev, {q_a_, kv_a_}, frame.get(Keys::dcompressed), h);
+}
+
+void read_latent(Section& s, ModelConfig& m) {
+  LatentConfig& c = m.latent;
+  c.num_heads = s.get("num_heads", c.num_heads, "heads, sharded over the tensor axis").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head's queries and keys that stand still").positive().at_most(widest);
+  c.rope_dim =
+      s.get("rope_dim", c.rope_dim, "channels of a head's queries and keys that turn, of keys the same for all heads").positive().at_most(widest);
+  c.v_head_dim = s.get("v_head_dim", c.v_head_dim, "channels of a head's values").positive().at_most(widest);
+  c.q_rank = s.get("q_rank", c.q_rank, "channels that all queries are made of; 0: the stream's").at_least(0).at_most(widest);
+  c.kv_rank = s.get("kv_rank", c.kv_rank, "channels that all keys and values are made of").positive().at_most(widest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary angles").positive().finite();
+  read_rope_scaling(s.section("rope", "frequencies lowered for texts longer than those first trained on"), c.rope_scaling);
+  c.neighbours = s.get("neighbours", c.neighbours, "two channels that turn together are side by side; false: half of all that turn apart");
+  c.norm_eps = s.get("norm_eps", c.norm_eps, "added to the mean square in the norms of what heads are made of").at_least(0);
+  c.score_growth =
+      s.get("score_growth", c.score_growth, "with rope.type: scores times (score_growth / 10 ln(factor) + 1)^2, DeepSeek's mscale_all_dim")
+          .at_least(0)
+          .finite();
+  c.bias = s.get("bias", c.bias, "biases on what heads are made of, and on o");
+}
+
+LayerFlops latent_attention_flops(const ModelConfig& m, const TextLengths& lengths) {
+  const LatentConfig& c = m.latent;
+  const double d = double(m.hidden_size), heads = double(c.num_heads), q = heads * double(c.qk_head_dim()), v = heads * double(c.v_head_dim);
+  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // on average
+  LayerFlops f;
+  f.products = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
+               2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;
+  f.attention = 2 * keys * (q + v);
+  return f;
+}
+
+template class LatentAttention<double>;
+template class LatentAttention<float>;
+template class LatentAttention<bf16>;
+
+}  // namespace gyr

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Multi-head latent attention (DeepSeek-AI, "DeepSeek-V2", 2024): queries, keys and values of all heads are made of a few channels of each token, and
+// positions are told by channels of the keys that all heads share,
+//   (c_q ; c ; r) = A h,   q = B_q norm(c_q),   (k' ; v) = B norm(c) head by head,   k = (k' ; turned r)
+// Sharded over the tensor axis by heads. What all heads are made of is computed on every rank, and each has a part of its gradient.
+#pragma once
+
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/latent_heads.hpp"
+#include "modules/model/layer.hpp"
+#include "modules/weights/operator_chain.hpp"
+
+namespace gyr {
+
+template <class T>
+class LatentAttention final : public Branch<T> {
+ public:
+  // Weights NAME.q_a_proj, .q_a_layernorm and .q_b_proj, or NAME.q_proj where queries are made of the stream; NAME.kv_a_proj_with_mqa,
+  // .kv_a_layernorm, .kv_b_proj and .o_proj
+  LatentAttention(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
+
+ private:
+  using A = Acc<T>;
+  struct Keys {
+    static constexpr Key<Tensor2<T>> compressed{"what heads are made of", RecomputeCost::product, Phase::input_gradients},
+        latents{"the same, normed", RecomputeCost::product}, qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients},
+        attended{"attended", RecomputeCost::mixing};
+    static constexpr Key<Tensor2<A>> rstd{"inverse root mean squares of latents", RecomputeCost::product, Phase::input_gradients},
+        lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> dcompressed{"gradient of what heads are made of"}, dq{"gradient of queries"}, dkv{"gradient of keys and values"};
+    static constexpr Key<Tensor3<T>> cache{"keys and values"};
+  };
+  // Of a row: channels of the latents, and with those that all keys share.
+  Index latent_width() const { return c_.q_rank + c_.kv_rank; }
+  Index compressed_width() const { return latent_width() + c_.rope_dim; }
+  Index k_width() const { return heads_.heads * heads_.width(); }
+  Index v_width() const { return heads_.heads * heads_.values; }
+  // Queries, keys or values of all heads, side by side.
+  template <class S>
+  Matrix<S> part(const Tensor2<S>& qkv, int i) const {
+    return columns(qkv, i * k_width(), i < 2 ? k_width() : v_width());
+  }
+  template <class S>
+  Matrix<S> of_queries(const Tensor2<S>& x) const {
+    return columns(x, 0, c_.q_rank);
+  }
+  template <class S>
+  Matrix<S> of_keys(const Tensor2<S>& x) const {
+    return columns(x, c_.q_rank, c_.kv_rank);
+  }
+  template <class S>
+  Matrix<S> shared(const Tensor2<S>& compressed) const {
+    return columns(compressed, latent_width(), c_.rope_dim);
+  }
+  Matrix<const T> w_compress() const;
+  Rotation<A> rotation(Pass&) const;
+  AttentionShape shape(Index batch, Index queries, Index keys) const;
+  ScoreRule scores(const Pass&) const;
+  void declare_compression(const ModelConfig&, const std::string& name, Parameters&);
+  void declare_heads(const ModelConfig&, const std::string& name, Parameters&);
+  void compress(Pass&, Frame&, Tensor2<const T> h);
+  void expand(Pass&, Frame&, Tensor2<const T> h);
+  void attend(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse);
+  void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<A>);
+  Tensor2<A> attend_backward(Pass&, Frame&, Tensor2<const T> dout);
+  void compress_backward(Pass&, Frame&, Tensor2<T> dlatents);
+
+  LatentConfig c_;
+  std::string name_;
+  LatentHeads heads_;  // on this rank
+  double dropped_;     // of the weights that queries give keys
+  double scale_;
+  Parameter *q_a_ = nullptr, *kv_a_, *q_norm_ = nullptr, *kv_norm_;
+  Parameter *q_b_, *kv_b_, *o_;  // queries of the latent, or of the stream
+  Parameter *q_a_bias_ = nullptr, *kv_a_bias_ = nullptr, *o_bias_ = nullptr;
+};
+
+OperatorChain latent_attention_operators(const ModelConfig&, const std::string& name);
+LayerFlops latent_attention_flops(const ModelConfig&, const TextLengths&);
+
+void read_latent(Section&, ModelConfig&);
+inline constexpr LayerSection latent_section{"latent", "latent attention", read_latent};
+
+}  // namespace gyr

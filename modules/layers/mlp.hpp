@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MLP: y = (up(h) a(m gate(h))) down' or, without a gate, y = a(m up(h)) down', sharded over the tensor axis by inner channels.
+#pragma once
+
+#include "modules/model/layer.hpp"
+
+namespace gyr {
+
+template <class T>
+class Mlp final : public Branch<T> {
+ public:
+  // Weights NAME.gate_proj, .up_proj and .down_proj
+  Mlp(const ModelConfig&, const std::string& name, Parameters&);
+  void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
+  void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
+  void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
+
+ private:
+  struct Keys {
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up", RecomputeCost::product, Phase::input_gradients, Rows::apart},
+        inner{"inner", RecomputeCost::pass}, dgate_up{"gradient of gate and up"};
+  };
+  Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
+  const Parameter& first() const { return c_.gated ? *gate_ : *up_; }
+  void project(Pass&, Tensor2<const T> h, Tensor2<T> gate_up);
+
+  MlpConfig c_;
+  std::string name_;
+  Index intermediate_size_;  // on this rank
+  Parameter *gate_ = nullptr, *up_, *down_;
+  Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
+};
+
+// In the order of Activation.
+inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
+
+// By which it is sharded.
+inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
+LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
+
+void read_mlp(Section&, ModelConfig&);
+inline constexpr LayerSection mlp_section{"mlp", "MLP block", read_mlp};
+
+}  // namespace gyr

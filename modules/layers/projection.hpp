@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A linear layer's three products with weights whose outputs stand side by side, declared adjacent, and with the adapters beside them (adapter.hpp).
+// The narrow products of an adapter are computed again in a backward: they take less time than memory.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "modules/weights/trainable.hpp"
+
+namespace gyr {
+
+using Adjacent = std::initializer_list<const Parameter*>;  // null: there is none
+
+inline const Parameter& first_of(Adjacent weights) {
+  const auto there = std::find_if(weights.begin(), weights.end(), [](const Parameter* w) { return w != nullptr; });
+  ensure(there != weights.end(), "a projection without weights");
+  return **there;
+}
+inline Index outputs_of(Adjacent weights) {
+  Index rows = 0;
+  for (const Parameter* w : weights) rows += w ? w->rows() : 0;
+  return rows;
+}
+// body(adapter, first column of its weight's outputs, their number)
+template <class Body>
+void for_adapters(Adjacent weights, const Body& body) {
+  Index column = 0;
+  for (const Parameter* w : weights) {
+    if (w && w->adapter) body(*w->adapter, column, w->rows());
+    column += w ? w->rows() : 0;
+  }
+}
+
+// y = scale x (w + s b a)' + beta y.
+template <class T>
+void adapted_linear(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> x /*(R,K)*/, std::type_identity_t<Matrix<T>> y /*(R,N)*/,
+                    double scale = 1, double beta = 0) {
+  linear<T>(dev, x, first_of(weights).template factor<T>(outputs_of(weights)), y, scale, beta);
+  for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
+    Scope scope(dev.scratch);
+    const auto u = dev.scratch.named("adapter: x a'").template tensor<T>(x.rows, adapter.a->rows());
+    linear<T>(dev, x, adapter.a->template matrix<const T>(), u);
+    linear<T>(dev, u, adapter.b->template matrix<const T>(), y.block(0, y.rows, column, count), scale * adapter.scale, 1);
+  });
+}
+
+// dx = scale dy (w + s b a) + beta dx.
+template <class T>
+void adapted_linear_backward_input(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
+                                   std::type_identity_t<Matrix<T>> dx /*(R,K)*/, double scale = 1, double beta = 0) {
+  const auto w = first_of(weights).template matrix<const T>();
+  linear_backward_input<T>(dev, dy, Matrix<const T>(w.data(), outputs_of(weights), w.extent(1), w.extent(1)), dx, scale, beta);
+  for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
+    Scope scope(dev.scratch);
+    const auto du = dev.scratch.named("adapter: dy b").template tensor<T>(dy.rows, adapter.a->rows());
+    linear_backward_input<T>(dev, dy.block(0, dy.rows, column, count), adapter.b->template matrix<const T>(), du, scale * adapter.scale);
+    linear_backward_input<T>(dev, du, adapter.a->template matrix<const T>(), dx, 1, 1);
+  });
+}
+
+// dw += scale dy' x, da += s scale (dy b)' x, db += s scale dy' (x a').
+template <class T>
+void adapted_weights_backward(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
+                              std::type_identity_t<Matrix<const T>> x /*(R,K)*/, double scale = 1) {
+  weights_backward<T>(dev, weights, dy, x, scale);
+  for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
+    Scope scope(dev.scratch);
+    const auto u = dev.scratch.named("adapter: x a'").template tensor<T>(x.rows, adapter.a->rows());
+    const auto mine = dy.block(0, dy.rows, column, count);
+    if (adapter.b->trained) {
+      linear<T>(dev, x, adapter.a->template matrix<const T>(), u);
+      weights_backward<T>(dev, {adapter.b}, mine, u, scale * adapter.scale);
+    }
+    if (adapter.a->trained) {
+      linear_backward_input<T>(dev, mine, adapter.b->template matrix<const T>(), u, scale * adapter.scale);
+      weights_backward<T>(dev, {adapter.a}, u, x);
+    }
+  });
+}
+
+}  // namespace gyr

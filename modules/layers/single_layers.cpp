@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens, through a window or by latent keys, attention to a source,
+// MLP; experts, with or without one that all tokens share; and attention and MLP side by side.
+#include "modules/layers/attention.hpp"
+#include "modules/layers/cross_attention.hpp"
+#include "modules/layers/experts.hpp"
+#include "modules/layers/latent_attention.hpp"
+#include "modules/layers/mamba.hpp"
+#include "modules/layers/mlp.hpp"
+#include "modules/layers/residual.hpp"
+
+namespace gyr {
+namespace {
+
+template <class T, template <class> class Mixer>
+class SingleLayer : public Layer {
+ public:
+  SingleLayer(const ModelConfig& c, const std::string& name, const char* branch, Parameters& parameters)
+      : residual_(c, name + ".input_layernorm", name + ".post_layernorm", parameters) {
+    residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
+  }
+  void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x.as<T>()); }
+  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x.as<T>(), when); }
+  void backward_weights(Pass& a, Frame& frame) override { residual_.backward_weights(a, frame); }
+
+ protected:
+  Residual<T> residual_;
+};
+
+template <class T>
+struct MambaLayer final : SingleLayer<T, Mamba> {
+  MambaLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Mamba>(c, name, ".mamba", p) {}
+};
+template <class T>
+struct AttentionLayer final : SingleLayer<T, Attention> {
+  AttentionLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(c, name, ".self_attn", p) {}
+};
+template <class T>
+struct CrossAttentionLayer final : SingleLayer<T, CrossAttention> {
+  CrossAttentionLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, CrossAttention>(c, name, ".cross_attn", p) {}
+};
+template <class T>
+struct WindowLayer final : SingleLayer<T, Attention> {
+  WindowLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(with_window(c), name, ".self_attn", p) {}
+};
+template <class T>
+struct LatentLayer final : SingleLayer<T, LatentAttention> {
+  LatentLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, LatentAttention>(c, name, ".self_attn", p) {}
+};
+template <class T>
+struct MlpLayer final : SingleLayer<T, Mlp> {
+  MlpLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Mlp>(c, name, ".feed_forward", p) {}
+};
+
+template <class T>
+struct ExpertsLayer final : SingleLayer<T, Experts> {
+  ExpertsLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Experts>(c, name, ".feed_forward", p) {
+    if (c.moe.shared_intermediate_size > 0)
+      this->residual_.add(std::make_unique<Mlp<T>>(with_shared_expert(c), name + ".feed_forward.shared_experts", p));
+  }
+};
+
+template <class T>
+struct ParallelLayer final : SingleLayer<T, Attention> {
+  ParallelLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Attention>(c, name, ".self_attn", p) {
+    this->residual_.add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", p));
+  }
+};
+LayerFlops window_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(with_window(m), n); }
+LayerFlops parallel_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(m, n) + mlp_flops(m, n); }
+
+const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
+const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
+const Registered cross(
+    {'X', "cross", "attention to what an encoder made of the source", make_layer<CrossAttentionLayer>, cross_attention_flops, {attention_section}});
+const Registered window({'W', "window", "attention through a window", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
+const Registered latent({'L', "latent", "attention by latent keys and values", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
+const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
+const Registered parallel(
+    {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
+const Registered experts({'E', "experts", "mixture of experts", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
+
+}  // namespace
+}  // namespace gyr

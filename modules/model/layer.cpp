@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/model/layer.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace gyr {
+
+namespace {
+// Filled while the program loads, constant afterwards.
+std::vector<LayerType>& table() {
+  static std::vector<LayerType> types;
+  return types;
+}
+}  // namespace
+
+Registered::Registered(LayerType type) {
+  auto& types = table();
+  types.insert(std::find_if(types.begin(), types.end(), [&](const LayerType& t) { return t.symbol > type.symbol; }), type);
+}
+
+const std::vector<LayerType>& layer_types() { return table(); }
+
+const LayerType& layer_type(char symbol) {
+  std::string known;
+  for (const LayerType& type : layer_types()) {
+    if (type.symbol == symbol) return type;
+    known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
+  }
+  fail(Exit::config, "model.pattern: there is no layer type '{}'; the types are {}", symbol, known);
+}
+
+std::vector<LayerSection> layer_sections() {
+  std::map<std::string, LayerSection> by_name;
+  for (const LayerType& type : layer_types())
+    for (const LayerSection& section : type.sections) by_name.emplace(section.name, section);
+  std::vector<LayerSection> sections;
+  for (const auto& [name, section] : by_name) sections.push_back(section);
+  return sections;
+}
+
+LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {
+  return {a.products + b.products, a.attention + b.attention, a.recurrence + b.recurrence, a.scan + b.scan, a.convolution + b.convolution};
+}
+
+LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.products, n * a.attention, n * a.recurrence, n * a.scan, n * a.convolution}; }
+
+bool has_encoder(const ModelConfig& c) { return c.pattern.find(encoder_end) != std::string::npos; }
+
+Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(c.pattern.find(encoder_end)) : 0; }
+
+ModelConfig config_of_layer(const ModelConfig& c, Index layer) {
+  ModelConfig seen = c;
+  if (layer < layers_of_encoder(c)) seen.attention.causal = false;
+  return seen;
+}
+
+LayerFlops layer_flops(const ModelConfig& c, Index layer, const TextLengths& n) {
+  const LayerType& type = layer_type(c.pattern[layer]);
+  if (layer >= layers_of_encoder(c)) return type.flops(c, n);
+  return double(n.source) / double(n.text) * type.flops(config_of_layer(c, layer), n.source);
+}
+
+}  // namespace gyr

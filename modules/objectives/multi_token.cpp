@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/objectives/multi_token.hpp"
+
+#include "modules/layers/embedding.hpp"
+#include "modules/layers/mtp_module.hpp"
+#include "modules/objectives/vocabulary_head.hpp"
+
+namespace gyr {
+
+namespace {
+
+template <class T>
+std::vector<MtpModule<T>> make_modules(const ModelConfig& c, const MultiToken& m, Parameters& parameters) {
+  std::vector<MtpModule<T>> modules;
+  for (Index k = 0; k < m.depths; ++k) modules.emplace_back(c, fmt::format("mtp.{}", k), m.pattern, parameters);
+  return modules;
+}
+
+// The final norm and the output matrix, and between them in the order of weights the modules; behind them the embedding's matrix where it lies
+// neither here nor in the output matrix. Modules run forwards and back at once, so that what they keep does not outlive the head's own forward.
+template <class T>
+class MultiTokenHead final : public VocabularyHead<T> {
+ public:
+  MultiTokenHead(const ModelConfig& c, const MultiToken& m, Parameter* table, Parameters& parameters)
+      : MultiTokenHead(c, m, FinalNorm<T>(c, parameters), table, parameters) {}
+
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* said) override {
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
+  }
+  void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
+                         Tensor1<double> sums) override {
+    mtp_loss_and_gradient(a, frame, x.as<T>(), labels, scales, sums);
+    const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
+    frame.refer(gradient, h);
+    this->score(a, h, {labels.of_rows}, rows(scales, 0, 1), rows(sums, 0, 1), nullptr);
+  }
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override {
+    front_.backward(a, frame, frame.get(gradient), dx.as<T>());
+    add<T>(a.dev, flat(frame.get(gradient_ahead)), flat(dx.as<T>()));
+  }
+  void predict(Pass& a, Frame& frame, const AnyTensor2& x, const AnyTensor2& logits) override {
+    this->logits_of(a, front_.forward(a, frame, x.as<T>()), logits.as<Acc<T>>());
+  }
+  Parameter& table() override { return *table_; }
+
+ private:
+  MultiTokenHead(const ModelConfig& c, const MultiToken& m, FinalNorm<T> front, Parameter* table, Parameters& parameters)
+      : MultiTokenHead(c, std::move(front), make_modules<T>(c, m, parameters), table, parameters) {}
+  MultiTokenHead(const ModelConfig& c, FinalNorm<T> front, std::vector<MtpModule<T>> modules, Parameter* table, Parameters& parameters)
+      : VocabularyHead<T>(c, output_of_tokens(c, c.tie_word_embeddings ? table : nullptr), nullptr, parameters), front_(std::move(front)),
+        modules_(std::move(modules)), table_(c.tie_word_embeddings ? &this->w_ : table) {
+    if (table_) return;
+    table_ = &declare_table_of_first_stage(c, parameters);
+  }
+
+  // The losses of all depths, and the gradient that they have of x.
+  void mtp_loss_and_gradient(Pass& a, Frame& frame, Tensor2<T> x, const Labels& labels, Tensor1<const double> scales, Tensor1<double> sums) {
+    const int depths = int(modules_.size());
+    ensure(int(labels.ahead.size()) == depths && int(scales.extent(0)) == 1 + depths, "labels of {} depths, and there are {}", labels.ahead.size(),
+           depths);
+    const auto dh = frame.put(gradient_ahead, x.extent(0), x.extent(1));
+    for (int k = 0; k < depths; ++k) x = modules_[k].forward(a, frame.nested(k, "depth"), *table_, labels.ahead[k].tokens, x);
+    for (int k = depths; k-- > 0;) {
+      Frame& inner = frame.nested(k);
+      const Tensor2<T> h = modules_[k].normed(a, inner);
+      this->score(a, h, {labels.ahead[k].labels}, rows(scales, 1 + k, 1), rows(sums, 1 + k, 1), nullptr);
+      modules_[k].normed_backward(a, inner, h, k == depths - 1 ? Add::no : Add::yes, dh);
+      modules_[k].backward(a, inner, *table_, dh);
+      inner.release(Phase::weight_gradients);
+    }
+  }
+
+  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"}, gradient_ahead{"gradient of tokens ahead"};
+  FinalNorm<T> front_;
+  std::vector<MtpModule<T>> modules_;
+  Parameter* table_;
+};
+
+class MultiTokenObjective final : public Objective {
+ public:
+  explicit MultiTokenObjective(const MultiToken& m) : m_(m) {}
+  const char* name() const override { return "mtp"; }
+  Labelled label(const SampleView& s) const override { return next_token()->label(s); }
+  bool writes_next_token() const override { return true; }
+  bool repeats() const override { return true; }
+  std::shared_ptr<const Objective> without_training() const override { return next_token(); }
+  Index depths() const override { return m_.depths; }
+  double ahead_weight() const override { return m_.weight / double(m_.depths); }
+  std::string head_layers() const override {
+    std::string layers;
+    for (Index k = 0; k < m_.depths; ++k) layers += m_.pattern;
+    return layers;
+  }
+  std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
+    return make_typed<Head, MultiTokenHead>(parameters.dtype(), c, m_, table, parameters);
+  }
+  double flops(const ModelConfig& c) const override {
+    const double d = double(c.hidden_size);
+    return next_token()->flops(c) * double(1 + m_.depths) + double(m_.depths) * 4 * d * d;
+  }
+  void check_model(const ModelConfig& c) const override {
+    for (const char symbol : m_.pattern) layer_type(symbol);
+    const auto border = m_.pattern.find_first_of("X>");
+    require(border == std::string::npos, Exit::config,
+            "train.mtp.pattern: '{}' is of models with an encoder, and what is told further ahead has no source; take other layers",
+            m_.pattern[border == std::string::npos ? 0 : border]);
+    require(c.attention.relative_bias.buckets == 0, Exit::config,
+            "train.objective = mtp: its layers know no model.attention.relative_bias; set its buckets to 0, or train.objective to next_token");
+  }
+  const MultiToken& settings() const { return m_; }
+
+ private:
+  MultiToken m_;
+};
+
+std::shared_ptr<const Objective> read_multi_token(Section& train, const ModelConfig& model, const Objective& otherwise) {
+  Section& s = train.section("mtp", "multi-token prediction (DeepSeek-V3)");
+  const MultiToken* const before = multi_token_of(otherwise);
+  MultiToken m;
+  if (before) m = *before;
+  m.depths = s.get("depths", m.depths,
+                   "tokens beyond the one that follows, each told by a module of its own behind the one before it; Megatron-LM's "
+                   "mtp_num_layers, num_nextn_predict_layers of config.json")
+                 .at_least(1)
+                 .at_most(16)
+                 .effect(Effect::function);
+  const std::string block = last_block(model.pattern);
+  const std::string pattern =
+      s.get("pattern", before && !before->usual ? before->pattern : std::string(),
+            "layers of each module, by the symbols of model.pattern; none: the last there that mixes tokens, and those behind it")
+          .effect(Effect::function);
+  m.usual = pattern.empty() || pattern == block;
+  m.pattern = m.usual ? block : pattern;
+  m.weight = s.get("weight", m.weight, "times the mean of their losses is added to the loss; Megatron-LM's mtp_loss_scaling_factor")
+                 .positive()
+                 .at_most(1000);
+  return multi_token(m);
+}
+
+const RegisteredObjective registered_multi_token({"mtp", "several tokens that follow", read_multi_token});
+
+}  // namespace
+
+std::shared_ptr<const Objective> multi_token(const MultiToken& m) { return std::make_shared<const MultiTokenObjective>(m); }
+
+const MultiToken* multi_token_of(const Objective& objective) {
+  const auto* const found = dynamic_cast<const MultiTokenObjective*>(&objective);
+  return found ? &found->settings() : nullptr;
+}
+
+std::string last_block(const std::string& pattern) {
+  const auto mixes = pattern.find_last_of("P*WMLB");
+  std::string block = mixes == std::string::npos ? pattern : pattern.substr(mixes);
+  std::erase_if(block, [](char symbol) { return symbol == 'X' || symbol == encoder_end; });
+  return block;
+}
+
+}  // namespace gyr

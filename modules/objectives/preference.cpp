@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which of two texts is preferred: direct preference optimisation (paired_loss.hpp) of a model that writes texts. A pair is two texts of the data
+// that follow each other, the chosen one first; its reference is what the model said before.
+#include <cmath>
+
+#include "modules/objectives/objective.hpp"
+#include "modules/objectives/paired_loss.hpp"
+
+namespace gyr {
+
+namespace {
+
+template <class T>
+using PreferenceHead = FrontedHead<T, FinalNorm, PairedLoss>;
+
+class Preference final : public Objective {
+ public:
+  explicit Preference(double beta) : beta_(beta) {}
+  const char* name() const override { return "preference"; }
+  bool writes_next_token() const override { return true; }
+  double beta() const { return beta_; }
+
+  Labelled label(const SampleView& s) const override {
+    const Index length = Index(s.tokens.size()) - 1;
+    Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)};
+    l.pairs.text_of_row.assign(length, -1);
+    for (std::size_t i = 0; i + 1 < s.texts.size(); ++i)
+      if (is_pair(s, i)) add(s.texts[i], s.texts[i + 1], l);
+    l.pairs.label_of_pair.resize(most_pairs(length), ignored_label), l.pairs.reference.resize(2 * most_pairs(length), 0);
+    return l;
+  }
+  std::vector<Figure> figures(const ObjectiveScores& said) const override { return preferred(said.margins); }
+  bool predicts() const override { return true; }
+  std::vector<Record> predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const override {
+    std::vector<double> said(l.pairs.reference.size(), 0);
+    for (std::size_t r = 0; r < l.labels.size(); ++r)
+      if (const Token text = l.pairs.text_of_row[r]; text >= 0) said[text] -= scores[r].loss;
+    std::vector<Record> records;
+    for (std::size_t i = 0; i + 1 < s.texts.size(); ++i) {
+      const Token text = is_pair(s, i) ? text_of(s.texts[i], l) : -1;
+      if (text < 0) continue;
+      const double margin = beta_ * (said[text] - l.pairs.reference[text] - (said[text + 1] - l.pairs.reference[text + 1]));
+      records.push_back({{"pair", Index(s.texts[i].number / 2)},
+                         {"chosen", said[text]},
+                         {"rejected", said[text + 1]},
+                         {"margin", margin},
+                         {"accuracy", double(margin > 0)},
+                         {"preference_loss", std::max(-margin, 0.0) + std::log1p(std::exp(-std::abs(margin)))}});
+    }
+    return records;
+  }
+  std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
+  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a learned token follows another
+  std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
+    Output output = output_of_tokens(c, table);
+    output.pair_scale = beta_, output.terms = {};
+    return make_typed<Head, PreferenceHead>(parameters.dtype(), c, output, parameters);
+  }
+  double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size) * double(c.vocab_size); }
+
+ private:
+  static bool is_pair(const SampleView& s, std::size_t i) { return s.texts[i].number % 2 == 0 && s.texts[i + 1].number == s.texts[i].number + 1; }
+
+  // The number that its rows have, -1 where they have none.
+  static Token text_of(const TextSpan& text, const Labelled& l) {
+    Token number = -1;
+    for (Index t = text.first; t + 1 < text.first + text.count; ++t) number = std::max(number, l.pairs.text_of_row[t]);
+    return number;
+  }
+
+  // Pairs are compared of which both texts have something to learn.
+  static void add(const TextSpan& chosen, const TextSpan& rejected, Labelled& l) {
+    const auto mark = [&](const TextSpan& text, Token number) {
+      for (Index t = text.first; t + 1 < text.first + text.count; ++t)
+        if (l.labels[t] != ignored_label) l.pairs.text_of_row[t] = number;
+    };
+    const Token number = Token(2 * l.pairs.room());
+    mark(chosen, number), mark(rejected, number + 1);
+    if (text_of(chosen, l) < 0 || text_of(rejected, l) < 0) return mark(chosen, -1), mark(rejected, -1);
+    l.pairs.label_of_pair.push_back(0);
+    l.pairs.reference.insert(l.pairs.reference.end(), {chosen.reference, rejected.reference});
+  }
+
+  double beta_;
+};
+
+std::shared_ptr<const Objective> read_preference(Section& train, const ModelConfig&, const Objective& otherwise) {
+  const auto* const before = dynamic_cast<const Preference*>(&otherwise);
+  Section& s = train.section("preference", "pairs of texts, one preferred to the other");
+  return preference(s.get("beta", before ? before->beta() : 0.1, "how much a difference in ln p counts").positive().finite());
+}
+
+const RegisteredObjective registered_preference({"preference", "the preferred of two texts (DPO)", read_preference});
+
+}  // namespace
+
+std::shared_ptr<const Objective> preference(double beta) { return std::make_shared<const Preference>(beta); }
+
+}  // namespace gyr

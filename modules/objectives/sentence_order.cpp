@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/objectives/sentence_order.hpp"
+
+#include <algorithm>
+
+#include "kernels/device/random.hpp"
+
+namespace gyr {
+
+namespace {
+
+// [first, last) of each text without the padding behind it.
+struct Stretch {
+  Index first, last;
+};
+
+std::vector<Stretch> texts_of(const SampleView& s, Index length) {
+  std::vector<Stretch> texts;
+  for (Index t = 0; t < length; ++t) {
+    const bool begins = t == 0 || (!s.positions.empty() && s.positions[t] <= s.positions[t - 1]);
+    if (begins) texts.push_back({t, t});
+    if (s.learned[t]) texts.back().last = t + 1;
+  }
+  return texts;
+}
+
+// Where what stands between the first and the last token may be cut.
+std::vector<Index> cuts_of(const SampleView& s, const Stretch& text) {
+  const Index inner = text.last - text.first - 2, quarter = inner / 4;
+  std::vector<Index> cuts;
+  for (Index t = text.first + 1 + std::max<Index>(1, quarter); t < text.last - 1 - quarter; ++t)
+    if (s.begins.empty() || s.begins[t]) cuts.push_back(t);
+  return cuts;
+}
+
+}  // namespace
+
+OrderedHalves order_halves(std::uint64_t seed, const SampleView& s) {
+  const Index length = Index(s.tokens.size()) - 1;
+  OrderedHalves h{{s.tokens.begin(), s.tokens.end()},
+                  {s.learned.begin(), s.learned.end()},
+                  {s.begins.begin(), s.begins.end()},
+                  std::vector<Token>(length, ignored_label),
+                  std::vector<Token>(length, 0)};
+  const Stream rolls(seed, fmt::format("order of sample {}", s.number));
+  Index rolled = 0;
+  for (const Stretch& text : texts_of(s, length)) {
+    const std::vector<Index> cuts = cuts_of(s, text);
+    if (cuts.empty()) continue;
+    const Index cut = cuts[std::min(cuts.size() - 1, std::size_t(rolls.uniform(rolled) * double(cuts.size())))];
+    const bool swaps = rolls.uniform(rolled + 1) < 0.5;
+    rolled += 2;
+    const Index first = text.first + 1, last = text.last - 1;
+    if (swaps) {
+      const auto turn = [&](auto& x) {
+        if (!x.empty()) std::rotate(x.begin() + first, x.begin() + cut, x.begin() + last);
+      };
+      turn(h.tokens), turn(h.learned), turn(h.begins);
+      if (!h.begins.empty()) h.begins[first + last - cut] = 1;  // what was first begins a word there
+    }
+    h.order[text.first] = swaps ? swapped : in_order;
+    std::fill(h.types.begin() + (swaps ? first + last - cut : cut), h.types.begin() + text.last, 1);
+  }
+  return h;
+}
+
+}  // namespace gyr

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Angles of rotary positions, each made once: for all layers, micro-batches and steps that turn alike.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "kernels/ops/any_tensor.hpp"
+#include "kernels/ops/rope.hpp"
+
+namespace gyr {
+
+class RotaryTables {
+ public:
+  // Of positions 0 to `positions` - 1, in memory that stays.
+  RotaryTables(Arena& memory, Index positions) : memory_(&memory), positions_(positions) {}
+
+  Index positions() const { return positions_; }
+  template <class A>
+  Rotation<A> get(Device& dev, double rope_theta, const RopeScaling& scaling, Index rotary_dim) {
+    const auto [entry, fresh] = made_.try_emplace({rope_theta, scaling, rotary_dim, dtype_of<A>()});
+    if (fresh) entry->second = {take(*memory_, dtype_of<A>(), positions_, rotary_dim / 2), take(*memory_, dtype_of<A>(), positions_, rotary_dim / 2)};
+    const Rotation<A> table{entry->second.first.template as<A>(), entry->second.second.template as<A>()};
+    if (fresh) rope_table<A>(dev, rope_theta, scaling, table);
+    return table;
+  }
+
+ private:
+  Arena* memory_;
+  Index positions_;
+  std::map<std::tuple<double, RopeScaling, Index, DType>, std::pair<AnyTensor2, AnyTensor2>> made_;
+};
+
+}  // namespace gyr

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rows of the residual stream over the tensor axis: every rank has all of them, or a share (sequence parallelism; Korthikanti et al.,
+// "Reducing Activation Recomputation in Large Transformer Models", 2022). Then what works row by row, norms and sums, is done once, and
+// where all rows are needed one gather and one reduce-scatter take the place of an all-reduce.
+#pragma once
+
+#include <utility>
+
+#include "kernels/ops/elementwise.hpp"
+#include "modules/pass/pass.hpp"
+
+namespace gyr {
+
+// All rows of a tensor of which this rank keeps `mine`: in scratch, or `mine` itself where the stream is whole.
+template <class T>
+class AllRows {
+ public:
+  AllRows(Pass& a, const char* name, Tensor2<T> mine)
+      : pass_(a), mine_(mine), padded_(a.stream.split() ? a.scratch<T>(name, a.stream.padded(), Index(mine.extent(1))) : mine) {}
+
+  Tensor2<T> rows() const { return gyr::rows(padded_, 0, pass_.stream.rows); }
+  // Fills them with what every rank keeps, once.
+  Event start_gather() {
+    if (!pass_.stream.split() || std::exchange(gathered_, true)) return {};
+    return pass_.tensor.whole().start_all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
+  }
+  Tensor2<T> gather() {
+    start_gather().device_wait(pass_.dev);
+    return rows();
+  }
+  // mine = this rank's rows of the sum over all ranks of what each has here.
+  Event start_reduce() const {
+    if (!pass_.stream.split()) return pass_.tensor.whole().start_all_reduce(pass_.dev, flat(mine_));
+    const Index rows = pass_.stream.rows;
+    if (const Index padding = pass_.stream.padded() - rows; padding > 0) fill<T>(pass_.dev, flat(gyr::rows(padded_, rows, padding)), 0);
+    return pass_.tensor.whole().start_reduce_scatter<T>(pass_.dev, flat(padded_), flat(mine_));
+  }
+  void reduce() const { start_reduce().device_wait(pass_.dev); }
+
+ private:
+  Pass& pass_;
+  Tensor2<T> mine_, padded_;
+  bool gathered_ = false;
+};
+
+}  // namespace gyr

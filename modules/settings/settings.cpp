@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "modules/settings/settings.hpp"
+
+#include "modules/settings/nearest.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Text that needs no quotes in any YAML reader: a word or a path that is no number, boolean or null.
+bool is_word(const std::string& text) {
+  static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"};
+  std::string lower;
+  for (const char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool inner = (c >= '0' && c <= '9') || c == '.' || c == '-';
+    if (!letter && c != '_' && c != '/' && !(inner && !lower.empty())) return false;
+    lower += char(letter ? c | 0x20 : c);
+  }
+  return !lower.empty() && std::find(std::begin(taken), std::end(taken), lower) == std::end(taken);
+}
+
+}  // namespace
+
+std::string write_yaml(bool value) { return value ? "true" : "false"; }
+std::string write_yaml(Index value) { return fmt::format("{}", value); }
+std::string write_yaml(double value) {
+  if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
+  std::string text = fmt::format("{}", value);  // the shortest that reads back as the same number
+  const auto e = text.find('e');
+  if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");  // YAML 1.1 wants the point
+  return text;
+}
+std::string write_yaml(const std::string& value) {
+  if (is_word(value)) return value;
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    if (c == '\n') text += "\\n";
+    else if ((unsigned char)c < 0x20 || c == 0x7f) text += fmt::format("\\x{:02x}", (unsigned char)c);
+    else text += c;
+  }
+  return text + '"';
+}
+
+void Declaration::rule(std::string text, bool holds) {
+  if (std::find(rules.begin(), rules.end(), text) == rules.end()) rules.push_back(std::move(text));
+  broken = broken || !holds;
+}
+
+void Declaration::suggest(const std::string& word, std::span<const std::string> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end()) hint = nearest(word, allowed);
+}
+
+void Declaration::confirm() const {
+  if (broken) refuse("is not allowed");
+}
+
+void Declaration::refuse(std::string_view why) const {
+  ensure(!where.empty(), "setting: {} = {} breaks its own range: {}", path, value, range());
+  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, hint.empty() ? "" : "; did you mean `" + hint + "`?", range(),
+       unit.empty() ? "" : ", in " + unit, help, fallback.empty() ? "" : "; default " + fallback);
+}
+
+std::string Declaration::range() const {
+  std::string text;
+  for (const std::string& rule : rules) text += (text.empty() ? "" : ", ") + rule;
+  return rules.empty() ? type : text;
+}
+
+}  // namespace gyr

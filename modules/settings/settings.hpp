@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings. Each is declared where it acts, with default, unit, range and help; the help text, the echo in the log and every error message come
+// from that one declaration. Where its value comes from is not known here: src/deck reads it from a deck.
+//
+//   void read_mamba(Section& s, ModelConfig& m) {
+//     m.mamba.chunk_size = s.get("chunk_size", m.mamba.chunk_size, "SSD chunk length in tokens").positive().at_most(512);
+//
+// Integers are 64-bit (an `int` on either side is converted, with a range check); numbers are doubles, `inf` included.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/scalar.hpp"
+
+namespace gyr {
+
+// What another value of a setting means to a run that goes on from a checkpoint.
+enum class Effect {
+  function,  // the model computes something else with the same weights
+  course,    // the same model, but other steps from here on: data, optimizer, precision
+  none       // no number depends on it but for rounding: layout, files, limits, what is told
+};
+
+// One declared setting: what help, effective deck and messages need to know of it.
+struct Declaration {
+  std::string path;      // "mamba.chunk_size"
+  std::string type;      // "integer"
+  std::string fallback;  // YAML; empty when the setting has no default
+  std::string help, unit;
+  Effect effect = Effect::course;
+  std::vector<std::string> rules;  // "<= 512", "power of 2"
+  std::string value;               // YAML of the value in use
+  std::string where;               // where the user gave it; empty when the default is in use
+  std::string hint;                // the allowed word nearest to a wrong one
+  bool broken = false;             // the value breaks a rule
+
+  void rule(std::string text, bool holds);
+  void suggest(const std::string& word, std::span<const std::string> allowed);
+  void confirm() const;  // Error(config) when broken
+  [[noreturn]] void refuse(std::string_view why) const;
+  std::string range() const;  // the rules, or the type where there are none
+};
+
+namespace kept {
+
+// How a C++ type is kept: every integer as Index, every literal text as std::string.
+template <class T>
+struct Kept {
+  using type = T;
+};
+template <class T>
+requires(std::integral<T> && !std::same_as<T, bool>) struct Kept<T> {
+  using type = Index;
+};
+template <std::floating_point T>
+struct Kept<T> {
+  using type = double;
+};
+template <std::convertible_to<std::string> T>
+struct Kept<T> {
+  using type = std::string;
+};
+
+template <class T>
+struct Traits {
+  using Element = T;
+};
+template <class T>
+struct Traits<std::vector<T>> {
+  using Element = T;
+};
+template <class T>
+struct Traits<std::optional<T>> {
+  using Element = T;
+};
+
+inline std::string type_name(const bool*) { return "true or false"; }
+inline std::string type_name(const Index*) { return "integer"; }
+inline std::string type_name(const double*) { return "number"; }
+inline std::string type_name(const std::string*) { return "text"; }
+template <class T>
+std::string type_name(const std::vector<T>*) {
+  return "list of: " + type_name((const T*)nullptr);
+}
+template <class T>
+std::string type_name(const std::optional<T>*) {
+  return type_name((const T*)nullptr) + " or null";
+}
+
+template <class T, class F>
+void for_each(T& value, F&& f) {
+  f(value);
+}
+template <class T, class F>
+void for_each(std::vector<T>& list, F&& f) {
+  for (T& element : list) f(element);
+}
+template <class T, class F>
+void for_each(std::optional<T>& maybe, F&& f) {
+  if (maybe) f(*maybe);
+}
+
+}  // namespace kept
+
+// A value as YAML on one line, as decks have it.
+std::string write_yaml(bool);
+std::string write_yaml(Index);
+std::string write_yaml(double);
+std::string write_yaml(const std::string&);
+
+template <class T>
+std::string write_yaml(const std::vector<T>& list) {
+  std::string text;
+  for (const T& element : list) text += (text.empty() ? "" : ", ") + write_yaml(element);
+  return "[" + text + "]";
+}
+
+template <class T>
+std::string write_yaml(const std::optional<T>& maybe) {
+  return maybe ? write_yaml(*maybe) : "null";
+}
+
+// A declared value on its way into a variable. Rules apply to every element of a list. Converting it checks them; what
+// is never converted is checked when the source is done with.
+template <class T>
+class [[nodiscard]] Setting {
+ public:
+  using Element = typename kept::Traits<T>::Element;
+
+  Setting(std::shared_ptr<Declaration> declaration, T value, bool open)
+      : declaration_(std::move(declaration)), value_(std::move(value)), open_(open) {}
+
+  Setting& unit(std::string_view name) {
+    declaration_->unit = name;
+    return *this;
+  }
+  Setting& effect(Effect effect) {  // where it is not its section's
+    declaration_->effect = effect;
+    return *this;
+  }
+  Setting& at_least(Element least) {
+    return rule(">= " + write_yaml(least), least, [=](Element x) { return x >= least; });
+  }
+  Setting& at_most(Element most) {
+    return rule("<= " + write_yaml(most), most, [=](Element x) { return x <= most; });
+  }
+  Setting& above(Element limit) {
+    return rule("> " + write_yaml(limit), limit + 1, [=](Element x) { return x > limit; });
+  }
+  Setting& below(Element limit) {
+    return rule("< " + write_yaml(limit), limit - 1, [=](Element x) { return x < limit; });
+  }
+  Setting& positive() { return above(0); }
+  Setting& finite() {
+    return rule("finite", 0, [](Element x) { return std::isfinite(x); });
+  }
+  Setting& power_of_two() {
+    return rule("power of 2", 1, [](Element x) { return x > 0 && std::has_single_bit(std::uint64_t(x)); });
+  }
+  Setting& multiple_of(Element n) {
+    return rule("multiple of " + write_yaml(n), n, [=](Element x) { return x % n == 0; });
+  }
+  Setting& not_empty() {
+    declaration_->rule("not empty", open_ || !value_.empty());
+    return *this;
+  }
+  Setting& one_of(const std::vector<Element>& allowed);
+  // A rule of its own, in words.
+  Setting& must(std::string rule, bool holds) {
+    declaration_->rule(std::move(rule), open_ || holds);
+    return *this;
+  }
+
+  // The value, once it keeps its rules.
+  const T& value() const {
+    declaration_->confirm();
+    return value_;
+  }
+  operator T() const { return value(); }
+  template <class U>
+  requires(std::is_arithmetic_v<U> && !std::same_as<U, T> && !std::same_as<U, bool> &&
+           (std::same_as<T, Index> || (std::same_as<T, double> && std::floating_point<U>)))
+  operator U() const {
+    if constexpr (std::integral<U>) {
+      using Limits = std::numeric_limits<U>;
+      if (!std::in_range<U>(value_))
+        declaration_->rule(value_ < 0 ? fmt::format(">= {}", Limits::min()) : fmt::format("<= {}", Limits::max()), false);
+    }
+    return U(value());
+  }
+
+ private:
+  template <class Holds>
+  Setting& rule(std::string text, Element nearest, Holds&& holds);
+
+  std::shared_ptr<Declaration> declaration_;
+  T value_;
+  bool open_;  // needed but not given, in a deck that only describes: takes any value that keeps the rules
+};
+
+// Settings that stand together under one name, with the values that a source (a deck) has for them.
+class Section {
+ public:
+  virtual ~Section() = default;
+  // A section inside this one. The first help given to a section stays.
+  virtual Section& section(std::string_view name, std::string_view help) = 0;
+
+  // A setting with a default, and one that must be given. T: bool, integers, floating point, text, std::optional of these, and std::vector of
+  // these. Declaring the same key again must repeat the same default.
+  template <class T>
+  auto get(std::string_view key, T fallback, std::string_view help) -> Setting<typename kept::Kept<T>::type>;
+  template <class T>
+  auto need(std::string_view key, std::string_view help) -> Setting<typename kept::Kept<T>::type>;
+
+  virtual bool given(std::string_view key) const = 0;  // is it set, or is it the default?
+  // Values of these keys (or paths of keys, from here) as a message shows them, each with where it was given.
+  virtual std::string settings_text(const std::vector<std::string>& paths) const = 0;
+
+ protected:
+  // A value of one of the types that are kept.
+  template <class... T>
+  using Places = std::variant<T*..., std::optional<T>*..., std::vector<T>*...>;
+  using Place = Places<bool, Index, double, std::string>;
+
+  virtual std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help) = 0;
+  // Writes what was given, if anything was, to the place, and its text to the declaration.
+  virtual void read(std::string_view key, Declaration&, Place) const = 0;
+  // Of a key that must be given and is not: an error, unless the source only describes.
+  virtual void missing(std::string_view key, const Declaration&) const = 0;
+};
+
+template <class T>
+template <class Holds>
+Setting<T>& Setting<T>::rule(std::string text, Element nearest, Holds&& holds) {
+  bool all = true;
+  kept::for_each(value_, [&](Element& x) {
+    if (open_ && !holds(x)) x = nearest;
+    all = all && holds(x);
+  });
+  declaration_->rule(std::move(text), all || open_);
+  return *this;
+}
+
+template <class T>
+Setting<T>& Setting<T>::one_of(const std::vector<Element>& allowed) {
+  std::string text;
+  for (const Element& word : allowed) text += (text.empty() ? "" : " | ") + write_yaml(word);
+  if constexpr (std::same_as<Element, std::string>) kept::for_each(value_, [&](const std::string& x) { declaration_->suggest(x, allowed); });
+  const auto known = [&](const Element& x) { return std::find(allowed.begin(), allowed.end(), x) != allowed.end(); };
+  return rule(text, allowed.front(), known);
+}
+
+template <class T>
+auto Section::get(std::string_view key, T fallback, std::string_view help) -> Setting<typename kept::Kept<T>::type> {
+  using V = typename kept::Kept<T>::type;
+  V value(std::move(fallback));
+  auto declaration = declare(key, kept::type_name((const V*)nullptr), write_yaml(value), help);
+  read(key, *declaration, &value);
+  return {declaration, std::move(value), false};
+}
+
+// A setting that is one of these words; the value is the word's place among them.
+template <class E>
+requires std::is_enum_v<E> E get_word(Section& s, std::string_view key, E fallback, const std::vector<std::string>& words, std::string_view help) {
+  const std::string word = s.get(key, words.at(std::size_t(fallback)), help).one_of(words);
+  return E(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
+template <class T>
+auto Section::need(std::string_view key, std::string_view help) -> Setting<typename kept::Kept<T>::type> {
+  using V = typename kept::Kept<T>::type;
+  V value{};
+  auto declaration = declare(key, kept::type_name((const V*)nullptr), "", help);
+  const bool open = !given(key);
+  if (open) missing(key, *declaration);
+  read(key, *declaration, &value);
+  return {declaration, std::move(value), open};
+}
+
+}  // namespace gyr

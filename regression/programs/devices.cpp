@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The program on GPUs, emulated: every layout computes what one rank does, whether its ranks share a GPU or have NCCL between them, and whenever work
+// begins; hosts and GPUs learn the same; what one has saved the other goes on with. Memories are apart: who reads a GPU's on the host ends by a
+// signal.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "regression/support/material.hpp"
+
+using namespace gyr::testing;
+
+namespace {
+
+Words on_devices(const Words& arguments, int ranks) {
+  Words words;
+  if (ranks > 1) words = launcher(), words.insert(words.end(), {"-n", std::to_string(ranks)});
+  words.push_back(GYR_EMULATED_PROGRAM);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+// `devices`: GPUs of this machine; as many as ranks have NCCL between them.
+Result run_on_devices(const Words& arguments, int ranks, int devices, const std::string& emulation = "apart") {
+  return execute(on_devices(arguments, ranks),
+                 {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(devices)}}, .limit = 120});
+}
+
+struct Setting {
+  int ranks;
+  Words changes;
+};
+
+// The axes of a layout of two to four ranks, and what else lets ranks talk to each other in other ways.
+Setting drawn_setting(std::mt19937_64& random) {
+  const auto one_of = [&](const Words& all) { return all[random() % all.size()]; };
+  static const std::vector<std::vector<std::pair<std::string, int>>> layouts = {{{"data", 2}},
+                                                                                {{"tensor", 2}},
+                                                                                {{"pipeline", 2}},
+                                                                                {{"context", 2}},
+                                                                                {{"context", 3}},
+                                                                                {{"data", 2}, {"pipeline", 2}},
+                                                                                {{"data", 2}, {"tensor", 2}},
+                                                                                {{"tensor", 2}, {"pipeline", 2}},
+                                                                                {{"context", 2}, {"tensor", 2}},
+                                                                                {{"context", 2}, {"pipeline", 2}},
+                                                                                {{"pipeline", 4}}};
+  const auto& layout = layouts[random() % layouts.size()];
+  Setting s{1, {}};
+  const auto has = [&](const std::string& axis) { return std::any_of(layout.begin(), layout.end(), [&](const auto& a) { return a.first == axis; }); };
+  for (const auto& [axis, ranks] : layout) s.changes.push_back("parallel." + axis + "=" + std::to_string(ranks)), s.ranks *= ranks;
+  s.changes.push_back("model.pattern=" + one_of({"P x 4", "PM*-", "M*PP"}));
+  if (has("tensor")) s.changes.push_back("parallel.sequence=" + one_of({"true", "false"}));
+  if (has("data")) s.changes.push_back("parallel.shard=" + one_of({"none", "optimizer", "gradients", "weights"}));
+  if (has("context")) s.changes.push_back("parallel.context_mode=" + (s.ranks == 3 ? "ring" : one_of({"ring", "heads"})));  // 4 heads
+  s.changes.push_back("activation.recompute=" + one_of({"none", "full"}));
+  s.changes.push_back("activation.policy=" + one_of({"keep", "swap", "memo"}));
+  return s;
+}
+
+std::string text_of(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+}  // namespace
+
+TEST(devices, layouts_compute_what_one_rank_does) {
+  const char* const given = std::getenv("GYR_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 20261123;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 6; ++i) {
+    const Setting s = drawn_setting(random);
+    const Words policies{"apart", "apart late", "apart backward any random=" + std::to_string(i)};
+    const std::string policy = policies[random() % 3];
+    const int devices = random() % 3 == 0 ? 1 : s.ranks;
+    Words arguments{"verify", Material::get().deck()};
+    arguments.insert(arguments.end(), s.changes.begin(), s.changes.end());
+    const Result r = run_on_devices(arguments, s.ranks, devices, policy);
+    EXPECT_EQ(r.code, 0) << i << ": " << policy << ", " << devices << " devices:" << text_of(s.changes) << "\n" << r.out << r.err;
+  }
+}
+
+TEST(devices, learn_what_hosts_learn) {
+  const Folder folder;
+  constexpr int steps = 8;
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const auto changed = [&](const std::string& where) {
+      return Material::get().train(folder.path() / where, {"train.steps=" + std::to_string(steps), "train.precision=" + precision,
+                                                           "optimizer.lr=1e-2", "train.seq_length=16"});
+    };
+    const Result host = run(changed(precision + "_host")), device = run_on_devices(changed(precision + "_device"), 1, 1);
+    ASSERT_EQ(host.code, 0) << host.out << host.err;
+    ASSERT_EQ(device.code, 0) << device.out << device.err;
+    const auto left = losses(folder.path() / (precision + "_host")), right = losses(folder.path() / (precision + "_device"));
+    ASSERT_EQ(left.size(), std::size_t(steps));
+    ASSERT_EQ(right.size(), std::size_t(steps));
+    EXPECT_LT(right.at(steps), 0.95 * right.at(1));
+    for (const auto& [step, loss] : left) EXPECT_NEAR(right.at(step), loss, (precision == "fp32" ? 1e-4 : 1e-2) * loss) << precision << " " << step;
+  }
+}
+
+// Whenever work begins, the bits are the same; so they are behind a checkpoint, on GPUs, and hosts read what GPUs wrote.
+TEST(devices, go_on_with_the_same_bits) {
+  const Folder folder;
+  const auto trained = [&](const std::string& where, int steps, const std::string& policy) {
+    const Words words = Material::get().train(folder.path() / where, {"train.steps=" + std::to_string(steps), "optimizer.decay_steps=6",
+                                                                      "parallel.data=2", "parallel.shard=optimizer", "--resume"});
+    const Result r = run_on_devices(words, 2, 2, policy);
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+  };
+  trained("whole", 4, "apart");
+  trained("late", 4, "apart late");
+  trained("parts", 2, "apart backward any random=3");
+  trained("parts", 4, "apart random=4");
+  expect_same_end(folder.path() / "whole", folder.path() / "late", 4);
+  expect_same_end(folder.path() / "whole", folder.path() / "parts", 4);
+  const Result host = run(Material::get().train(folder.path() / "parts", {"train.steps=6", "optimizer.decay_steps=6", "--resume"}));
+  EXPECT_EQ(host.code, 0) << host.out << host.err;
+  EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
+}
+
+// Texts are those that GPUs write when they are told kernel by kernel, from whatever layout; a graph holds what NCCL moves, and none is made where
+// ranks that share heads have one GPU.
+TEST(devices, write_the_same_texts_by_graphs) {
+  const Words ask{"generate", Material::get().trained(), "--tokens", "24", "--greedy", "--prompt", "ka",
+                  "--prompt", "lomi tusha ven",          "--prompt", "or"};
+  const auto answer = [&](const Words& more, int ranks, int devices, const std::string& emulation, const std::string& graphs) {
+    Words words = ask;
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = execute(
+        on_devices(words, ranks),
+        {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(devices)}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_EQ(graphs == "off" || (ranks == 2 && devices == 1 && more.empty()), r.err.find(" by 1 graph)") == std::string::npos) << r.err;
+    return r.out;
+  };
+  const std::string text = answer({}, 1, 1, "apart", "off");
+  const std::string of_two = answer({}, 2, 2, "apart", "off");
+  EXPECT_EQ(lines_of(text).size(), 5u) << text;
+  for (const char* emulation : {"apart", "apart late", "apart backward any random=3"}) {
+    SCOPED_TRACE(emulation);
+    EXPECT_EQ(answer({}, 1, 1, emulation, "on"), text);
+    EXPECT_EQ(answer({}, 2, 2, emulation, "on"), of_two);
+    EXPECT_EQ(answer({"--pipeline", "2"}, 2, 2, emulation, "on"), text);
+  }
+  EXPECT_EQ(answer({}, 2, 1, "apart", "on"), of_two);
+  EXPECT_EQ(answer({"--weights", "int8"}, 1, 1, "apart", "on"), answer({"--weights", "int8"}, 1, 1, "apart", "off"));
+  EXPECT_EQ(execute(on_devices(ask, 1), {.env = {{"GYR_CUDA_GRAPHS", "yes"}}, .limit = 120}).code, 64);
+}
+
+// So does training: what a run ends with are the bits of one that is told kernel by kernel, in layouts that have something between graphs and in
+// graphs, whenever work begins, also behind a checkpoint.
+TEST(devices, train_with_the_same_bits_by_graphs) {
+  const Folder folder;
+  struct Row {
+    int ranks, devices;
+    Words changes;
+    bool micro_batches;
+  };
+  const std::vector<Row> rows{
+      {1, 1, {"train.global_batch_size=6"}, true},
+      {2, 2, {"parallel.tensor=2", "parallel.sequence=true", "model.dropout.residual=0.2", "model.dropout.attention=0.1"}, true},
+      {2, 2, {"parallel.pipeline=2", "train.global_batch_size=6", "model.dropout.embedding=0.1"}, true},
+      {2, 2, {"parallel.data=2", "parallel.shard=optimizer", "activation.recompute=full"}, true},
+      {2, 1, {"parallel.tensor=2"}, false}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    const auto trained = [&](const std::string& where, int steps, const std::string& emulation, const std::string& graphs) {
+      Words more{"train.steps=" + std::to_string(steps), "optimizer.decay_steps=5", "train.global_batch_size=4", "train.seq_length=16", "--resume"};
+      more.insert(more.end(), row.changes.begin(), row.changes.end());
+      const Result r = execute(
+          on_devices(Material::get().train(folder.path() / where, more), row.ranks),
+          {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(row.devices)}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+      EXPECT_EQ(r.code, 0) << text_of(row.changes) << r.out << r.err;
+      EXPECT_EQ(r.out.find("graphs: ") != std::string::npos, graphs == "on") << r.out;
+      EXPECT_EQ(r.out.find("graphs: micro-batches, norm and optimizer\n") != std::string::npos, graphs == "on" && row.micro_batches) << r.out;
+    };
+    const std::string kernels = "kernels" + std::to_string(i), graphs = "graphs" + std::to_string(i);
+    trained(kernels, 4, "apart", "off");
+    trained(graphs, 3, i % 2 == 0 ? "apart late" : "apart backward any random=3", "on");
+    trained(graphs, 4, "apart any random=4", "on");
+    expect_same_end(folder.path() / kernels, folder.path() / graphs, 4);
+  }
+}
+
+// Attention by cuDNN, for which plain loops stand, learns what ours does, with graphs and in memory that was planned, but not its bits; its own are
+// the same whenever work begins, with graphs and without.
+TEST(devices, attention_by_cudnn_learns_what_ours_does) {
+  const Folder folder;
+  constexpr int steps = 3;
+  const auto trained = [&](const std::string& attention, const std::string& emulation, const std::string& graphs) {
+    const auto where = folder.path() / (attention + emulation + graphs);
+    const Result r = execute(on_devices(Material::get().train(where, {"train.steps=" + std::to_string(steps), "train.precision=bf16",
+                                                                      "optimizer.lr=1e-2", "train.seq_length=16"}),
+                                        1),
+                             {.env = {{"GYR_EMULATION", emulation}, {"GYR_CUDA_ATTENTION", attention}, {"GYR_CUDA_GRAPHS", graphs}}, .limit = 120});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    return losses(where);
+  };
+  const auto ours = trained("own", "apart", "on"), by_cudnn = trained("cudnn", "apart", "on");
+  ASSERT_EQ(by_cudnn.size(), std::size_t(steps));
+  for (const auto& [step, loss] : ours) EXPECT_NEAR(by_cudnn.at(step), loss, 1e-2 * loss) << step;
+  EXPECT_NE(by_cudnn, ours);
+  EXPECT_EQ(trained("cudnn", "apart backward any random=5", "off"), by_cudnn);
+}
+
+// A program has code for GPUs from 8.0 on; on another it says so before it begins.
+TEST(devices, without_code_for_them_are_refused) {
+  const Folder folder;
+  const auto trained = [&](const std::string& capability) {
+    return run_on_devices(Material::get().train(folder.path() / capability, {"train.steps=1"}), 1, 1, "capability=" + capability);
+  };
+  for (const char* known : {"86", "120"}) EXPECT_EQ(trained(known).code, 0) << known;
+  const Result r = trained("75");
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+  for (const char* part : {"capability 80 90a 100+", "has 75", "make cuda GPUS=75"}) EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "75"));
+}
+
+// Products of warpgroups are tried before anything is learnt with them; where they do not hold, the run ends and says how to do without.
+TEST(devices, whose_warpgroups_multiply_wrongly_are_found_before_a_step) {
+  const Folder folder;
+  const auto trained = [&](const std::string& where, const std::string& emulation, const std::map<std::string, std::string>& more) {
+    std::map<std::string, std::string> env{{"GYR_EMULATION", emulation}, {"GYR_CUDA_TRIAL", "on"}};
+    env.insert(more.begin(), more.end());
+    return execute(on_devices(Material::get().train(folder.path() / where, {"train.steps=1", "train.precision=bf16"}), 1),
+                   {.env = env, .limit = 120});
+  };
+  EXPECT_EQ(trained("right", "apart", {}).code, 0);
+  const Result r = trained("wrong", "apart wrong", {});
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+  for (const char* part : {"products of warpgroups do not hold", "attention differs from", "GYR_CUDA_WARPGROUPS=off"})
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  EXPECT_TRUE(losses(folder.path() / "wrong").empty());
+  EXPECT_EQ(trained("without", "apart wrong", {{"GYR_CUDA_WARPGROUPS", "off"}}).code, 0);
+  EXPECT_EQ(trained("of_80", "apart wrong capability=80", {}).code, 0);
+  EXPECT_EQ(losses(folder.path() / "without"), losses(folder.path() / "of_80"));
+}
+
+// A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
+TEST(devices, that_wait_for_a_hanging_rank_name_it) {
+  const Folder folder;
+  for (const std::string axis : {"data", "tensor", "pipeline"}) {
+    SCOPED_TRACE(axis);
+    const Result r = run_on_devices(Material::get().train(folder.path() / axis, {"train.steps=4", "parallel." + axis + "=2", "watchdog.seconds=2",
+                                                                                 "fault.kind=hang", "fault.rank=1", "fault.step=2"}),
+                                    2, 2);
+    EXPECT_EQ(r.code, 75) << r.out << r.err;
+    EXPECT_NE(r.err.find("culprit: rank 1"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("waiting for "), std::string::npos) << r.err;
+  }
+}
+
+// Nothing is asked of a GPU by plans and versions; what needs one says in one line that there is none.
+TEST(devices, that_are_not_there) {
+  const Folder folder;
+  EXPECT_EQ(run_on_devices({"--version"}, 1, 0).code, 0);
+  EXPECT_EQ(run_on_devices({"plan", Material::get().deck()}, 1, 0).code, 0);
+  const Result r = run_on_devices(Material::get().train(folder.path() / "none"), 1, 0);
+  EXPECT_EQ(r.code, 69) << r.out << r.err;
+  EXPECT_NE(r.err.find("computes on NVIDIA GPUs and finds none here"), std::string::npos) << r.err;
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
+}

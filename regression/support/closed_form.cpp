@@ -1,0 +1,825 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks
+#include "regression/support/closed_form.hpp"
+
+#include <cmath>
+#include <numeric>
+
+#include "modules/objectives/classes.hpp"
+#include "modules/objectives/masking.hpp"
+#include "modules/objectives/multi_token.hpp"
+
+namespace gyr::testing {
+
+namespace {
+
+constexpr Index head_block = 256;  // rows of logits at a time
+
+void add(Ledger& ledger, const std::string& communicator, Operation op, Index calls, Index bytes_each) {
+  if (calls == 0) return;
+  Traffic& entry = ledger[{communicator, op}];
+  entry.calls += calls;
+  entry.bytes += calls * bytes_each;
+}
+
+// Layers with products of which a part of the rows can be made again.
+const std::string rows_apart = "PM*W-LB";
+
+// Where one rank stands and what it computes with.
+struct Place {
+  EngineConfig config;
+  int copies, pipeline, context, tensor;  // sizes; copies: ranks with the same weights
+  std::string copies_name;                // of their communicator
+  SequenceLayout tokens, source;          // of a micro-batch here
+  bool sequence;
+  Shard shard;
+  Index bucket_bytes;
+  int stage, chunks;                 // on the pipeline axis; and what the rank has there
+  std::vector<int> parts;            // of each chunk
+  std::string layers;                // symbols of this rank's
+  std::string encoder;               // of these, those that read the source
+  std::string memo, encoder_memo;    // of each of both 'a' where products of a part of its rows are made again
+  std::string of_head;               // and those of its head, which are never run again
+  Index narrow, wide;                // bytes of the scalar and of its accumulator
+  int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
+  int expert, expert_rank;           // ranks that deal experts, and which of them this is
+
+  template <class T>
+  static Place of(const EngineConfig& c, const Layout& layout, int position) {
+    const int stage = layout.coordinate(position, Axis::pipeline);
+    const int pipeline = layout.size(Axis::pipeline), chunks = int(layout.stages.size()) / pipeline;
+    std::string layers, encoder, memo, encoder_memo;
+    std::vector<int> parts;
+    const Index border = layers_of_encoder(c.model);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const Span span = layout.stages[chunk * pipeline + stage];
+      layers += c.model.pattern.substr(span.first, span.size());
+      if (span.first < border) encoder += c.model.pattern.substr(span.first, std::min(span.last, border) - span.first);
+      const Index stay = span.last == c.model.layers() ? 2 : 0;
+      for (Index layer = span.first; layer < span.last; ++layer) {
+        const bool again = c.swap.on && c.swap.alpha < 1 && layer + stay < span.last && rows_apart.find(c.model.pattern[layer]) != std::string::npos;
+        memo += again ? 'a' : '-';
+        if (layer < border) encoder_memo += memo.back();
+      }
+      parts.push_back(int(span.size()) + (span.first == 0) + (span.last == c.model.layers()));
+    }
+    return {c,
+            layout.size(token_axes),
+            pipeline,
+            layout.size(Axis::context),
+            layout.size(Axis::tensor),
+            layout.size(Axis::context) > 1 ? "data-context" : "data",
+            layout.sequences(position, c.micro_batch_size, c.seq_length),
+            c.source_length > 0 ? layout.sequences(position, c.micro_batch_size, c.source_length) : SequenceLayout(),
+            layout.sequence,
+            layout.cut(),
+            layout.bucket_bytes,
+            stage,
+            chunks,
+            parts,
+            layers,
+            encoder,
+            memo,
+            encoder_memo,
+            stage == pipeline - 1 ? c.model.objective->head_layers() : "",
+            Index(sizeof(T)),
+            std::is_same_v<T, double> ? 8 : 4,
+            layout.attention_ranks,
+            layout.coordinate(position, Axis::tensor),
+            layout.expert,
+            layout.coordinate(position, token_axes) % layout.expert};
+  }
+  // The layers that read the source, and the embedding of that where it is here.
+  Place reading() const {
+    Place p = *this;
+    p.layers = encoder, p.memo = encoder_memo, p.of_head.clear(), p.tokens = source;
+    p.stage = first() ? 0 : 1, p.pipeline = 3;
+    return p;
+  }
+  // The others.
+  Place writing() const {
+    Place p = *this;
+    for (const char symbol : encoder) {  // chunk by chunk they come first
+      const std::size_t at = p.layers.find(symbol);
+      p.layers.erase(at, 1), p.memo.erase(at, 1);
+    }
+    return p;
+  }
+  Index bias_bytes() const { return model().attention.relative_bias.buckets * std::max<Index>(1, model().attention.num_heads / tensor) * wide; }
+  int expert_replicas() const { return copies / expert; }
+  Index experts_here() const { return model().moe.experts / expert; }
+  bool first() const { return stage == 0; }
+  bool last() const { return stage == pipeline - 1; }
+  const ModelConfig& model() const { return config.model; }
+  bool has(std::string_view objective) const { return model().objective->name() == objective; }
+  bool masked() const { return has("mlm"); }
+  // Each row of a text has the mean of all.
+  bool pools() const { return pool_of(*model().objective) == Pool::mean; }
+  // A layer of hidden_size x hidden_size stands in front of the output matrix.
+  bool dense() const { return masked() || has("classify") || transforms(); }
+  bool dense_bias() const {
+    return masked() ? masking_of(*model().objective)->head_bias : front_of(*model().objective) != ClassFront::transform_no_bias;
+  }
+  // And a norm behind it.
+  bool transforms() const { return masked() || front_of(*model().objective) != ClassFront::usual; }
+  // Beside it, where the order of halves is told: such a layer and two columns.
+  bool predicts_sentence_order() const { return last() && model().objective->predicts_sentence_order(); }
+  Index order_columns_here() const { return (2 + tensor - 1) / tensor; }
+  Index columns_here() const {
+    const Index classes = Index(model().objective->classes().size());
+    return ((classes > 0 ? classes : model().vocab_size) + tensor - 1) / tensor;
+  }
+  Index reduced() const { return config.reduce_dtype ? size_of(*config.reduce_dtype) : wide; }
+  Index rows() const { return tokens.rows(); }
+  // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
+  Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
+  // Those that may have labels.
+  Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
+  // Choices of experts that go somewhere: at most as many as these have room for.
+  Index slots() const {
+    const MoeConfig& c = model().moe;
+    const Index all = rows() * c.routing.top_k, whole = tokens.whole_length();
+    if (c.capacity_factor == 0) return all;
+    const double even = double(whole * c.routing.top_k) / double(c.experts);
+    const Index room = std::max<Index>(1, Index(std::ceil(c.capacity_factor * even)));
+    return std::min(all, tokens.batch * c.experts * std::min(room, tokens.seq_length));
+  }
+  Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
+  Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
+  bool computes_attention() const { return attention_ranks == 0 || tensor_rank < attention_ranks; }
+  bool computes_ssm() const { return attention_ranks == 0 || tensor_rank >= attention_ranks; }
+  Index count(const char* symbols) const {
+    const std::string all = layers + of_head;
+    return std::count_if(all.begin(), all.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
+  }
+  // Tokens further ahead that are told here.
+  Index depths() const { return last() ? model().objective->depths() : 0; }
+  // Of texts that are compared in a micro-batch, here.
+  Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.whole_length()) : 0; }
+  // Whether a loss is smoothed, or has a z term.
+  bool is_smoothed() const { return model().loss_terms.smoothing > 0; }
+  // Of them those whose forward is run again for what takes so much effort; or for products of which only a part of the rows was kept.
+  Index count(const char* symbols, RecomputeCost least) const {
+    Index count = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const char c = layers[i];
+      const bool dropped = config.recompute.of(c) && *config.recompute.of(c) >= least;
+      count += std::string(symbols).find(c) != std::string::npos && (dropped || (least <= RecomputeCost::product && memo[i] == 'a'));
+    }
+    return count;
+  }
+};
+
+// Units that fewer or more ranks than there are units share: how many a rank holds, of how much of one's width, and how many ranks hold it.
+struct Part {
+  Index units, width;
+  int replicas;
+};
+Part whole_units(int ranks, Index units) { return {std::max<Index>(1, units / ranks), 0, int(std::max<Index>(1, ranks / units))}; }
+Part cut_units(int ranks, Index units, Index width) {
+  const Part whole = whole_units(ranks, units);
+  const int parts = std::gcd(int(width), whole.replicas);
+  return {whole.units, width / parts, whole.replicas / parts};
+}
+
+// What a rank holds of the branches of a layer.
+struct Shards {
+  Index d, q, k, out, num_heads, inner, group, channels, projected, f;
+  int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
+  Part expert, shared;  // of the inner channels of each expert, and of the one that all tokens share
+
+  Shards(const ModelConfig& m, int ranks) {
+    d = m.hidden_size;
+    const Part queries = whole_units(ranks, m.attention.num_heads), keys = whole_units(ranks, m.attention.num_kv_heads);
+    const Part values = cut_units(ranks, m.attention.num_heads, m.attention.head_dim);
+    q = queries.units * m.attention.head_dim, q_replicas = queries.replicas;
+    k = keys.units * m.attention.head_dim, k_replicas = keys.replicas;
+    out = values.units * values.width, out_replicas = values.replicas;
+    const Part ssm = whole_units(ranks, m.mamba.num_heads), x = cut_units(ranks, m.mamba.num_heads, m.mamba.head_dim),
+               bc = whole_units(ranks, m.mamba.num_groups);
+    num_heads = ssm.units, head_replicas = ssm.replicas;
+    inner = x.units * x.width, inner_replicas = x.replicas;
+    group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
+    channels = inner + 2 * group, projected = inner + channels + num_heads;
+    const Part mlp = whole_units(ranks, m.mlp.intermediate_size);
+    f = mlp.units, f_replicas = mlp.replicas;
+    expert = whole_units(ranks, m.moe.intermediate_size);
+    shared = m.moe.shared_intermediate_size > 0 ? whole_units(ranks, m.moe.shared_intermediate_size) : Part{0, 0, 1};
+  }
+};
+
+// Layers whose mixer some ranks share, of which this is one.
+struct Mixers {
+  const char* symbols;
+  int ranks;
+  std::string name;  // of their communicator
+
+  Shards shards(const Place& p) const { return {p.model(), ranks}; }
+  std::string block(int size) const { return size == ranks ? name : fmt::format("{}/{}", name, size); }
+};
+std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all, bool mine, int team, const char* name) {
+  if (p.attention_ranks == 0) return {{all, p.tensor, "tensor"}};
+  std::vector<Mixers> list{{alone, p.tensor, "tensor"}};
+  if (mine) list.push_back({"P", team, name});
+  return list;
+}
+std::vector<Mixers> ssm_of(const Place& p) { return mixers_of(p, "M", "PM", p.computes_ssm(), p.tensor - p.attention_ranks, "ssm"); }
+std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*WB", "P*WB", p.computes_attention(), p.attention_ranks, "attention"); }
+
+// Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
+struct Run {
+  FlatRun narrow, wide;
+};
+// What all ranks of the tensor axis hold of a part, and what those of a team do.
+struct PartRun {
+  Run all, team, experts;  // those that are dealt
+};
+
+void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.projected * s.d);
+  if (c.in_bias) x.wide.next(s.projected);
+  x.wide.next(s.channels * c.conv_kernel);
+  if (c.conv_bias) x.wide.next(s.channels);
+  for (int vector = 0; vector < 3; ++vector) x.wide.next(s.num_heads);
+  if (c.norm != SsmNorm::none) x.wide.next(s.inner);
+  x.narrow.next(s.d * s.inner);
+  if (c.out_bias) x.wide.next(s.d);
+}
+void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+  if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
+  if (c.bias) x.wide.next(s.d);
+  if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
+  if (c.sinks) x.wide.next(s.q / c.head_dim);
+}
+void cross_attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.q * s.d), x.narrow.next(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+  if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.next(s.k), x.wide.more(s.k);
+  if (c.bias) x.wide.next(s.d);
+}
+void relative_bias_weights(const AttentionConfig& c, const Shards& s, Run& x) {
+  if (c.relative_bias.buckets > 0) x.wide.next(c.relative_bias.buckets * s.q / c.head_dim);
+}
+void mlp_weights(const MlpConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.f * s.d);
+  if (c.gated) x.narrow.more(s.f * s.d);
+  x.narrow.next(s.d * s.f);
+  if (c.bias) x.wide.next(s.f);
+  if (c.bias && c.gated) x.wide.more(s.f);
+  if (c.bias) x.wide.next(s.d);
+}
+void norm_weights(const ModelConfig& m, Run& x) {
+  x.wide.next(m.hidden_size);
+  if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
+}
+// Of a sum of branches.
+void residual_norm_weights(const ModelConfig& m, Run& x) {
+  norm_weights(m, x);
+  if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
+}
+void moe_weights(const Place& p, const Shards& s, PartRun& x) {
+  const MoeConfig& c = p.model().moe;
+  x.all.narrow.next(c.experts * s.d);
+  if (c.router_bias) x.all.wide.next(c.experts);
+  const auto block = [&](Run& x, Index f) {
+    x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f);
+    if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(s.d);
+  };
+  for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
+  if (s.shared.units > 0) block(x.all, s.shared.units);
+}
+void latent_weights(const ModelConfig& m, int ranks, Run& x) {
+  const LatentConfig& c = m.latent;
+  const Index heads = whole_units(ranks, c.num_heads).units, shared = c.kv_rank + c.rope_dim, q = heads * c.qk_head_dim();
+  x.narrow.next(c.q_rank > 0 ? c.q_rank * m.hidden_size : shared * m.hidden_size);
+  if (c.q_rank > 0) x.narrow.more(shared * m.hidden_size);
+  if (c.bias) x.wide.next(c.q_rank > 0 ? c.q_rank : shared);
+  if (c.bias && c.q_rank > 0) x.wide.more(shared);
+  if (c.q_rank > 0) x.wide.next(c.q_rank);
+  x.wide.next(c.kv_rank);
+  x.narrow.next(q * (c.q_rank > 0 ? c.q_rank : m.hidden_size)), x.narrow.next(heads * (c.head_dim + c.v_head_dim) * c.kv_rank);
+  x.narrow.next(m.hidden_size * heads * c.v_head_dim);
+  if (c.bias) x.wide.next(m.hidden_size);
+}
+void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, PartRun& x) {
+  const ModelConfig& m = p.model();
+  const auto has = [&](const Mixers& mixers) { return std::string(mixers.symbols).find(symbol) != std::string::npos; };
+  Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
+  if (symbol == encoder_end) return norm_weights(m, x.all), relative_bias_weights(m.attention, s, x.all);
+  if (has_norm) residual_norm_weights(m, x.all);
+  if (symbol == 'X') cross_attention_weights(m.attention, s, x.all);
+  for (const Mixers& mixers : ssm_of(p))
+    if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
+  for (const Mixers& mixers : attention_of(p))
+    if (has(mixers)) attention_weights(m.attention, mixers.shards(p), of_mixers);
+  if (symbol == 'P') residual_norm_weights(m, x.all);
+  if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
+  if (symbol == 'E') moe_weights(p, s, x);
+  if (symbol == 'L') latent_weights(m, p.tensor, x.all);
+}
+
+// Of what tells tokens further ahead: three norms, a matrix of both they read, and layers.
+void module_weights(const Place& p, const Shards& s, PartRun& x) {
+  const std::size_t each = p.depths() > 0 ? p.of_head.size() / std::size_t(p.depths()) : 0;
+  for (Index k = 0; k < p.depths(); ++k) {
+    for (int norm = 0; norm < 3; ++norm) norm_weights(p.model(), x.all);
+    x.all.narrow.next((s.d + p.tensor - 1) / p.tensor * 2 * s.d);
+    for (const char symbol : p.of_head.substr(std::size_t(k) * each, each)) layer_weights(p, symbol, true, s, x);
+  }
+}
+
+// Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
+struct BucketSizes {
+  bool whole = false;  // a tied matrix
+  Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts_narrow = 0, experts_wide = 0;
+  Index common() const { return narrow + wide + team_narrow + team_wide; }
+  Index experts() const { return experts_narrow + experts_wide; }
+  Index size() const { return common() + experts(); }
+};
+
+// All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
+struct Buckets {
+  std::vector<BucketSizes> sizes;
+  std::vector<int> of_part;
+};
+
+Buckets buckets_of(const Place& p) {
+  const ModelConfig& m = p.model();
+  const Shards s(m, p.tensor);
+  const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
+  const bool shares = tied || m.objective->depths() > 0;  // both ends have the table
+  Buckets all;
+  int turn = -1;  // the bucket that others join
+  const auto add = [&](PartRun x, bool whole) {
+    for (Run* run : {&x.all, &x.team, &x.experts}) {
+      run->narrow.align(), run->wide.align();
+      if (!mixed) run->narrow.extent += run->wide.extent, run->wide.extent = 0;
+    }
+    if (whole || apart || turn < 0) all.sizes.push_back({whole});
+    if (!whole && (apart || turn < 0)) turn = int(all.sizes.size()) - 1;
+    BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
+    bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
+    bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
+    bucket.experts_narrow += x.experts.narrow.extent, bucket.experts_wide += x.experts.wide.extent;
+    return whole ? -1 : turn;
+  };
+  if (p.first()) {
+    PartRun table, rest;
+    table.all.narrow.next(p.tokens_here() * s.d);
+    PartRun& beside = shares ? rest : table;
+    if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
+    if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
+    if (m.has_embed_norm()) norm_weights(m, beside.all);
+    relative_bias_weights(m.attention, s, beside.all);
+    all.of_part.push_back(add(table, shares));
+    if (shares && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
+      all.of_part.back() = add(rest, false);
+  }
+  for (std::size_t i = 0; i < p.layers.size(); ++i) {
+    PartRun layer;
+    const bool first = i == 0 && p.first();
+    layer_weights(p, p.layers[i], !first || !m.embed_norm, s, layer);
+    all.of_part.push_back(add(layer, false));
+  }
+  if (p.last()) {
+    PartRun head, matrix;
+    if (m.norm_placement != NormPlacement::after) norm_weights(m, head.all);
+    if (p.dense()) head.all.narrow.next(s.d * s.d);
+    if (p.dense() && p.dense_bias()) head.all.wide.next(s.d);
+    if (p.transforms()) norm_weights(m, head.all);
+    if (p.predicts_sentence_order()) {
+      head.all.narrow.next(s.d * s.d), head.all.wide.next(s.d);
+      head.all.wide.next(p.order_columns_here()), head.all.narrow.next(p.order_columns_here() * s.d);
+    }
+    if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
+    module_weights(p, s, head);
+    (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
+    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense() && p.depths() == 0;  // nothing stands in front of the matrix
+    all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
+    if (shares && !tied) matrix.all.narrow.next(p.tokens_here() * s.d);
+    if (shares && !p.first()) add(matrix, true);
+  }
+  const auto pad = [&](Index& size, int parts) {
+    const Index grain = 64 * (p.shard == Shard::none ? 1 : parts);
+    size = (size + grain - 1) / grain * grain;
+  };
+  for (BucketSizes& b : all.sizes) {
+    for (Index* size : {&b.narrow, &b.wide, &b.team_narrow, &b.team_wide}) pad(*size, p.copies);
+    for (Index* size : {&b.experts_narrow, &b.experts_wide}) pad(*size, p.expert_replicas());
+  }
+  return all;
+}
+
+// Of all buckets, and what a rank keeps of it where that is cut.
+Index flat_extent(const Place& p, bool cut) {
+  Index sum = 0;
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
+  return sum;
+}
+
+// The buckets that take turns in a step, each as often as its turn comes: of values by what is computed, of gradients by what writes some. The head
+// writes its own in the forward, and needs nothing behind that.
+struct Turns {
+  std::vector<int> values, gradients;
+};
+Turns turns_of(const Place& p, const Buckets& buckets) {
+  Turns turns;
+  const auto take = [](std::vector<int>& list, int bucket) {
+    if (bucket >= 0 && (list.empty() || list.back() != bucket)) list.push_back(bucket);
+  };
+  for (const Turn& turn : p.config.schedule({p.pipeline, p.chunks, p.config.micros}, p.stage)) {
+    int first = 0;
+    for (int chunk = 0; chunk < turn.chunk; ++chunk) first += p.parts[chunk];
+    const int last = first + p.parts[turn.chunk];
+    const bool head = p.last() && turn.chunk == p.chunks - 1;
+    if (turn.op == Op::forward) {
+      for (int part = first; part < last; ++part) take(turns.values, buckets.of_part[part]);
+      if (head) take(turns.gradients, buckets.of_part[last - 1]);
+    } else {
+      for (int part = last - head; part-- > first;) take(turns.values, buckets.of_part[part]), take(turns.gradients, buckets.of_part[part]);
+    }
+  }
+  return turns;
+}
+
+// Layers that are run again to their last sum, which only a norm behind it needs.
+Index last_sums_again(const Place& p, const char* symbols) {
+  return p.model().norm_placement == NormPlacement::before ? 0 : p.count(symbols, RecomputeCost::sum);
+}
+
+// Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
+// two sums per row. Where ranks keep shares of rows, what is read and the gradient of the sum are gathered besides, what is read twice. Norm groups
+// over several ranks add a number per row each way, and the weights of a row's experts one each in the backward.
+void tensor_axis(const Place& p, Ledger& ledger) {
+  if (p.tensor == 1) return;
+  const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
+  const MambaConfig& c = p.model().mamba;
+  const Index micros = p.config.micros;
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLX");
+  const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
+  // Where a layer is run again, what its products read is gathered once more.
+  const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLX"),
+              gathers_again = 2 * again("P", RecomputeCost::product) + again("M*W-EBLX", RecomputeCost::product);
+  // What tells tokens further ahead sums what it embeds, what it joins and the gradients of both it reads, and like the head its input's gradient.
+  // Where ranks keep shares of rows it gathers both it reads twice, the gradients of what it joins and embeds, and what the head reads.
+  // What tells the order of halves reads rows and sums the gradient as the head does.
+  const Index sums_ahead = 5 * p.depths() + p.predicts_sentence_order(), gathers_ahead = 7 * p.depths() + p.predicts_sentence_order();
+  if (p.sequence) {
+    add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead),
+        p.tensor * p.kept_bytes());
+    add(ledger, "tensor", Operation::all_gather, micros * (3 * residuals + gathers_again + p.first() + p.last() + gathers_ahead), p.kept_bytes());
+    if (p.pools() && p.last()) add(ledger, "tensor", Operation::all_gather, 2 * micros, p.kept_bytes());
+  } else {
+    reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
+  }
+  const Index sums = p.is_smoothed() ? 3 : 2;                             // a smoothed loss takes one more
+  const Index scored = micros * (1 + p.depths() + (p.most_pairs() > 0));  // rows of pairs are scored twice
+  for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
+    const Index rows = std::min(head_block, p.scored_rows() - row);
+    reduce("tensor", scored, rows * p.wide);
+    reduce("tensor", scored, sums * rows * p.wide);
+  }
+  for (Index row = 0; row < p.rows() && p.predicts_sentence_order(); row += head_block)
+    for (const Index numbers : {1, 2}) reduce("tensor", micros, numbers * std::min(head_block, p.rows() - row) * p.wide);
+  reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
+  for (const Mixers& ssm : ssm_of(p)) {
+    const Part groups = whole_units(ssm.ranks, c.num_groups);
+    if (c.norm != SsmNorm::none && groups.replicas > 1)
+      reduce(ssm.block(groups.replicas), micros * (2 * p.count(ssm.symbols) + again(ssm.symbols, RecomputeCost::sum)),
+             p.rows() * groups.units * p.wide);
+  }
+}
+
+// Attention to a source reads that, twice where ranks keep shares of its rows, and sums its gradient.
+void source_over_tensor(const Place& p, Ledger& ledger) {
+  if (p.tensor == 1) return;
+  const Place source = p.reading();
+  const Index each = p.config.micros * p.count("X"), again = p.config.micros * p.count("X", RecomputeCost::product);
+  if (p.sequence) {
+    add(ledger, "tensor", Operation::reduce_scatter, each, p.tensor * source.kept_bytes());
+    add(ledger, "tensor", Operation::all_gather, 2 * each + again, source.kept_bytes());
+  } else {
+    add(ledger, "tensor", Operation::all_reduce, each, source.kept_bytes());
+  }
+}
+
+// What several ranks hold the same of: the gradients are summed once per step, all those of one number of replicas together.
+void replicas(const Place& p, Ledger& ledger) {
+  const ModelConfig& m = p.model();
+  const MambaConfig& c = m.mamba;
+  std::map<std::string, Index> elements;
+  const auto hold = [&](const Mixers& ranks, int copies, Index count) {
+    if (copies > 1) elements[ranks.block(copies)] += p.count(ranks.symbols) * count;
+  };
+  for (const Mixers& ssm : ssm_of(p)) {
+    const Shards s = ssm.shards(p);
+    const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;  // of the projection, and of the convolution besides
+    hold(ssm, s.inner_replicas, s.inner * (rows + through + (c.norm != SsmNorm::none) + s.d));
+    hold(ssm, s.group_replicas, 2 * s.group * through);
+    hold(ssm, s.head_replicas, s.num_heads * (rows + 3));
+  }
+  for (const Mixers& attention : attention_of(p)) {
+    const Shards s = attention.shards(p);
+    const bool biased = m.attention.bias || m.attention.qkv_bias;
+    hold(attention, s.q_replicas, s.q * (s.d + biased) + m.attention.sinks * s.q / m.attention.head_dim);
+    hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
+    hold(attention, s.out_replicas, s.out * s.d);
+    if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
+  }
+  const Mixers cross{"X", p.tensor, "tensor"};
+  {
+    const Shards s = cross.shards(p);
+    const bool biased = m.attention.bias || m.attention.qkv_bias;
+    hold(cross, s.q_replicas, s.q * (s.d + biased));
+    hold(cross, s.k_replicas, 2 * s.k * (s.d + biased));
+    hold(cross, s.out_replicas, s.out * s.d);
+    if (s.q_replicas > 1) elements[cross.block(s.q_replicas)] += (p.first() + p.count(">")) * p.bias_bytes() / p.wide;
+  }
+  const Mixers axis{"P-B", p.tensor, "tensor"};
+  const Shards s = axis.shards(p);
+  hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
+  const Mixers routed{"E", p.tensor, "tensor"};
+  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * s.d + 2 * m.moe.expert_bias));
+  hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
+  const LatentConfig& l = m.latent;
+  const Mixers latent{"L", p.tensor, "tensor"};
+  const Part heads = whole_units(p.tensor, l.num_heads);
+  const Index compressed = l.q_rank + l.kv_rank + l.rope_dim, q_from = l.q_rank > 0 ? l.q_rank : s.d;
+  hold(latent, p.tensor, compressed * (s.d + l.bias) + l.q_rank + l.kv_rank);
+  hold(latent, heads.replicas, heads.units * (l.qk_head_dim() * q_from + (l.head_dim + l.v_head_dim) * l.kv_rank + s.d * l.v_head_dim));
+  const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // of a sum of branches
+  const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
+  if (p.sequence)
+    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") +
+                           (m.norm_placement == NormPlacement::after ? p.first() : p.last()) + 3 * p.depths()) *
+                          norm;
+  if (p.sequence && p.predicts_sentence_order()) elements["tensor"] += s.d * s.d + s.d;
+  if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + p.dense_bias() * s.d + (p.transforms() ? norm : 0);
+  for (const auto& [communicator, all] : elements)
+    if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
+}
+
+// What meets on a rank: channels of all its queries, keys, values and results, and how many heads these are of.
+struct Heads {
+  Index q, k, v, out, heads, k_heads;
+
+  static Heads of(const AttentionConfig& c, const Shards& s) {
+    const Index heads = s.q / c.head_dim, k_heads = s.k / c.head_dim;
+    return {s.q, s.k, s.out / heads * k_heads, s.out, heads, k_heads};
+  }
+  static Heads of(const LatentConfig& c, int ranks) {
+    const Index heads = whole_units(ranks, c.num_heads).units, q = heads * c.qk_head_dim(), v = heads * c.v_head_dim;
+    return {q, q, v, v, heads, heads};
+  }
+};
+
+// Balanced attention of rank r of n, in t = 1 ... (n - 1) / 2: where r + t < n its keys and values leave, otherwise its queries; where r >= t it
+// receives keys and values, otherwise queries. With n even, half of the ranks send keys to the other half besides. The state of queries comes back;
+// in the backward every gradient, and with queries go their gradients, lse and delta.
+void balanced_attention(const Place& p, const Heads& s, Index kv, Index forwards, Index backwards, Ledger& ledger) {
+  const Index n = p.context, r = p.tokens.rank, steps = (n - 1) / 2, rows = p.rows(), heads = s.heads;
+  const Index keys_sent = std::min(steps, n - 1 - r), keys_met = std::min(steps, r), queries_sent = steps - keys_sent, helped = steps - keys_met;
+  const bool even = n % 2 == 0, sends = even && r < n / 2, receives = even && r >= n / 2;
+  const auto context = [&](Operation op, Index calls, Index bytes_each) { add(ledger, "context", op, calls, bytes_each); };
+  const auto keys = [&](Index passes, Index bytes_each, Index leaving, Index half_leaves, Index half_arrives) {
+    context(Operation::shift, passes * leaving, bytes_each);
+    context(Operation::send, passes * half_leaves, bytes_each);
+    context(Operation::receive, passes * half_arrives, bytes_each);
+  };
+  const auto with_queries = [&](Index passes, Index bytes_each, Index leaving, Index arriving) {
+    context(Operation::send, passes * leaving, bytes_each);
+    context(Operation::receive, passes * arriving, bytes_each);
+  };
+  keys(forwards + backwards, kv * p.narrow, keys_sent, sends, receives);
+  context(Operation::shift, forwards * queries_sent, rows * s.q * p.narrow);
+  context(Operation::shift, backwards * queries_sent, rows * (s.q + s.out) * p.narrow);
+  with_queries(forwards, rows * (s.out + 2 * heads) * p.wide, helped, queries_sent);
+  with_queries(backwards, rows * 2 * heads * p.wide, queries_sent, helped);
+  keys(backwards, kv * p.wide, keys_met, receives, sends);
+  context(Operation::shift, backwards * helped, rows * s.q * p.wide);
+}
+
+// Steps of a ring. Of neighbouring tokens those of as many ranks as a window reaches into, and the own; a zigzag has neighbouring blocks on ranks
+// that are next to each other either way, and where a
+// window shows what is ahead the keys of the next rank come last.
+Index ring_steps(const Place& p, char symbol) {
+  const Index n = p.context, length = p.tokens.seq_length, w = p.model().window.size;
+  if (symbol != 'W') return n;
+  if (p.tokens.order == SequenceOrder::zigzag || !p.model().attention.causal) return w > 1 ? n : 1;
+  return std::min(n, 1 + (w - 1 + length - 1) / length);
+}
+
+// Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
+// and its state are known, and behind it the gradients of both.
+void attention_over_context(const Place& p, const char* symbols, const Heads& s, Ledger& ledger) {
+  const Index kv = p.rows() * (s.k + s.v);
+  const Index back = p.config.micros * p.count(symbols), attention = back + p.config.micros * p.count(symbols, RecomputeCost::mixing);
+  if (p.tokens.mode == ContextMode::heads) {  // of each rank's part of the heads: all rows
+    const Index rows = p.context * p.rows(), copies = std::max<Index>(1, p.context / s.k_heads);
+    const Index part = (s.q + (s.k + s.v) * copies) / p.context, out = s.out / p.context, q_heads = s.heads / p.context;
+    add(ledger, "context", Operation::all_to_all, attention + back, rows * part * p.narrow);
+    add(ledger, "context", Operation::all_to_all, attention + back, rows * out * p.narrow);
+    add(ledger, "context", Operation::all_to_all, back, rows * part * p.wide);
+    add(ledger, "context", Operation::all_to_all, back, rows * q_heads * p.wide);
+  } else if (p.tokens.mode == ContextMode::balanced) {
+    balanced_attention(p, s, kv, attention, back, ledger);
+  } else {
+    for (const char symbol : std::string(symbols)) {
+      const char one[] = {symbol, 0};
+      const Index steps = ring_steps(p, symbol), back = p.config.micros * p.count(one);
+      add(ledger, "context", Operation::shift, (2 * back + p.config.micros * p.count(one, RecomputeCost::mixing)) * (steps - 1), kv * p.narrow);
+      add(ledger, "context", Operation::shift, back * (steps > 1 ? steps : 0), kv * p.wide);
+    }
+  }
+}
+
+void ssm_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
+  const MambaConfig& c = p.model().mamba;
+  const Shards s = mixers.shards(p);
+  const Index blocks = p.tokens.batch * p.tokens.blocks();
+  const Index scans = p.config.micros * (2 * p.count(mixers.symbols) + p.count(mixers.symbols, RecomputeCost::sum));
+  if (c.conv_kernel > 1) add(ledger, "context", Operation::all_gather, scans, blocks * (c.conv_kernel - 1) * s.channels * p.narrow);
+  add(ledger, "context", Operation::all_gather, scans, blocks * (s.num_heads + s.inner * c.state_size) * p.wide);
+}
+
+void context_axis(const Place& p, Ledger& ledger) {
+  if (p.context == 1) return;
+  const ModelConfig& m = p.model();
+  for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention.symbols, Heads::of(m.attention, attention.shards(p)), ledger);
+  attention_over_context(p, "L", Heads::of(m.latent, p.tensor), ledger);
+  for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
+  if (p.pools() && p.last())  // sums and counts of the texts, that a row of any rank may begin
+    for (const Index columns : {m.hidden_size, Index(1)})
+      add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.whole_length() * columns * p.wide);
+  if (p.most_pairs() > 0) add(ledger, "context", Operation::all_reduce, p.config.micros, 2 * p.most_pairs() * Index(sizeof(double)));
+  const MoeConfig& moe = m.moe;
+  if (moe.aux_loss > 0 || moe.z_loss > 0)
+    add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
+}
+
+// Keys and values of the source are gathered each time that they are met, and their gradients summed.
+void source_over_context(const Place& p, Ledger& ledger) {
+  if (p.context == 1) return;
+  const Index kv = p.source.rows() * 2 * Shards(p.model(), p.tensor).k, each = p.config.micros * p.count("X");
+  add(ledger, "context", Operation::all_gather, 2 * each + p.config.micros * p.count("X", RecomputeCost::mixing), kv * p.narrow);
+  add(ledger, "context", Operation::reduce_scatter, each, p.context * kv * p.wide);
+}
+
+// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and
+// gives back is counted for an even routing: what does not divide goes to the experts in turn.
+void expert_ranks(const Place& p, Ledger& ledger) {
+  const MoeConfig& moe = p.model().moe;
+  if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
+  if (p.expert == 1) return;
+  const Index d = p.model().hidden_size, slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
+  Index received = p.expert * each * (slots / moe.experts);
+  for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
+  const Index times = p.config.micros * p.count("E");
+  const auto exchange = [&](Index calls, Index bytes) { add(ledger, "expert", Operation::all_to_all, calls, bytes); };
+  exchange(times + p.config.micros * p.count("E", RecomputeCost::sum), slots * p.wide);
+  exchange(2 * times + p.config.micros * p.count("E", RecomputeCost::product), slots * d * p.narrow);
+  exchange(2 * times + p.config.micros * last_sums_again(p, "E"), received * d * p.narrow);
+  exchange(times, received * p.wide);
+}
+
+void pipeline_axis(const Place& p, Ledger& ledger) {
+  const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
+  add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
+  add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
+  for (const Index beside : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
+    for (const Operation op : {Operation::send, Operation::receive})
+      if (beside > 0) add(ledger, "pipeline", op, p.config.micros * neighbours, beside);
+}
+
+void tied_matrix(const Place& p, Ledger& ledger) {
+  if (shares_embedding(p.model()) && p.pipeline > 1 && (p.first() || p.last()))
+    add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
+}
+
+// Every section of a bucket by itself.
+void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index reductions, Index gathers) {
+  for (const auto& [size, bytes] :
+       {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}, {bucket.team_narrow, p.narrow}, {bucket.team_wide, p.wide}}) {
+    if (size == 0) continue;
+    add(ledger, p.copies_name, Operation::reduce_scatter, reductions, size * p.reduced());
+    add(ledger, p.copies_name, Operation::all_gather, gathers, size / p.copies * bytes);
+  }
+  for (const auto& [size, bytes] : {std::pair{bucket.experts_narrow, p.narrow}, {bucket.experts_wide, p.wide}}) {
+    if (size == 0 || p.expert_replicas() == 1) continue;
+    add(ledger, "expert-replicas", Operation::reduce_scatter, reductions, size * p.reduced());
+    add(ledger, "expert-replicas", Operation::all_gather, gathers, size / p.expert_replicas() * bytes);
+  }
+}
+
+// All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
+// turns a sum at every turn; with weights in turns a gather at every turn, unless one of the two buffers still holds the bucket.
+void data_axis(const Place& p, Ledger& ledger) {
+  if (p.copies == 1) return;
+  const Buckets buckets = buckets_of(p);
+  if (p.shard == Shard::none) {
+    for (const BucketSizes& b : buckets.sizes) {
+      add(ledger, p.copies_name, Operation::all_reduce, 1, b.common() * p.reduced());
+      if (b.experts() > 0 && p.expert_replicas() > 1) add(ledger, "expert-replicas", Operation::all_reduce, 1, b.experts() * p.reduced());
+    }
+    return;
+  }
+  std::vector<Index> reductions(buckets.sizes.size(), 1), gathers = reductions;
+  const Turns turns = turns_of(p, buckets);
+  for (std::size_t b = 0; b < buckets.sizes.size(); ++b) {
+    if (buckets.sizes[b].whole) continue;
+    if (p.shard >= Shard::gradients) reductions[b] = std::count(turns.gradients.begin(), turns.gradients.end(), int(b));
+    if (p.shard == Shard::weights) gathers[b] = 0;
+  }
+  for (std::size_t i = 0; p.shard == Shard::weights && i < turns.values.size(); ++i)
+    if (i < 2 || turns.values[i] != turns.values[i - 2]) ++gathers[turns.values[i]];
+  for (std::size_t b = 0; b < buckets.sizes.size(); ++b) add_bucket(p, ledger, buckets.sizes[b], reductions[b], gathers[b]);
+}
+
+}  // namespace
+
+Ledger ledger_of(const std::vector<CommunicatorTraffic>& list) {
+  Ledger ledger;
+  for (const CommunicatorTraffic& c : list)
+    for (int op = 0; op < operations; ++op)
+      if (const Traffic all = c.count.of(Operation(op)); all.calls > 0) ledger[{c.name, Operation(op)}] = all;
+  return ledger;
+}
+
+template <class T>
+Ledger closed_form(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  Ledger ledger;
+  tensor_axis(p.writing(), ledger);
+  context_axis(p.writing(), ledger);
+  if (p.source.rows() > 0) {
+    tensor_axis(p.reading(), ledger);
+    context_axis(p.reading(), ledger);
+    source_over_tensor(p, ledger);
+    source_over_context(p, ledger);
+  }
+  expert_ranks(p, ledger);
+  pipeline_axis(p, ledger);
+  data_axis(p, ledger);
+  if (p.shard == Shard::none) replicas(p, ledger), tied_matrix(p, ledger);
+  return ledger;
+}
+
+template <class T>
+Ledger closed_form_of_parts(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  Ledger ledger;
+  if (p.shard != Shard::none) replicas(p, ledger), tied_matrix(p, ledger);
+  return ledger;
+}
+
+template <class T>
+Index gradient_bytes(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  if (p.shard < Shard::gradients) return flat_extent(p, false) * p.wide;
+  Index whole = 0, most = 0, turning = 0;
+  for (const BucketSizes& b : buckets_of(p).sizes) b.whole ? whole += b.size() : (most = std::max(most, b.size()), ++turning);
+  return (flat_extent(p, true) + whole + std::min<Index>(2, turning) * most) * p.wide;
+}
+
+template <class T>
+Index optimizer_bytes(const EngineConfig& config, const Layout& layout, int position) {
+  const Place p = Place::of<T>(config, layout, position);
+  const Index runs = p.narrow == p.wide ? 2 : 3;  // moments and masters
+  return runs * flat_extent(p, p.shard != Shard::none) * p.wide;
+}
+
+bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_ranks) {
+  const auto can = [&](int ranks) {
+    const Index heads = std::max<Index>(1, m.attention.num_heads / ranks), keys = std::max<Index>(1, m.attention.num_kv_heads / ranks);
+    return heads % context == 0 && (keys % context == 0 || context % keys == 0);
+  };
+  const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
+  const Index latent = std::max<Index>(1, m.latent.num_heads / tensor);
+  return (!used('L') || latent % context == 0) && (!(used('*') || used('W') || used('B')) || can(tensor)) &&
+         (!used('P') || can(attention_ranks > 0 ? attention_ranks : tensor));
+}
+
+bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
+  const auto split = [](Index units, int ranks) { return units % ranks == 0 || ranks % units == 0; };
+  const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
+  const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
+  const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
+  const bool apart = attention_ranks > 0;
+  const bool experts =
+      split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
+  return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
+         (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
+         (!used('M') || ssm(tensor)) && (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
+         (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
+}
+
+#define GYR_INSTANTIATE(T)                                                          \
+  template Ledger closed_form<T>(const EngineConfig&, const Layout&, int);          \
+  template Ledger closed_form_of_parts<T>(const EngineConfig&, const Layout&, int); \
+  template Index gradient_bytes<T>(const EngineConfig&, const Layout&, int);        \
+  template Index optimizer_bytes<T>(const EngineConfig&, const Layout&, int)
+GYR_INSTANTIATE(double);
+GYR_INSTANTIATE(float);
+GYR_INSTANTIATE(bf16);
+
+}  // namespace gyr::testing

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "regression/support/golden.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "modules/objectives/masking.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/model_folder.hpp"
+#include "src/huggingface/safetensors.hpp"
+#include "src/pretrained/weights.hpp"
+
+namespace gyr::testing {
+
+namespace {
+
+// In the folder that the tests were built in, unless they run elsewhere.
+std::filesystem::path golden_folder() {
+  const char* const elsewhere = std::getenv("GYR_SOURCE_DIR");
+  return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden";
+}
+const std::filesystem::path root = golden_folder();
+
+double length_of(std::span<const double> x) { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0)); }
+
+class Expected {
+ public:
+  explicit Expected(const std::filesystem::path& file) : reader_(file) {
+    for (const auto& tensor : reader_.tensors()) tensors_[tensor.name] = &tensor;
+  }
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  const Shape& shape(const std::string& name) const { return tensors_.at(name)->shape; }
+
+  std::vector<double> numbers(const std::string& name) const {
+    switch (tensors_.at(name)->type) {
+      case safetensors::Type::f32: return converted<float>(name);
+      case safetensors::Type::f64: return converted<double>(name);
+      default: return converted<std::int64_t>(name);
+    }
+  }
+  std::vector<Token> tokens(const std::string& name) const {
+    const auto x = numbers(name);
+    return {x.begin(), x.end()};
+  }
+  GoldenNumbers in(const std::string& precision, const StoredNames& names) const {
+    const std::vector<double> losses = numbers("loss." + precision);
+    GoldenNumbers n{losses[0], {losses.begin() + 1, losses.end()}, numbers("logits." + precision), {}, {}};
+    const std::string gradient = "gradient." + precision + ".";
+    for (const auto& [name, tensor] : tensors_)
+      if (name.starts_with(gradient)) add_gradients(name, name.substr(gradient.size()), names, n);
+    return n;
+  }
+
+ private:
+  // Of every weight that lies in the tensor `stored`.
+  void add_gradients(const std::string& name, const std::string& stored, const StoredNames& names, GoldenNumbers& to) const {
+    TensorReader all{name, DType::f64, shape(name), {}};
+    all.read_parts = [x = numbers(name), s = shape(name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
+      for (const BoxPair& part : parts)
+        box_runs(s, part.from, array, part.to,
+                 [&](Index from, Index at, Index count) { std::copy_n(x.begin() + from, count, static_cast<double*>(data) + at); });
+    };
+    for (const std::string& weight : names.weights(stored)) {
+      const TensorReader part = part_of(all, names.place(weight));
+      to.lengths[weight] = length_of(numbers(name));
+      std::vector<double>& gradient = to.gradients[weight];
+      gradient.resize(std::size_t(elements(part.shape)));
+      part.read(whole(part.shape), gradient.data(), part.shape, whole(part.shape));
+    }
+  }
+
+  template <class V>
+  std::vector<double> converted(const std::string& name) const {
+    const safetensors::Tensor& tensor = *tensors_.at(name);
+    ensure(size_of(tensor.type) == Index(sizeof(V)), "{} is of type {}", name, name_of(tensor.type));
+    std::vector<V> x(elements(tensor.shape));
+    reader_.read(tensor, whole(tensor.shape), x.data(), tensor.shape, whole(tensor.shape));
+    return {x.begin(), x.end()};
+  }
+
+  safetensors::Reader reader_;
+  std::map<std::string, const safetensors::Tensor*> tensors_;
+};
+
+// Sequences begin with their first real token, which is the one that a class of the text belongs to; labels of next tokens move to the token before
+// them.
+void read_batch(const Expected& expected, Golden& g) {
+  const auto tokens = expected.tokens("input_ids"), labels = expected.tokens("labels");
+  const Index batch = expected.shape("input_ids")[0], seq_length = expected.shape("input_ids")[1];
+  const auto mask = expected.has("attention_mask") ? expected.tokens("attention_mask") : std::vector<Token>(tokens.size(), 1);
+  g.batch = {batch, seq_length, std::vector<Token>(tokens.size(), 0), std::vector<Token>(tokens.size(), ignored_label)};
+  g.row.assign(tokens.size(), -1);
+  const bool has_halves = expected.has("token_type_ids");
+  const auto types = has_halves ? expected.tokens("token_type_ids") : std::vector<Token>();
+  const auto order = has_halves ? expected.tokens("next_sentence_label") : std::vector<Token>();
+  if (has_halves) g.batch.types.assign(tokens.size(), 0), g.batch.order.assign(tokens.size(), ignored_label);
+  const bool both_ways = !g.model.attention.causal;
+  const bool of_texts = expected.shape("labels").size() == 1;
+  const Index next = both_ways ? 0 : 1;
+  if (both_ways && expected.has("attention_mask")) g.batch.positions.assign(tokens.size(), 0);
+  for (Index b = 0; b < batch; ++b) {
+    Index to = b * seq_length;
+    if (!g.batch.order.empty()) g.batch.order[to] = order[b];
+    for (Index from = b * seq_length; from < (b + 1) * seq_length; ++from) {
+      if (mask[from] == 0) continue;
+      g.batch.tokens[to] = tokens[from];
+      if (!g.batch.types.empty()) g.batch.types[to] = types[from];
+      if (of_texts && to == b * seq_length) g.batch.labels[to] = labels[b];
+      else if (!of_texts && from + next < (b + 1) * seq_length) g.batch.labels[to] = labels[from + next];
+      if (!g.batch.positions.empty()) g.batch.positions[to] = std::int32_t(to - b * seq_length);
+      g.row[to] = !of_texts ? from : to == b * seq_length ? b : -1;
+      ++to;
+    }
+  }
+}
+
+// Behind an encoder the text is labels, read one place behind; a label that is ignored is read as padding, which begins a text too.
+void read_text_of_source(const Expected& expected, Golden& g) {
+  const auto source = expected.tokens("input_ids"), labels = expected.tokens("labels");
+  g.batch = {expected.shape("labels")[0], expected.shape("labels")[1], {}, labels};
+  g.batch.source = source, g.batch.source_length = expected.shape("input_ids")[1];
+  if (expected.has("attention_mask")) {
+    const auto mask = expected.tokens("attention_mask");
+    for (Index b = 0; b < g.batch.batch; ++b) {
+      const auto row = mask.begin() + b * g.batch.source_length;
+      g.batch.source_lengths.push_back(std::accumulate(row, row + g.batch.source_length, Index(0)));
+    }
+  }
+  for (std::size_t r = 0; r < labels.size(); ++r) {
+    const Token before = Index(r) % g.batch.seq_length == 0 ? g.model.decoder_start_token_id : labels[r - 1];
+    g.batch.tokens.push_back(before == -100 ? g.model.decoder_start_token_id : before);
+    if (labels[r] == -100) g.batch.labels[r] = ignored_label;
+    g.row.push_back(Index(r));
+  }
+}
+
+// Without rotary positions their gradients are zero but for rounding: they are measured by those of queries, beside which GPT-2 stores them.
+void measure_biases_of_keys(const ModelConfig& m, GoldenNumbers& n) {
+  const std::string_view keys = ".k_proj.bias";
+  for (auto& [name, length] : n.lengths)
+    if (m.attention.rotary_dim() == 0 && name.ends_with(keys))
+      length = std::max(length, n.lengths.at(name.substr(0, name.size() - keys.size()) + ".q_proj.bias"));
+}
+
+Golden read(const std::string& name) {
+  Golden g;
+  g.name = name;
+  g.folder = std::filesystem::exists(root / "families" / name) ? root / "families" / name : root / "huggingface" / name;
+  g.model = read_model_folder(g.folder).model;
+  if (const Masking* const masking = masking_of(*g.model.objective)) {
+    Masking any = *masking;
+    any.share = 1;  // any token may have a label
+    g.model.objective = masked_tokens(any);
+  }
+  const Expected expected(g.folder / "expected.safetensors");
+  has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
+  const StoredNames names = names_in(g.folder, g.model);
+  g.single = expected.in("fp32", names);
+  g.twice = expected.in("fp64", names);
+  for (GoldenNumbers* n : {&g.single, &g.twice}) measure_biases_of_keys(g.model, *n);
+  if (!expected.has("prompt")) return g;
+  g.prompt = expected.tokens("prompt");
+  g.generated = expected.tokens("generated");
+  return g;
+}
+
+std::vector<std::string> names_below(const char* folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(root / folder)) found.push_back(entry.path().filename());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+const std::vector<std::string>& golden_names() {
+  static const std::vector<std::string> names = names_below("huggingface");
+  return names;
+}
+
+const std::vector<std::string>& golden_family_names() {
+  static const std::vector<std::string> names = names_below("families");
+  return names;
+}
+
+MicroBatch one_sequence(const MicroBatch& all, Index b) {
+  const auto part = [&](const std::vector<Token>& x, Index length) {
+    return x.empty() ? x : std::vector<Token>(x.begin() + b * length, x.begin() + (b + 1) * length);
+  };
+  const Index length = all.seq_length;
+  MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
+  one.types = part(all.types, length), one.order = part(all.order, length);
+  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
+  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  return one;
+}
+
+const Golden& golden(std::string_view name) {
+  static std::map<std::string, Golden> read_so_far;
+  const auto [entry, fresh] = read_so_far.try_emplace(std::string(name));
+  if (fresh) entry->second = read(entry->first);
+  return entry->second;
+}
+
+bool splits(const ModelConfig& m, int ranks) {
+  const auto units = [&](Index n) { return n % ranks == 0 || ranks % n == 0; };
+  return m.attention.num_heads % ranks == 0 && m.mamba.num_heads % ranks == 0 && units(m.attention.num_kv_heads) && units(m.mamba.num_groups) &&
+         units(m.moe.intermediate_size);
+}
+
+template <class T>
+GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, dtype_of<T>(), grid) {
+  stage_.make_slots({{1, Index(1) << 22}}, false);
+  stage_.allocate(weights_, none_, Gradients::none, std::max(g.batch.seq_length, g.batch.source_length));
+  load_weights(g.folder, grid, stage_.config(), stage_.parameters().all());
+}
+
+template <class T>
+void GoldenReader<T>::read_with_state(Index seq_length) {
+  const MicroBatch& all = g_.batch;
+  std::vector<Token> tokens;
+  for (Index b = 0; b < all.batch; ++b)
+    tokens.insert(tokens.end(), all.tokens.begin() + b * all.seq_length, all.tokens.begin() + b * all.seq_length + seq_length);
+  StateStore state(Arena(Memory::activations, Index(1) << 20), all.batch, seq_length);
+  stage_.begin(device_, {all.batch, seq_length, 0, {}}, tokens);
+  stage_.forward(device_, state);
+}
+
+template <class T>
+void GoldenReader<T>::read_at_once() {
+  Slot& slot = stage_.slot(0, 0);
+  slot.clear();
+  stage_.chunk(0).begin(device_, slot, stage_.sequences(g_.batch), g_.batch, stage_.source_of(g_.batch));
+  Pass pass = stage_.pass(device_, slot);
+  std::optional<Pass> source = stage_.source_pass(device_, slot);
+  if (source) pass.source = &*source;
+  stage_.chunk(0).run_through(pass, slot);
+}
+
+template <class T>
+double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
+  const MicroBatch& all = g_.batch;
+  if (g_.model.attention.causal && !has_encoder(g_.model)) read_with_state(seq_length);
+  else read_at_once();
+  const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
+  const auto& head = stage_.head();
+  const Index columns = stage_.head().weight().weight.shape[0];
+  double largest = 0, error = 0;
+  for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
+  for (Index b = 0; b < all.batch; ++b)
+    for (Index t = 0; t < seq_length; ++t)
+      for (Index v = 0, row = g_.row[b * all.seq_length + t]; row >= 0 && v < head.valid(); ++v)
+        error = std::max(error, std::abs(double(logits(b * seq_length + t, v)) - expected.logits[row * columns + head.first_column() + v]));
+  return error / largest;
+}
+
+template class GoldenReader<double>;
+template class GoldenReader<float>;
+
+double distance(std::span<const double> a, std::span<const double> b, double length) {
+  ensure(a.size() == b.size(), "{} numbers and {}", a.size(), b.size());
+  double apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]);
+  return apart == 0 ? 0 : std::sqrt(apart) / length;
+}
+double distance(std::span<const double> a, std::span<const double> b) { return distance(a, b, length_of(b)); }
+
+}  // namespace gyr::testing

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A whole training state as a function of (salt, kind of tensor, weight's name, logical element), so that any rank of any layout can
+// say whether its part is right without asking another.
+#pragma once
+
+#include <cstring>
+
+#include "regression/support/cases.hpp"
+#include "regression/support/testing.hpp"
+#include "src/checkpoint/header.hpp"
+
+namespace gyr::testing {
+
+inline double state_value(int salt, Content content, const std::string& name, Index element) {
+  const Stream stream(std::uint64_t(salt), fmt::format("{} {}", name_of(content), name));
+  return 2 * stream.uniform(element) - 1;
+}
+
+// visit(numbers, content, p, of) for each tensor of an engine's state; `numbers` is a Tensor1 of what this rank keeps, the elements `of` of its
+// share.
+template <class Visit>
+void visit_state(Engine& engine, Visit&& visit) {
+  for (const auto& p : engine.stage().parameters().all())
+    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+      if (const Piece x = engine.tensor(*p, content)) with_type(x.numbers, [&](const auto& typed) { visit(typed, content, *p, x.of); });
+}
+
+inline void set_state(Engine& engine, int salt) {
+  visit_state(engine, [&](auto x, Content content, const Parameter& p, const Span& of) {
+    using S = typename decltype(x)::value_type;
+    for (Index i = 0; i < of.size(); ++i) x(i) = S(0.f);
+    stretches(p, of, [&](Index logical, Index local, Index count, const Held&) {
+      for (Index i = 0; i < count; ++i) x(local + i) = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
+    });
+  });
+}
+
+// How many elements of this rank's part are not those of the state `salt`, bit for bit; the name of the first of them. Elements that
+// only pad must be zero.
+inline std::pair<Index, std::string> wrong_elements(Engine& engine, int salt) {
+  std::pair<Index, std::string> wrong{0, ""};
+  visit_state(engine, [&](auto x, Content content, const Parameter& p, const Span& of) {
+    using S = typename decltype(x)::value_type;
+    std::vector<S> expected(std::size_t(of.size()), S(0.f));
+    stretches(p, of, [&](Index logical, Index local, Index count, const Held&) {
+      for (Index i = 0; i < count; ++i) expected[local + i] = S(Acc<S>(state_value(salt, content, p.weight.name, logical + i)));
+    });
+    for (Index i = 0; i < of.size(); ++i)
+      if (std::memcmp(&expected[i], &x(i), sizeof(S)) != 0 && wrong.first++ == 0)
+        wrong.second = fmt::format("{} of {}, local element {}", name_of(content), p.weight.name, of.first + i);
+  });
+  return wrong;
+}
+
+inline void expect_state(Engine& engine, int salt, const std::string& where = "") {
+  const auto [count, first] = wrong_elements(engine, salt);
+  EXPECT_EQ(count, 0) << where << ": first " << first;
+}
+
+}  // namespace gyr::testing

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Accuracy and F1 are those of plain counting, on rows drawn at random; classes that no row is of or taken for are left out of the mean.
+#include "src/evaluation/class_counts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "modules/objectives/classes.hpp"
+#include "regression/support/seed.hpp"
+
+namespace gyr::testing::class_counts_suite {
+namespace {
+
+TEST(class_counts, are_those_of_plain_counting) {
+  const unsigned seed = seed_of_run();
+  std::mt19937 random(seed);
+  for (const Index classes : {2, 5, 40}) {
+    ClassCounts counts(numbered_classes(classes));
+    std::vector<std::pair<Index, Index>> rows;
+    for (int r = 0; r < 100; ++r) {
+      const Index is = random() % classes;
+      rows.emplace_back(is, random() % 2 ? is : Index(random() % classes));
+      counts.add(rows.back().first, rows.back().second);
+    }
+    double right = 0, sum = 0, met = 0;
+    for (const auto& [is, taken] : rows) right += is == taken;
+    for (Index c = 0; c < classes; ++c) {
+      double true_positives = 0, false_positives = 0, false_negatives = 0;
+      for (const auto& [is, taken] : rows)
+        true_positives += is == c && taken == c, false_positives += is != c && taken == c, false_negatives += is == c && taken != c;
+      const double all = true_positives + (false_positives + false_negatives) / 2, f1 = all > 0 ? true_positives / all : 0;
+      EXPECT_DOUBLE_EQ(counts.f1(c), f1) << "seed " << seed;
+      sum += f1, met += all > 0;
+    }
+    EXPECT_DOUBLE_EQ(counts.accuracy(), right / 100) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(counts.macro_f1(), sum / met) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(counts.micro_f1(), right / 100) << "seed " << seed;
+    EXPECT_EQ(counts.text().find("taken for") != std::string::npos, classes <= 16);
+  }
+}
+
+TEST(class_counts, a_class_that_is_not_met_does_not_count) {
+  ClassCounts counts({"a", "b", "c"});
+  counts.add(0, 0), counts.add(0, 1);
+  EXPECT_DOUBLE_EQ(counts.f1(0), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(counts.macro_f1(), (2.0 / 3 + 0) / 2);
+  EXPECT_NE(counts.text().find("accuracy 0.500000"), std::string::npos) << counts.text();
+}
+
+}  // namespace
+}  // namespace gyr::testing::class_counts_suite

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/conversation.hpp"
+
+#include <random>
+
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::conversation_suite {
+namespace {
+
+ConversationFormat format(std::string_view text) { return {ChatTemplate(text, Tokenizer(byte_vocabulary(std::vector<std::string>{"<|end|>"})))}; }
+
+std::string text_of(const Conversation& c) {
+  std::string text;
+  for (const Utterance& p : c.utterances) text += p.special ? "#" : p.text;
+  return text;
+}
+
+TEST(conversation, keys_have_the_names_the_user_gives) {
+  ConversationFormat pair = format("{prompt}>{response}<|end|>");
+  pair.prompt = "question", pair.response = "a b";
+  EXPECT_EQ(text_of(read_conversation(R"({"a b": "yes", "prompt": 3, "question": "well?"})", pair)), "well?>yes#");
+  ConversationFormat turns = format("{role}>{content}<|end|>");
+  turns.messages = "conversations", turns.role = "from", turns.content = "value", turns.assistant = "gpt";
+  const Conversation c = read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})", turns);
+  EXPECT_EQ(text_of(c), "human>a#gpt>b#");
+  EXPECT_EQ(std::count_if(c.utterances.begin(), c.utterances.end(), [](const Utterance& p) { return p.learned; }), 2);
+}
+
+// Whatever happens to a line, it is read whole or there is a problem to tell.
+TEST(conversation, survives_damaged_lines) {
+  const ConversationFormat formats[] = {format("{prompt}>{response}<|end|>"), format("{role}>{content}<|end|>")};
+  const std::string lines[] = {R"({"prompt": "a\u00e9\n", "id": [1, {"x": null}], "response": "b"})",
+                               R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"};
+  std::mt19937 random(3);
+  const std::string bytes = "{}[]\",:\\u0dn1-e \n\xff\xc3<|";
+  int whole = 0, refused = 0;
+  for (int trial = 0; trial < 20'000; ++trial) {
+    std::string line = lines[trial % 2];
+    for (unsigned n = 1 + random() % 3; n > 0; --n) {
+      const std::size_t at = random() % line.size();
+      const std::size_t kind = random() % 4;
+      if (kind == 0) line[at] = bytes[random() % bytes.size()];
+      else if (kind == 1) line.insert(at, 1, bytes[random() % bytes.size()]);
+      else if (kind == 2 && line.size() > 1) line.erase(at, 1);
+      else line.insert(at, line.substr(random() % line.size(), random() % 20));
+    }
+    const Conversation c = read_conversation(line, formats[trial % 2]);
+    ASSERT_NE(c.problem.empty(), c.utterances.empty()) << line;
+    (c.problem.empty() ? whole : refused) += 1;
+  }
+  EXPECT_GT(whole, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace gyr::testing::conversation_suite

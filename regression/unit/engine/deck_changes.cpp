@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a changed key means to a resumed run is what it does: every key of the deck has another value here, and the model's loss, and where it
+// is the engine's business a step, are computed with both.
+#include "src/config/deck_changes.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "regression/support/cases.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/tensors.hpp"
+#include "regression/support/testing.hpp"
+#include "src/config/run_config.hpp"
+#include "src/train/engine_config.hpp"
+#include "src/train/feed.hpp"
+
+namespace gyr::testing::deck_changes_suite {
+namespace {
+
+// Under these no value is the default, so that a change of each can do something.
+const char* const base_deck = R"(
+model: {pattern: "P*WEL", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
+        attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9, soft_cap: 2,
+                    rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
+        window: {size: 3, rope_theta: 50},
+        latent: {num_heads: 2, head_dim: 4, rope_dim: 4, v_head_dim: 4, q_rank: 6, kv_rank: 5, rope_theta: 100, norm_eps: 1e-3,
+                 rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
+        mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
+                multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
+        mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
+        moe: {experts: 4, top_k: 2, intermediate_size: 8, shared_intermediate_size: 6, routed_scale: 1.5, groups: 2, aux_loss: 0.5, z_loss: 0.5}}
+data: {prefixes: [x], weights: [1]}
+activation: {policy: memo, recompute: selective}
+train: {seq_length: 8, global_batch_size: 4, micro_batch_size: 2, precision: fp64}
+optimizer: {lr: 1e-2, clip_grad: 0.5, weight_decay: 0.2, groups: ["*.A_log", "*embed*"], group_lrs: [0.5, 0.25], group_weight_decays: [0.1, 0.3]}
+)";
+
+const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
+  using enum Effect;
+  static const std::map<std::string, std::pair<const char*, Effect>> all{{"model.layers", {"1", none}},
+                                                                         {"model.attention_ratio", {"0.1", none}},
+                                                                         {"model.mlp_ratio", {"0.1", none}},
+                                                                         {"model.pattern", {"P-", function}},
+                                                                         {"model.vocab_size", {"32", function}},
+                                                                         {"model.hidden_size", {"32", function}},
+                                                                         {"model.positions", {"8", function}},
+                                                                         {"model.type_vocab_size", {"2", function}},
+                                                                         {"model.norm", {"layer", function}},
+                                                                         {"model.norm_placement", {"both", function}},
+                                                                         {"model.norm_offset", {"1", function}},
+                                                                         {"model.embed_norm", {"true", function}},
+                                                                         {"model.rms_norm_eps", {"1e-2", function}},
+                                                                         {"model.tie_word_embeddings", {"true", function}},
+                                                                         {"model.embedding_multiplier", {"2", function}},
+                                                                         {"model.lm_head_multiplier", {"1", function}},
+                                                                         {"model.init_std", {"0.5", none}},
+                                                                         {"model.pad_token_id", {"-1", course}},
+                                                                         {"model.lm_head_soft_cap", {"0", function}},
+                                                                         {"model.decoder_start_token_id", {"5", function}},
+                                                                         {"model.dropout.embedding", {"0.3", course}},
+                                                                         {"model.dropout.residual", {"0.3", course}},
+                                                                         {"model.dropout.attention", {"0.3", course}},
+                                                                         {"model.dropout.head", {"0.3", course}},
+                                                                         {"model.attention.num_heads", {"2", function}},
+                                                                         {"model.attention.num_kv_heads", {"1", function}},
+                                                                         {"model.attention.head_dim", {"8", function}},
+                                                                         {"model.attention.rope_theta", {"1e4", function}},
+                                                                         {"model.attention.rotary_fraction", {"0.5", function}},
+                                                                         {"model.attention.rope.type", {"linear", function}},
+                                                                         {"model.attention.rope.factor", {"2", function}},
+                                                                         {"model.attention.rope.original_length", {"20", function}},
+                                                                         {"model.attention.rope.low_freq_factor", {"1", function}},
+                                                                         {"model.attention.rope.high_freq_factor", {"4", function}},
+                                                                         {"model.attention.rope.attention_factor", {"2", function}},
+                                                                         {"model.attention.rope.truncate", {"false", function}},
+                                                                         {"model.attention.bias", {"true", function}},
+                                                                         {"model.attention.qkv_bias", {"true", function}},
+                                                                         {"model.attention.qk_norm", {"true", function}},
+                                                                         {"model.attention.causal", {"false", function}},
+                                                                         {"model.attention.in_multiplier", {"1", function}},
+                                                                         {"model.attention.key_multiplier", {"1", function}},
+                                                                         {"model.attention.out_multiplier", {"1", function}},
+                                                                         {"model.attention.soft_cap", {"0", function}},
+                                                                         {"model.attention.relative_bias.buckets", {"8", function}},
+                                                                         {"model.attention.relative_bias.max_distance", {"5", function}},
+                                                                         {"model.attention.sinks", {"true", function}},
+                                                                         {"model.window.size", {"5", function}},
+                                                                         {"model.window.rope_theta", {"0", function}},
+                                                                         {"model.latent.num_heads", {"4", function}},
+                                                                         {"model.latent.head_dim", {"6", function}},
+                                                                         {"model.latent.rope_dim", {"8", function}},
+                                                                         {"model.latent.v_head_dim", {"6", function}},
+                                                                         {"model.latent.q_rank", {"0", function}},
+                                                                         {"model.latent.kv_rank", {"7", function}},
+                                                                         {"model.latent.rope_theta", {"1e4", function}},
+                                                                         {"model.latent.rope.type", {"linear", function}},
+                                                                         {"model.latent.rope.factor", {"2", function}},
+                                                                         {"model.latent.rope.original_length", {"20", function}},
+                                                                         {"model.latent.rope.low_freq_factor", {"1", function}},
+                                                                         {"model.latent.rope.high_freq_factor", {"4", function}},
+                                                                         {"model.latent.rope.attention_factor", {"2", function}},
+                                                                         {"model.latent.rope.truncate", {"false", function}},
+                                                                         {"model.latent.neighbours", {"false", function}},
+                                                                         {"model.latent.norm_eps", {"1e-2", function}},
+                                                                         {"model.latent.score_growth", {"2", function}},
+                                                                         {"model.latent.bias", {"true", function}},
+                                                                         {"model.mamba.num_heads", {"8", function}},
+                                                                         {"model.mamba.head_dim", {"8", function}},
+                                                                         {"model.mamba.num_groups", {"1", function}},
+                                                                         {"model.mamba.state_size", {"8", function}},
+                                                                         {"model.mamba.conv_kernel", {"3", function}},
+                                                                         {"model.mamba.chunk_size", {"8", none}},
+                                                                         {"model.mamba.norm", {"norm_first", function}},
+                                                                         {"model.mamba.conv_bias", {"false", function}},
+                                                                         {"model.mamba.in_bias", {"true", function}},
+                                                                         {"model.mamba.out_bias", {"true", function}},
+                                                                         {"model.mamba.dt_limit", {"[0.3, 0.4]", function}},
+                                                                         {"model.mamba.dt_init_low", {"0.01", none}},
+                                                                         {"model.mamba.dt_init_high", {"0.5", none}},
+                                                                         {"model.mamba.in_multiplier", {"1", function}},
+                                                                         {"model.mamba.out_multiplier", {"1", function}},
+                                                                         {"model.mamba.multipliers", {"[1, 1, 1, 1, 1]", function}},
+                                                                         {"model.mamba.decay_conv", {"false", course}},
+                                                                         {"model.mlp.intermediate_size", {"32", function}},
+                                                                         {"model.mlp.activation", {"relu2", function}},
+                                                                         {"model.mlp.gated", {"false", function}},
+                                                                         {"model.mlp.bias", {"true", function}},
+                                                                         {"model.mlp.gate_multiplier", {"1", function}},
+                                                                         {"model.mlp.down_multiplier", {"1", function}},
+                                                                         {"model.moe.experts", {"8", function}},
+                                                                         {"model.moe.top_k", {"1", function}},
+                                                                         {"model.moe.intermediate_size", {"16", function}},
+                                                                         {"model.moe.shared_intermediate_size", {"0", function}},
+                                                                         {"model.moe.activation", {"gelu", function}},
+                                                                         {"model.moe.expert_bias", {"true", function}},
+                                                                         {"model.moe.router_bias", {"true", function}},
+                                                                         {"model.moe.score", {"sigmoid", function}},
+                                                                         {"model.moe.normalize_top_k", {"false", function}},
+                                                                         {"model.moe.routed_scale", {"1", function}},
+                                                                         {"model.moe.groups", {"1", function}},
+                                                                         {"model.moe.top_groups", {"2", function}},
+                                                                         {"model.moe.bias", {"true", function}},
+                                                                         {"model.moe.bias_update_rate", {"0.001", course}},
+                                                                         {"model.moe.capacity_factor", {"0.5", course}},
+                                                                         {"model.moe.token_drop_policy", {"probability", course}},
+                                                                         {"model.moe.aux_loss", {"0.1", course}},
+                                                                         {"model.moe.z_loss", {"0.1", course}},
+                                                                         {"data.prefixes", {"[a]", course}},
+                                                                         {"data.weights", {"[2]", course}},
+                                                                         {"data.split", {"1,0,0", course}},
+                                                                         {"data.order", {"documents", course}},
+                                                                         {"data.documents", {"separate", course}},
+                                                                         {"data.tokenizer", {"t.json", none}},
+                                                                         {"data.seed", {"7", course}},
+                                                                         {"data.skip", {"[\"0:8\"]", course}},
+                                                                         {"train.objective", {"reward", function}},  // of unit/objective.cpp
+                                                                         {"train.mlm.mask_token", {"5", course}},
+                                                                         {"train.mlm.share", {"0.3", course}},
+                                                                         {"train.mlm.max_ngram", {"3", course}},
+                                                                         {"train.mlm.seed", {"7", course}},
+                                                                         {"train.mlm.head_bias", {"false", function}},
+                                                                         {"train.mlm.sentence_order", {"true", function}},
+                                                                         {"train.mtp.depths", {"2", function}},
+                                                                         {"train.mtp.pattern", {"M", function}},
+                                                                         {"train.mtp.weight", {"0.1", course}},
+                                                                         {"train.span_corruption.share", {"0.3", course}},
+                                                                         {"train.span_corruption.mean_length", {"2", course}},
+                                                                         {"train.span_corruption.end_token", {"7", course}},
+                                                                         {"train.span_corruption.first_sentinel", {"20", course}},
+                                                                         {"train.span_corruption.seed", {"7", course}},
+                                                                         {"train.seq2seq.source_length", {"4", course}},
+                                                                         {"train.seq2seq.end_token", {"7", course}},
+                                                                         {"train.preference.beta", {"0.5", course}},
+                                                                         {"train.init_from", {"model", none}},
+                                                                         {"train.init_head", {"new", none}},
+                                                                         {"train.classify.labels", {"[a, b]", function}},
+                                                                         {"train.classify.num_labels", {"3", function}},
+                                                                         {"train.classify.pool", {"last", function}},
+                                                                         {"train.classify.head", {"transform", function}},
+                                                                         {"train.tag.head", {"transform", function}},
+                                                                         {"train.tag.labels", {"[a, b]", function}},
+                                                                         {"train.tag.num_labels", {"3", function}},
+                                                                         {"train.precision", {"bf16", course}},
+                                                                         {"train.products", {"cblas", none}},
+                                                                         {"train.steps", {"7", course}},
+                                                                         {"train.global_batch_size", {"8", course}},
+                                                                         {"train.micro_batch_size", {"1", none}},
+                                                                         {"train.seq_length", {"16", course}},
+                                                                         {"train.ramp", {"[\"0:4\"]", course}},
+                                                                         {"train.eval_every", {"7", none}},
+                                                                         {"train.eval_batches", {"7", none}},
+                                                                         {"train.log_every", {"7", none}},
+                                                                         {"train.seed", {"7", course}},
+                                                                         {"train.walltime", {"1:00:00", none}},
+                                                                         {"train.non_finite", {"skip", course}},
+                                                                         {"train.max_skips", {"7", course}},
+                                                                         {"train.spike", {"2", course}},
+                                                                         {"train.check_replicas", {"7", none}},
+                                                                         {"optimizer.beta1", {"0.5", course}},
+                                                                         {"optimizer.beta2", {"0.5", course}},
+                                                                         {"optimizer.epsilon", {"1e-2", course}},
+                                                                         {"optimizer.weight_decay", {"0.5", course}},
+                                                                         {"optimizer.clip_grad", {"0.1", course}},
+                                                                         {"optimizer.groups", {"[\"*.D\", \"*embed*\"]", course}},
+                                                                         {"optimizer.group_lrs", {"[2, 3]", course}},
+                                                                         {"optimizer.group_weight_decays", {"[2, 3]", course}},
+                                                                         {"optimizer.frozen", {"[\"*.D\"]", course}},
+                                                                         {"optimizer.schedule", {"linear", course}},
+                                                                         {"finetune.lora.rank", {"2", function}},
+                                                                         {"finetune.lora.alpha", {"32", function}},
+                                                                         {"finetune.lora.targets", {"[o_proj]", function}},
+                                                                         {"finetune.lora.also", {"[\"*norm*\"]", course}},
+                                                                         {"optimizer.lr", {"0.5", course}},
+                                                                         {"optimizer.min_lr", {"1e-4", course}},
+                                                                         {"optimizer.warmup_steps", {"7", course}},
+                                                                         {"optimizer.decay_steps", {"7", course}},
+                                                                         {"optimizer.wsd_decay", {"7", course}},
+                                                                         {"optimizer.wsd_shape", {"linear", course}},
+                                                                         {"parallel.plan", {"auto", none}},
+                                                                         {"parallel.cluster", {"x.yaml", none}},
+                                                                         {"parallel.profile", {"x", none}},
+                                                                         {"parallel.keep", {"[shard]", none}},
+                                                                         {"parallel.data", {"2", none}},
+                                                                         {"parallel.pipeline", {"2", none}},
+                                                                         {"parallel.context", {"2", none}},
+                                                                         {"parallel.context_mode", {"heads", none}},
+                                                                         {"parallel.tensor", {"2", none}},
+                                                                         {"parallel.order", {"[tensor, pipeline, data]", none}},
+                                                                         {"parallel.permutation", {"[0]", none}},
+                                                                         {"cluster.emulate", {"a:1", none}},
+                                                                         {"parallel.mixer", {"auto", none}},
+                                                                         {"parallel.attention_ranks", {"1", none}},
+                                                                         {"parallel.schedule", {"zero_bubble", none}},
+                                                                         {"parallel.virtual_stages", {"2", none}},
+                                                                         {"parallel.sequence", {"true", none}},
+                                                                         {"parallel.layers", {"[3]", none}},
+                                                                         {"parallel.expert", {"2", none}},
+                                                                         {"parallel.expert_room", {"2", none}},
+                                                                         {"parallel.shard", {"optimizer", none}},
+                                                                         {"parallel.bucket", {"1", none}},
+                                                                         {"parallel.reduce_dtype", {"bf16", course}},
+                                                                         {"train.label_smoothing", {"0.1", course}},
+                                                                         {"train.z_loss", {"1e-4", course}},
+                                                                         {"activation.policy", {"swap", none}},
+                                                                         {"activation.alpha", {"0.5", none}},
+                                                                         {"memory.device_bytes", {"1099511627776", none}},
+                                                                         {"activation.swap_folder", {"/tmp", none}},
+                                                                         {"activation.recompute", {"full", none}},
+                                                                         {"activation.recompute_types", {"['P:none']", none}},
+                                                                         {"checkpoint.every", {"7", none}},
+                                                                         {"checkpoint.keep", {"7", none}},
+                                                                         {"checkpoint.keep_every", {"7", none}},
+                                                                         {"checkpoint.files", {"node", none}},
+                                                                         {"checkpoint.async", {"true", none}},
+                                                                         {"checkpoint.deflate", {"1", none}},
+                                                                         {"checkpoint.verify", {"false", none}},
+                                                                         {"checkpoint.read", {"broadcast", none}},
+                                                                         {"dump.steps", {"[1]", none}},
+                                                                         {"dump.what", {"[\"/model/*\"]", none}},
+                                                                         {"trace.on", {"true", none}},
+                                                                         {"trace.steps", {"[7]", none}},
+                                                                         {"trace.kernels", {"true", none}},
+                                                                         {"watchdog.seconds", {"7", none}},
+                                                                         {"watchdog.heartbeat", {"7", none}},
+                                                                         {"supervise.max_restarts", {"7", none}},
+                                                                         {"supervise.stale", {"7", none}},
+                                                                         {"supervise.silent", {"7", none}},
+                                                                         {"supervise.slow", {"7", none}},
+                                                                         {"supervise.slow_steps", {"7", none}},
+                                                                         {"fault.kind", {"kill", none}},
+                                                                         {"fault.rank", {"7", none}},
+                                                                         {"fault.step", {"7", none}},
+                                                                         {"fault.attempt", {"7", none}},
+                                                                         {"output.folder", {"elsewhere", none}},
+                                                                         {"output.lock_seconds", {"7", none}}};
+  return all;
+}
+
+using Overrides = std::vector<std::string>;
+
+// What the base deck must say besides for a key to be allowed: model.layers and the ratios go with the pattern that they make.
+Overrides base_of(const std::string& key) {
+  if (key == "model.layers") return {"model.pattern=M"};
+  if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
+  if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
+  if (key == "train.init_head") return {"train.init_from=model"};
+  if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
+  const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
+  if (key == "model.attention.relative_bias.buckets") return without_hybrids;
+  if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
+  if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
+  if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
+  if (key == "model.moe.token_drop_policy") return {"model.moe.capacity_factor=0.5"};
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
+  if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
+  if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};
+  if (key == "model.attention.rope.truncate")
+    return {"model.attention.rope.type=yarn", "model.attention.head_dim=8", "model.attention.rope.original_length=200"};
+  if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
+  if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
+  return {};
+}
+
+Overrides changed(const std::string& key) {
+  Overrides all = base_of(key);
+  all.push_back(key + "=" + another_value().at(key).first);
+  return all;
+}
+
+Deck deck_with(const Overrides& overrides) { return Deck::parse(base_deck, "base", overrides); }
+
+std::string effective(const Overrides& overrides = {}) {
+  Deck deck = deck_with(overrides);
+  read_run_config(deck);
+  deck.finish();
+  return deck.effective();
+}
+
+std::vector<std::string> keys() {
+  std::vector<std::string> paths;
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  for (const Declaration& d : deck.settings()) paths.push_back(d.path);
+  return paths;
+}
+
+TEST(deck_changes, every_key_is_told_as_what_it_is) {
+  EXPECT_EQ(keys().size(), another_value().size());
+  for (const std::string& key : keys()) {
+    ASSERT_TRUE(another_value().contains(key)) << key << ": say here what another value of it means to a run that goes on";
+    const Effect effect = another_value().at(key).second;
+    const std::string before = effective(base_of(key));
+    EXPECT_TRUE(deck_changes(before, before).empty()) << key;
+    const auto changes = deck_changes(before, effective(changed(key)));
+    ASSERT_EQ(changes.size(), 1u) << key;
+    EXPECT_EQ(changes[0].key, key);
+    EXPECT_EQ(int(changes[0].effect), int(effect)) << key;
+    EXPECT_NE(changes[0].was, changes[0].is);
+    const std::string text = text_of(changes, "step_1");
+    EXPECT_NE(text.find(key), std::string::npos) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n') + 1, effect == Effect::none ? 1 : 3) << text;
+    EXPECT_EQ(error_of([&] { require_same_function(changes, "step_1"); }).code, effect == Effect::function ? Exit::config : Exit::ok) << key;
+  }
+}
+
+// A model, and what a step makes of it.
+struct Outcome {
+  std::map<std::string, Shape> shapes;
+  double loss = 0;
+  std::vector<double> weights;  // after the step
+};
+
+// The same tokens as samples of the model's objective.
+MicroBatch with_sources(const ModelConfig& m, const MicroBatch& tokens) {
+  const auto source = [&](Index i) {
+    Sample s{std::vector<std::int32_t>(tokens.tokens.begin() + i * 8, tokens.tokens.begin() + (i + 1) * 8), {}, std::vector<std::uint8_t>(9, 1), {}};
+    s.tokens.push_back(0);
+    return s;
+  };
+  return micro_batch_of(source, m, 0, 2, m.objective->lengths(8).text);
+}
+
+Outcome outcome_of(const Overrides& overrides) {
+  Deck deck = deck_with(overrides);
+  const RunConfig run = read_run_config(deck);
+  EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
+  config.micro_batch_size = 2, config.micros = 1;
+  Rig<double> rig(config, alone(run.model.layers()));
+  set_weights(rig.engine);
+  MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
+  if (run.model.objective->has_source()) batch = with_sources(run.model, batch);
+  else std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
+  const auto source = [&](int) { return batch; };
+  Outcome o;
+  for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;
+  const auto [sum, tokens] = rig.engine.evaluate(source, 1);
+  o.loss = sum / double(tokens);
+  rig.engine.train(source, 1, {1, run.lr.lr, 0, std::numeric_limits<double>::infinity()});
+  rig.engine.train(source, 1, {2, run.lr.lr, 0, std::numeric_limits<double>::infinity()});
+  for (const auto& p : rig.engine.stage().parameters().all())
+    for (Index i = 0; i < p->size(); ++i) o.weights.push_back(p->template vector<double>()(i));
+  return o;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_something_else) {
+  const Outcome usual = outcome_of({});
+  for (const std::string& key : keys()) {
+    const bool model = key.starts_with("model.") || key.starts_with("finetune."),
+               optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") && key != "optimizer.schedule" &&
+                           key != "optimizer.min_lr" && key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
+    if (!model && !optimizer) continue;
+    const Effect effect = another_value().at(key).second;
+    const Outcome base = base_of(key).empty() ? usual : outcome_of(base_of(key)), other = outcome_of(changed(key));
+    const bool same_shapes = other.shapes == base.shapes, same_loss = same_shapes && std::abs(other.loss - base.loss) < 1e-12;
+    EXPECT_EQ(effect == Effect::function, !same_loss) << key << ": loss " << base.loss << " and " << other.loss;
+    if (!same_shapes || effect == Effect::function) continue;
+    EXPECT_EQ(effect == Effect::course, distance(base.weights, other.weights) > 1e-12)
+        << key << ": weights differ by " << distance(base.weights, other.weights);
+  }
+}
+
+TEST(deck_changes, a_deck_of_an_older_program_has_defaults_where_it_says_nothing) {
+  std::string older = effective();
+  const auto at = older.find("  log_every: 1\n");
+  ASSERT_NE(at, std::string::npos);
+  older.erase(at, std::string("  log_every: 1\n").size());
+  EXPECT_TRUE(deck_changes(older, effective()).empty());
+  const auto changes = deck_changes(older, effective({"train.log_every=5"}));
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].was, "1");
+  const auto unknown = deck_changes(effective() + "extra:\n  key: 5\n", effective());
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(unknown[0].key, "extra.key");
+  EXPECT_TRUE(deck_changes("", effective()).empty());
+}
+
+}  // namespace
+}  // namespace gyr::testing::deck_changes_suite

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which tensor ranks may compute which mixer, and what that is said to cost: against what the program refuses, and what a rehearsed step counts.
+#include "src/config/mixer_split.hpp"
+
+#include <set>
+
+#include "regression/support/testing.hpp"
+#include "src/engine/dry_run/plan.hpp"
+
+namespace gyr::testing::mixer_split_suite {
+namespace {
+
+struct Shape {
+  Index heads, keys, ssm_heads, groups;
+};
+
+ModelConfig model_of(const Shape& s) {
+  ModelConfig m;
+  m.pattern = "PP";
+  m.hidden_size = 8, m.vocab_size = 32;
+  m.attention.num_heads = s.heads, m.attention.num_kv_heads = s.keys, m.attention.head_dim = 4;
+  m.mamba.num_heads = s.ssm_heads, m.mamba.num_groups = s.groups, m.mamba.head_dim = 4, m.mamba.state_size = 4;
+  m.mlp.intermediate_size = 48;
+  return m;
+}
+
+Layout layout_of(int tensor, int attention_ranks, Index layers) {
+  Layout layout = grid_layout(1, 1, tensor, {{0, layers}});
+  layout.attention_ranks = attention_ranks;
+  return layout;
+}
+
+EngineConfig config_of(const ModelConfig& m, Index seq_length) {
+  EngineConfig c;
+  c.model = m, c.precision = DType::f32;
+  c.micro_batch_size = 1, c.seq_length = seq_length, c.micros = 1;
+  return c;
+}
+
+bool refused(const ModelConfig& m, int tensor, int attention_ranks) {
+  try {
+    for (const int rank : {0, tensor - 1}) plan_rank(config_of(m, 5), layout_of(tensor, attention_ranks, m.layers()), rank);
+    return false;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config) << e.what();
+    return true;
+  }
+}
+
+ParallelConfig parallel_of(Mixer mixer, int tensor, int attention_ranks = 0) {
+  ParallelConfig p{};
+  p.mixer = mixer, p.tensor = tensor, p.attention_ranks = attention_ranks;
+  return p;
+}
+
+TEST(mixer_split, are_those_that_the_program_does_not_refuse) {
+  for (const Shape& s : {Shape{8, 2, 24, 1}, Shape{6, 6, 6, 3}, Shape{4, 1, 4, 2}, Shape{12, 2, 5, 5}, Shape{1, 1, 1, 1}, Shape{10, 2, 32, 2}})
+    for (const int tensor : {2, 3, 4, 6, 8}) {
+      const ModelConfig m = model_of(s);
+      std::set<int> listed;
+      for (const MixerSplit& share : shares_apart(m, 5, tensor)) listed.insert(share.attention_ranks);
+      for (int n = 1; n < tensor; ++n)
+        EXPECT_EQ(listed.contains(n), !refused(m, tensor, n))
+            << s.heads << " " << s.keys << " " << s.ssm_heads << " " << s.groups << ": " << n << " of " << tensor;
+    }
+}
+
+// What the two teams' ranks differ in is their mixers: forward, and backward twice that.
+TEST(mixer_split, cost_what_a_rehearsed_step_counts) {
+  ModelConfig m;
+  m.pattern = "PPPP", m.hidden_size = 512, m.vocab_size = 64;
+  m.attention.num_heads = 8, m.attention.num_kv_heads = 2, m.attention.head_dim = 64;
+  m.mamba.num_heads = 24, m.mamba.num_groups = 1, m.mamba.head_dim = 32, m.mamba.state_size = 64, m.mamba.chunk_size = 64;
+  const Index tokens = 1024;
+  for (const int tensor : {2, 4, 8})
+    for (const MixerSplit& share : shares_apart(m, tokens, tensor)) {
+      const auto flops = [&](int rank) { return plan_rank(config_of(m, tokens), layout_of(tensor, share.attention_ranks, m.layers()), rank).flops; };
+      const double counted = (flops(0) - flops(tensor - 1)) / double(3 * tokens * m.layers());
+      EXPECT_NEAR(counted, share.attention - share.ssm, 0.15 * share.slowest()) << share.attention_ranks << " of " << tensor;
+    }
+}
+
+TEST(mixer_split, the_dearest_rank_computes_least) {
+  const ModelConfig m = model_of({8, 2, 24, 1});
+  for (const int tensor : {2, 4, 8}) {
+    const MixerSplit together = shared_by_all(m, 64, tensor);
+    const int apart = attention_ranks_of(parallel_of(Mixer::apart, tensor), m, 64),
+              chosen = attention_ranks_of(parallel_of(Mixer::automatic, tensor), m, 64);
+    double least = 0;
+    for (const MixerSplit& share : shares_apart(m, 64, tensor))
+      if (share.attention_ranks == apart) least = share.slowest();
+    ASSERT_GT(least, 0);
+    for (const MixerSplit& share : shares_apart(m, 64, tensor)) EXPECT_GE(share.slowest(), least);
+    EXPECT_EQ(chosen, least < together.slowest() ? apart : 0);
+    EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::split, tensor), m, 64), 0);
+  }
+}
+
+TEST(mixer_split, what_cannot_be_is_refused_with_what_could) {
+  const ModelConfig m = model_of({8, 2, 24, 1});
+  const auto complaint = [&](const ParallelConfig& p, const ModelConfig& model) -> std::string {
+    try {
+      attention_ranks_of(p, model, 64);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code, Exit::config);
+      return e.what();
+    }
+  };
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 8, 3), m).find("numbers that would do: 2, 4"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::split, 8, 4), m).find("set parallel.mixer to apart or auto and"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 4, 4), m).find("leaves none of parallel.tensor = 4"), std::string::npos);
+  EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::automatic, 2), model_of({8, 2, 3, 1}), 64), 1) << "three heads on two ranks";
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 1), m).find("parallel.tensor to 2 or more"), std::string::npos);
+  ModelConfig single = m;
+  single.pattern = "M*-";
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 2), single).find("model.pattern has no P"), std::string::npos);
+  EXPECT_EQ(complaint(parallel_of(Mixer::automatic, 2), single), "");
+  EXPECT_NE(complaint(parallel_of(Mixer::apart, 4), model_of({5, 5, 5, 5})).find("no number of attention ranks would do"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gyr::testing::mixer_split_suite

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// When a run is started again, and on how many ranks: laws over attempts drawn at random.
+#include "src/supervisor/policy.hpp"
+
+#include <random>
+
+#include "kernels/base/error.hpp"
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::policy_suite {
+
+namespace {
+
+constexpr int batch = 24;
+
+int largest_that_splits(int most) {
+  for (int data = most; data > 0; --data)
+    if (batch % data == 0) return data;
+  return 0;
+}
+
+Policy policy_of(int data, int model_ranks = 1, int spares = -1, Index max_restarts = 10) {
+  return {data * model_ranks, model_ranks, spares, max_restarts, [](int most) { return largest_that_splits(most); }};
+}
+
+Attempt killed(int ranks, int rank, const std::string& host, int hosts, bool progress) {
+  Attempt attempt;
+  attempt.ranks = ranks, attempt.rank = rank, attempt.host = host, attempt.hosts = hosts;
+  attempt.state = "lost", attempt.code = int(Exit::again), attempt.to = progress ? 1 : 0;
+  return attempt;
+}
+
+std::string host_of(int rank) { return "node" + std::to_string(rank / 4); }
+
+// Chance kills the same rank again and again on few ranks: as long as something is saved the run goes on, on all of them.
+TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int data = largest_that_splits(1 + int(random() % 12)), model_ranks = 1 + int(random() % 4), ranks = data * model_ranks;
+    const Policy policy = policy_of(data, model_ranks);
+    std::vector<Attempt> attempts;
+    for (Index restarts = 0; restarts <= policy.max_restarts; ++restarts) {
+      const int rank = int(random() % unsigned(std::min(ranks, 2)));
+      attempts.push_back(killed(ranks, rank, host_of(rank), 1 + (ranks - 1) / 4, true));
+      const Decision next = decide(attempts, policy);
+      EXPECT_EQ(next.go_on, restarts < policy.max_restarts) << restarts;
+      if (next.go_on) {
+        EXPECT_EQ(next.ranks, ranks);
+      } else {
+        EXPECT_NE(next.why.find(fmt::format("{} restarts", policy.max_restarts)), std::string::npos) << next.why;
+      }
+    }
+  }
+}
+
+TEST(policy, there_are_as_many_restarts_as_the_deck_says) {
+  for (Index most = 0; most < 5; ++most) {
+    std::vector<Attempt> attempts;
+    do attempts.push_back(killed(2, 0, "a", 1, true));
+    while (decide(attempts, policy_of(2, 1, -1, most)).go_on);
+    EXPECT_EQ(Index(attempts.size()), most + 1);
+  }
+}
+
+TEST(policy, what_another_start_cannot_mend_is_not_started_again) {
+  for (const Exit code : {Exit::usage, Exit::data, Exit::missing, Exit::config, Exit::io, Exit::again, Exit::numeric, Exit::internal, Exit::device}) {
+    const bool final = code == Exit::usage || code == Exit::data || code == Exit::missing || code == Exit::config;
+    for (const char* state : {"failed", "died", "lost"}) {
+      Attempt attempt = killed(4, 1, "a", 2, true);
+      attempt.code = int(code), attempt.state = state;
+      EXPECT_EQ(decide({attempt}, policy_of(4)).go_on, !final) << int(code) << " " << state;
+    }
+  }
+  for (const char* state : {"done", "stopped"}) {
+    Attempt attempt = killed(4, -1, "", 2, true);
+    attempt.state = state;
+    const Decision next = decide({attempt}, policy_of(4));
+    EXPECT_FALSE(next.go_on);
+    EXPECT_EQ(next.why, "");
+  }
+}
+
+TEST(policy, two_attempts_that_save_nothing_are_enough) {
+  for (const bool before : {false, true})
+    for (const char* state : {"lost", "died", "failed", "hung", "stale"}) {
+      std::vector<Attempt> attempts{killed(4, 1, "a", 1, before), killed(4, 1, "a", 1, false)};
+      attempts.back().state = state;
+      const Decision next = decide(attempts, policy_of(4));
+      EXPECT_EQ(next.go_on, before) << state;
+      if (next.go_on) {
+        EXPECT_EQ(next.ranks, 4) << state;  // on one host nothing is won by fewer
+      }
+    }
+}
+
+// One host of several that loses a rank twice without anything saved costs a replica, until something is saved.
+TEST(policy, a_bad_host_shrinks_the_data_axis_until_something_is_saved) {
+  for (const int model_ranks : {1, 3}) {
+    const Policy policy = policy_of(4, model_ranks);
+    const int all = 4 * model_ranks, fewer = 3 * model_ranks;
+    std::vector<Attempt> attempts{killed(all, 1, "a", 2, true), killed(all, 2, "a", 2, false)};
+    EXPECT_EQ(decide(attempts, policy).ranks, fewer);
+    for (const auto& [other, hosts] : {std::pair("b", 2), {"a", 1}, {"", 2}}) {
+      const std::vector<Attempt> innocent{killed(all, 1, other, hosts, true), killed(all, 1, other == std::string("b") ? "a" : other, hosts, false)};
+      EXPECT_EQ(decide(innocent, policy).ranks, all) << other << hosts;
+    }
+    attempts.push_back(killed(fewer, 0, "a", 2, true));
+    EXPECT_EQ(decide(attempts, policy).ranks, all);
+    attempts.back() = killed(fewer, 0, "b", 2, false);
+    EXPECT_FALSE(decide(attempts, policy).go_on);
+    attempts.back() = killed(fewer, 0, "a", 2, false);
+    EXPECT_EQ(decide(attempts, policy).ranks, 2 * model_ranks);
+  }
+  const std::vector<Attempt> alone{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
+  EXPECT_EQ(decide(alone, policy_of(1, 2)).ranks, 2);  // there is no replica to do without
+}
+
+TEST(policy, ranks_beyond_the_spares_are_missing_for_good) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int data = largest_that_splits(2 + int(random() % 11)), model_ranks = 1 + int(random() % 3), spares = int(random() % 4);
+    const Policy policy = policy_of(data, model_ranks, spares, 1000);
+    std::vector<Attempt> attempts;
+    int ranks = policy.ranks, lost = 0;
+    while (true) {
+      const bool loses = random() % 2 == 0;
+      attempts.push_back(killed(ranks, loses ? 0 : -1, "a", 1, true));
+      lost += loses;
+      const int left = policy.ranks - std::max(0, lost - spares);
+      int splits = 0;
+      for (int d = 1; d * model_ranks <= left && d <= data; ++d)
+        if (batch % d == 0) splits = d;
+      const Decision next = decide(attempts, policy);
+      EXPECT_EQ(next.go_on, splits > 0);
+      if (!next.go_on) break;
+      EXPECT_EQ(next.ranks, splits * model_ranks);
+      EXPECT_EQ(next.why.empty(), next.ranks == ranks) << next.why;
+      ranks = next.ranks;
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace gyr::testing::policy_suite

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run says: lines that scripts can parse, files other programs can read, and nothing a log file should not hold.
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "kernels/base/error.hpp"
+#include "regression/support/testing.hpp"
+#include "src/base/json.hpp"
+#include "src/base/table.hpp"
+#include "src/report/json_lines.hpp"
+#include "src/report/progress.hpp"
+#include "src/report/summary.hpp"
+#include "src/report/tensorboard.hpp"
+#include "src/report/timers.hpp"
+
+namespace gyr::testing::report_suite {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  const fs::path path = fs::temp_directory_path() / ("gyr_report_" + std::to_string(getpid()));
+};
+
+std::string content(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+StepReport step(Index n, double time = 1.7e9) {
+  StepReport r;
+  r.time = time;
+  r.step = n;
+  r.steps = 500;
+  r.samples = 256 * n;
+  r.tokens = 256 * 2048 * n;
+  r.global_batch_size = 256;
+  r.seconds = 1.2345;
+  r.tokens_per_second = 424706.0;
+  r.tflops = 412.3;
+  r.mfu = 0.417;
+  r.learning_rate = 1.5e-4;
+  r.loss = 2.345678;
+  r.grad_norm = 0.1234;
+  r.memory_bytes = Index(3) << 20;
+  r.seconds_left = 3725;
+  return r;
+}
+
+// Everything a Progress writes.
+template <class Use>
+std::string written(ProgressStyle style, Use&& use) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  {
+    Progress progress(out, style);
+    use(progress);
+  }
+  std::fclose(out);
+  const std::string copy(text, size);
+  std::free(text);
+  return copy;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+// ---- a small reader of TensorBoard's files ----
+
+std::uint64_t read_number(std::string_view& bytes, std::size_t size) {
+  if (bytes.size() < size) throw std::runtime_error("cut short");
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < size; ++i) value |= std::uint64_t(std::uint8_t(bytes[i])) << (8 * i);
+  bytes.remove_prefix(size);
+  return value;
+}
+
+std::uint64_t read_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (int shift = 0;; shift += 7) {
+    const std::uint64_t byte = read_number(bytes, 1);
+    value |= (byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+}
+
+std::string_view read_bytes(std::string_view& bytes, std::size_t size) {
+  if (bytes.size() < size) throw std::runtime_error("cut short");
+  const std::string_view part = bytes.substr(0, size);
+  bytes.remove_prefix(size);
+  return part;
+}
+
+struct Message {
+  std::map<int, std::uint64_t> numbers;
+  std::map<int, std::string_view> parts;
+  double real(int field) const { return std::bit_cast<double>(numbers.at(field)); }
+  float real32(int field) const { return std::bit_cast<float>(std::uint32_t(numbers.at(field))); }
+};
+
+Message message(std::string_view bytes) {
+  Message m;
+  while (!bytes.empty()) {
+    const std::uint64_t key = read_varint(bytes);
+    switch (key & 7) {
+      case 0: m.numbers[int(key >> 3)] = read_varint(bytes); break;
+      case 1: m.numbers[int(key >> 3)] = read_number(bytes, 8); break;
+      case 2: m.parts[int(key >> 3)] = read_bytes(bytes, read_varint(bytes)); break;
+      case 5: m.numbers[int(key >> 3)] = read_number(bytes, 4); break;
+      default: throw std::runtime_error("no such wire type");
+    }
+  }
+  return m;
+}
+
+// TensorFlow's sum of a record, from its definition: the remainder by Castagnoli's polynomial bit by bit, then rotated right by 15, plus a constant.
+std::uint32_t record_sum(std::string_view bytes) {
+  std::uint32_t remainder = 0xffffffff;
+  for (const char byte : bytes)
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool subtract = (remainder ^ (std::uint8_t(byte) >> bit)) & 1;
+      remainder = (remainder >> 1) ^ (subtract ? 0x82f63b78u : 0);
+    }
+  remainder = ~remainder;
+  return (remainder >> 15 | remainder << 17) + 0xa282ead8u;
+}
+
+std::vector<Message> events(std::string_view file) {
+  std::vector<Message> all;
+  while (!file.empty()) {
+    const std::string_view length = file.substr(0, 8);
+    const std::size_t size = read_number(file, 8);
+    EXPECT_EQ(read_number(file, 4), record_sum(length));
+    const std::string_view payload = read_bytes(file, size);
+    EXPECT_EQ(read_number(file, 4), record_sum(payload));
+    all.push_back(message(payload));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
+  StepReport r = step(100);
+  r.params_norm = 99.9;
+  const std::regex order(R"( \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] iteration +100/ +500 \| consumed samples: +25600 \|)"
+                         R"( elapsed time per iteration \(ms\): 1234\.5 \| throughput per GPU \(TFLOP/s/GPU\): 412\.300 \|)"
+                         R"( learning rate: 1\.500000E-04 \| global batch size: +256 \| lm loss: 2\.345678E\+00 \|)"
+                         R"( loss scale: 1\.0 \| grad norm: 0\.123 \| params norm: 99\.900 \|)"
+                         R"( number of skipped iterations: +0 \| number of nan iterations: +0 \|)"
+                         R"( tokens per second: 424706\.0 \| MFU \(%\): 41\.70 \| memory \(MiB\): 3\.0 \|)"
+                         R"( time left: 1:02:05 \|)");
+  EXPECT_TRUE(std::regex_match(step_line(r), order)) << step_line(r);
+  r.params_norm.reset();
+  r.mfu.reset();
+  EXPECT_EQ(step_line(r).find("params norm"), std::string::npos);
+  EXPECT_EQ(step_line(r).find("MFU"), std::string::npos);
+  EXPECT_EQ(validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0}),
+            " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 |");
+  EXPECT_EQ(
+      validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}}),
+      " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | accuracy: 0.5000 | macro F1: 0.2500 |"
+      " micro F1: 0.7500 |");
+}
+
+// Where no text is so long that a token stands so far ahead.
+TEST(report, a_loss_that_is_of_nothing_is_none) {
+  StepReport r = step(300);
+  r.mtp_losses = {1.5, std::nullopt};
+  EXPECT_NE(step_line(r).find("| mtp_1 loss: 1.500000E+00 | mtp_2 loss: none |"), std::string::npos) << step_line(r);
+  const Folder folder;
+  TensorBoard(folder.path / "tb", 1.7e9, std::nullopt).write(r);
+  std::string all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path))
+    if (entry.is_regular_file()) all += content(entry.path());
+  EXPECT_NE(all.find("mtp_1 loss"), std::string::npos);
+  EXPECT_EQ(all.find("mtp_2 loss"), std::string::npos);
+}
+
+TEST(report, a_file_gets_no_control_characters) {
+  const std::string log = written({.every = 10}, [](Progress& p) {
+    for (Index n = 1; n <= 25; ++n) p.show(step(n));
+    p.show(ValidationReport{.time = 0, .step = 25, .samples = 1, .loss = 3});
+    p.say("saved");
+    StepReport last = step(500);
+    last.loss = NAN;
+    p.show(last);
+  });
+  for (const char c : log) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int(c);
+  EXPECT_EQ(count(log, "\n"), 5u) << log;  // steps 10, 20 and the last, the validation, "saved"
+  EXPECT_EQ(count(log, "] iteration "), 3u);
+  EXPECT_NE(log.find("lm loss: NAN"), std::string::npos) << log;
+}
+
+TEST(report, a_terminal_gets_one_line_redrawn_ten_times_a_second) {
+  const auto run = [](Progress& p) {
+    for (Index n = 1; n <= 500; ++n) p.show(step(n, 1.7e9 + 0.01 * double(n)));  // 5 seconds
+  };
+  const std::string screen = written({.live = true, .colour = true, .width = 100}, run);
+  EXPECT_EQ(count(screen, "\n"), 1u);
+  EXPECT_LE(count(screen, "\r"), 52u);
+  EXPECT_GE(count(screen, "\r"), 40u);
+  EXPECT_NE(screen.find("step 500/500"), std::string::npos);
+  EXPECT_EQ(count(screen, "\x1b[32m"), count(screen, "\r"));
+  EXPECT_EQ(count(written({.live = true, .width = 100}, run), "\x1b[3"), 0u);  // no colour
+}
+
+TEST(report, other_lines_do_not_break_the_live_line) {
+  const std::string screen = written({.live = true, .width = 100}, [](Progress& p) {
+    p.show(step(1));
+    p.say("saved");
+  });
+  const std::string line = live_line(step(1), 100, false), erase = "\r\x1b[K";
+  EXPECT_EQ(screen, erase + line + erase + "saved\n" + line + "\n");
+}
+
+TEST(report, the_live_line_fits_its_terminal) {
+  for (int width = 0; width < 200; ++width) EXPECT_LT(int(live_line(step(77), width, false).size()), std::max(width, 1));
+  for (const char* part : {"step 77/500 [====>", "loss 2.3457", "425k tokens/s", "MFU 41.7%", "left 1:02:05"})
+    EXPECT_NE(live_line(step(77), 120, false).find(part), std::string::npos) << part;
+}
+
+TEST(report, pipes_and_files_are_not_terminals) {
+  unsetenv("GYR_PROGRESS");
+  std::FILE* file = std::tmpfile();
+  EXPECT_FALSE(progress_style(file, 1).live);
+  setenv("GYR_PROGRESS", "live", 1);
+  EXPECT_TRUE(progress_style(file, 1).live);
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(progress_style(file, 1).colour);
+  setenv("GYR_PROGRESS", "plain", 1);
+  EXPECT_FALSE(progress_style(file, 1).live);
+  unsetenv("GYR_PROGRESS");
+  unsetenv("NO_COLOR");
+  std::fclose(file);
+}
+
+TEST(report, durations_read_as_clocks) {
+  EXPECT_EQ(duration(0), "0:00:00");
+  EXPECT_EQ(duration(59.6), "0:01:00");
+  EXPECT_EQ(duration(3725), "1:02:05");
+  EXPECT_EQ(duration(4 * 86400 + 3725), "4d 01:02:05");
+  EXPECT_EQ(duration(NAN), "unknown");
+  EXPECT_EQ(duration(-1), "unknown");
+  EXPECT_EQ(duration(INFINITY), "unknown");
+}
+
+TEST(report, json_takes_any_bytes_and_reads_half_a_line_as_none) {
+  EXPECT_EQ(json_text({{"file",
+                        "a\xff"
+                        "b"},
+                       {"loss", std::nan("")},
+                       {"step", 3}}),
+            "{\"file\":\"a\xef\xbf\xbd"
+            "b\",\"loss\":null,\"step\":3}");
+  const double third = 1.0 / 3;
+  EXPECT_EQ(json_in(json_text({{"x", third}})).at("x").get<double>(), third);
+  EXPECT_TRUE(json_in("{\"step\": 3, \"lo").is_discarded());
+  EXPECT_TRUE(json_of_file("not there").is_discarded());
+}
+
+TEST(report, json_lines_are_json_with_the_same_numbers) {
+  const Folder folder;
+  const fs::path file = folder.path / "steps.jsonl";
+  std::ofstream(file) << R"({"kind":"step","step":1,"lo)";  // the line a killed run left
+  {
+    JsonLines lines(file);
+    StepReport r = step(2);
+    r.loss = NAN;
+    r.grad_norm = INFINITY;
+    lines.write(r);
+    EXPECT_EQ(count(content(file), "\n"), 2u);  // on disk at once
+    r.loss = 0.1 + 0.2;
+    r.mtp_losses = {1.5, std::nullopt};
+    lines.write(r);
+    lines.write(
+        ValidationReport{.time = 1, .step = 2, .samples = 512, .loss = 1, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}});
+  }
+  std::istringstream in(content(file));
+  std::string cut, first, second, third;
+  std::getline(in, cut), std::getline(in, first), std::getline(in, second), std::getline(in, third);
+  const auto a = nlohmann::json::parse(first), b = nlohmann::json::parse(second), c = nlohmann::json::parse(third);
+  EXPECT_TRUE(a["loss"].is_null() && a["grad_norm"].is_null() && a["params_norm"].is_null());
+  EXPECT_EQ(b["loss"].get<double>(), 0.1 + 0.2);  // to the last bit
+  EXPECT_EQ(b["consumed_tokens"].get<Index>(), 2 * 256 * 2048);
+  EXPECT_EQ(b["mfu"].get<double>(), 0.417);
+  EXPECT_EQ(b["mtp_losses"], nlohmann::json::parse("[1.5, null]"));
+  EXPECT_FALSE(a.contains("mtp_losses"));
+  EXPECT_EQ(b["step"].get<Index>(), 2);
+  EXPECT_EQ(c["kind"], "validation");
+  EXPECT_EQ(c["perplexity"].get<double>(), std::exp(1.0));
+  EXPECT_EQ(c["accuracy"].get<double>(), 0.5);
+  EXPECT_EQ(c["macro_f1"].get<double>(), 0.25);
+  EXPECT_THROW(JsonLines(folder.path / "no" / "such" / "folder"), Error);
+}
+
+TEST(report, a_full_disk_is_an_error) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  try {
+    JsonLines("/dev/full").line("{}");
+    ADD_FAILURE() << "written to a full disk";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::io);
+  }
+}
+
+TEST(report, crc32c_agrees_with_published_vectors) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc32c(""), 0u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);    // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
+  std::string ascending, descending;
+  for (char byte = 0; byte < 32; ++byte) ascending += byte, descending.insert(descending.begin(), byte);
+  EXPECT_EQ(crc32c(ascending), 0x46dd794eu);   // RFC 3720, B.4
+  EXPECT_EQ(crc32c(descending), 0x113fdb5cu);  // RFC 3720, B.4
+  EXPECT_EQ(masked_crc32c(""), 0xa282ead8u);
+  EXPECT_EQ(masked_crc32c("123456789"), 0xc78ab0e5u);
+}
+
+TEST(report, tensorboard_files_decode_to_what_was_written) {
+  const Folder folder;
+  TensorBoard board(folder.path / "tb", 1.7e9, std::nullopt);
+  board.write(step(300));
+  board.write(ValidationReport{.time = 2, .step = 300, .samples = 5, .loss = 1});
+  std::map<std::string, std::pair<Index, float>> scalars;
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path)) {  // read while `board` is still open
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    EXPECT_NE(entry.path().filename().string().find(".tfevents."), std::string::npos);
+    const std::string bytes = content(entry.path());
+    const auto all = events(bytes);
+    EXPECT_EQ(all.at(0).parts.at(3), "brain.Event:2");
+    EXPECT_EQ(all.at(0).real(1), 1.7e9);
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      EXPECT_FALSE(all[i].parts.contains(7));
+      const Message value = message(message(all[i].parts.at(5)).parts.at(1));
+      scalars[std::string(value.parts.at(1))] = {Index(all[i].numbers.at(2)), value.real32(2)};
+    }
+  }
+  EXPECT_EQ(files, 2);
+  const std::map<std::string, std::pair<Index, float>> expected = {
+      {"lm loss", {300, 2.345678f}},       {"lm loss vs samples", {76800, 2.345678f}},
+      {"learning-rate", {300, 1.5e-4f}},   {"grad-norm", {300, 0.1234f}},
+      {"batch-size", {300, 256.0f}},       {"throughput", {300, 412.3f}},
+      {"iteration-time", {300, 1.2345f}},  {"mfu", {300, 0.417f}},
+      {"lm loss validation", {300, 1.0f}}, {"lm loss validation ppl", {300, float(std::exp(1.0))}}};
+  for (const auto& [tag, value] : expected) EXPECT_EQ(scalars[tag], value) << tag;
+}
+
+// TensorBoard drops what is at or beyond the step of a START message, so that one is the first step of the new run.
+TEST(report, a_resumed_run_tells_tensorboard_where_it_starts) {
+  const Folder folder;
+  EventFile file(folder.path, 5, 120);
+  const std::string bytes = content(file.name());
+  const auto all = events(bytes);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].numbers.at(2), 121u);
+  EXPECT_EQ(message(all[1].parts.at(7)).numbers.at(1), 1u);
+  EXPECT_THROW(EventFile(folder.path, 5, 120), Error);  // the same name again: nothing is overwritten
+}
+
+TEST(report, timers_count_and_nest) {
+  Timers timers({"step", "forward", "unused"});
+  for (int i = 0; i < 3; ++i) {
+    auto whole = timers.scope("step");
+    auto inner = timers.scope("forward");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(timers.calls("step"), 3);
+  EXPECT_GE(timers.seconds("forward"), 0.006);
+  EXPECT_GE(timers.seconds("step"), timers.seconds("forward"));
+  EXPECT_EQ(timers.packed().size(), 6u);
+  EXPECT_EQ(timers.packed()[2], 3.0);
+  EXPECT_THROW(static_cast<void>(timers.scope("forwards")), Error);
+  timers.reset();
+  EXPECT_EQ(timers.seconds("step"), 0.0);
+}
+
+TEST(report, timers_merge_over_ranks) {
+  const std::vector<std::string> names = {"step", "forward", "unused"};
+  std::vector<double> all;
+  for (const double seconds : {2.0, 6.0, 1.0}) {
+    Timers timers(names);
+    timers.add("step", 10);
+    timers.add("forward", seconds);
+    timers.add("forward", 0);
+    const auto packed = timers.packed();
+    all.insert(all.end(), packed.begin(), packed.end());
+  }
+  EXPECT_EQ(Timers::table(names, all),
+            "section  calls   min s  mean s   max s      %  max/mean\n"
+            "step         1  10.000  10.000  10.000  100.0      1.00\n"
+            "forward      2   1.000   3.000   6.000   30.0      2.00\n");
+  const auto json = nlohmann::json::parse(Timers::json(names, all))["sections"];
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[1]["max_seconds"].get<double>(), 6.0);
+  EXPECT_EQ(json[1]["part"].get<double>(), 0.3);
+  all.pop_back();
+  EXPECT_THROW(Timers::table(names, all), Error);
+}
+
+TEST(report, tables_line_up_and_lose_no_letter) {
+  Table table({{"name", false, 10}, {"value", true, 6}});
+  table.row({"a", "1"});
+  table.row({"several words that wrap", "22"});
+  table.row({"averyveryverylongword", "333"});
+  table.row({"\xc3\xa9\xc3\xa9", "4"});
+  const std::string text = table.str();
+  EXPECT_EQ(text,
+            "name        value\n"
+            "a               1\n"
+            "several        22\n"
+            "  words\n"
+            "  that\n"
+            "  wrap\n"
+            "averyver      333\n"
+            "  yverylon\n"
+            "  gword\n"
+            "\xc3\xa9\xc3\xa9              4\n");
+}
+
+TEST(report, the_last_line_tells_how_it_went) {
+  EXPECT_EQ(last_line(Exit::ok), "RUN OK");
+  EXPECT_EQ(last_line(Exit::config), "RUN FAILED 78 (the deck)");
+  EXPECT_TRUE(last_line(Exit::again).starts_with("RUN STOPPED 75 "));
+  const std::vector<std::pair<std::string, std::string>> facts = {{"git", "1a2b3c4"}, {"compiler", "g++ 12"}};
+  EXPECT_EQ(banner("0.1.0", facts), "Gyrfalcon 0.1.0\ngit       1a2b3c4\ncompiler  g++ 12\n");
+}
+
+}  // namespace gyr::testing::report_suite

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is
+// refused with a way out.
+#include "src/config/run_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+#include <regex>
+
+#include "regression/support/testing.hpp"
+#include "src/train/engine_config.hpp"
+#include "src/train/feed.hpp"
+
+namespace gyr::run_config_suite {
+namespace {
+
+RunConfig run_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  Deck deck = Deck::parse(text, "test.yaml", overrides);
+  RunConfig run = read_run_config(deck);
+  deck.finish();
+  return run;
+}
+
+const std::string ramped = "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], global_batch_size: 8, seq_length: 10}\nmodel: {pattern: P x 8}\n";
+
+void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
+  try {
+    what();
+    FAIL() << "was not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config);
+    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST(run_config, the_batch_follows_its_ramp) {
+  const RunConfig run = run_of(ramped);
+  for (const auto& [tokens, batch] : std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
+    EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
+  EXPECT_EQ(run.largest_batch(), 64);
+  const RunConfig plain = run_of("train: {global_batch_size: 8}");
+  EXPECT_EQ(plain.batch_after(0), 8);
+  EXPECT_EQ(plain.batch_after(1e15), 8);
+  EXPECT_EQ(plain.largest_batch(), 8);
+}
+
+// The largest batch need not be the last one, and the engine has room for it.
+TEST(run_config, the_engine_has_room_for_the_largest_batch) {
+  const RunConfig run = run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch_size: 2, seq_length: 10}\nmodel: {pattern: P x 8}");
+  EXPECT_EQ(run.largest_batch(), 64);
+  EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
+}
+
+TEST(run_config, sequences_are_no_longer_than_learned_positions) {
+  EXPECT_EQ(run_of("model: {positions: 16}\ntrain: {seq_length: 16}").model.positions, 16);
+  expect_refused([] { run_of("model: {positions: 16}\ntrain: {seq_length: 17}"); },
+                 {"train.seq_length", "model.positions", "17 tokens", "16 positions"});
+}
+
+// Spans are left out of the whole of a sample: it must be one text, of two tokens at least, and without padding.
+TEST(run_config, samples_with_spans_are_text_alone) {
+  const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: span_corruption, seq_length: 8}\n";
+  EXPECT_EQ(run_of(deck).data.order, "shuffled");
+  expect_refused([&] { run_of(deck, {"train.seq_length=1"}); }, {"no span can be left out", "train.seq_length"});
+  expect_refused([&] { run_of(deck, {"data.documents=separate"}); }, {"data.documents = separate"});
+  expect_refused([&] { check_padding(run_of(deck, {"data.order=documents"})); }, {"data.order = documents", "padding", "shuffled"});
+}
+
+// A source and its text are a sample, of any lengths up to those of the deck.
+TEST(run_config, pairs_are_samples_of_their_own) {
+  const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: seq2seq, seq_length: 8}\ndata: {order: documents}\n";
+  EXPECT_EQ(run_of(deck).lengths().source, 8);
+  const RunConfig run = run_of(deck, {"train.seq2seq.source_length=20"});
+  check_padding(run);
+  EXPECT_EQ(run.lengths().source, 20);
+  EXPECT_EQ(run.lengths().text, 8);
+  expect_refused([&] { run_of(deck, {"data.order=shuffled"}); }, {"train.objective = seq2seq", "data.order"});
+  expect_refused([&] { run_of(deck, {"data.documents=separate"}); }, {"data.documents = separate"});
+  expect_refused([&] { run_of(deck, {"model.pattern=*-"}); }, {"train.objective = seq2seq", "no encoder"});
+  expect_refused([&] { run_of(deck, {"train.seq2seq.end_token=40000", "model.vocab_size=300"}); }, {"train.seq2seq.end_token = 40000", "300"});
+}
+
+// What another objective reads is not passed over in silence, but for what says nothing new: a run's own deck has every key.
+TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
+  std::string effective;
+  const auto idle = [&](const std::string& text) {
+    Deck deck = Deck::parse(text, "test.yaml");
+    const RunConfig run = read_run_config(deck);
+    effective = deck.effective();
+    return idle_keys(deck, run);
+  };
+  for (const auto& [section, keys] : {std::pair{"mlm", "mask_token: 4"},
+                                      {"classify", "num_labels: 3"},
+                                      {"tag", "labels: [a, b]"},
+                                      {"mtp", "depths: 2"},
+                                      {"preference", "beta: 0.5"},
+                                      {"seq2seq", "source_length: 9"},
+                                      {"span_corruption", "share: 0.3"}}) {
+    const std::string path = fmt::format("train.{}.", section), way_out = fmt::format("set that to {}", section);
+    expect_refused([&] { idle(fmt::format("train:\n  {}: {{{}}}\n", section, keys)); },
+                   {path.c_str(), "test.yaml:2", "train.objective is next_token", way_out.c_str()});
+    const auto told = idle(fmt::format("train:\n  objective: next_token\n  {}: {{{}}}\n", section, keys));
+    ASSERT_EQ(told.size(), 1u) << section;
+    EXPECT_TRUE(told[0].starts_with("test.yaml:3: " + path) && told[0].ends_with("train.objective is next_token")) << told[0];
+  }
+  for (const char* term : {"label_smoothing", "z_loss"}) {
+    const auto told = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
+    ASSERT_EQ(told.size(), 1u) << term;
+    EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts"))
+        << told[0];
+    for (const char* reads : {"next_token", "mlm", "mtp"})
+      EXPECT_TRUE(idle(fmt::format("train: {{objective: {}, {}: 0.1}}", reads, term)).empty()) << reads;
+  }
+  for (const char* read :
+       {"train: {objective: mlm, mlm: {mask_token: 4, share: 0.3}}", "train: {mlm: {mask_token: -1}}", "train: {objective: mtp, mtp: {depths: 2}}"}) {
+    EXPECT_TRUE(idle(read).empty()) << read;
+    EXPECT_TRUE(idle(std::string(effective)).empty()) << read;
+  }
+}
+
+TEST(run_config, a_text_that_is_seen_both_ways_sees_no_padding) {
+  const std::string deck = "model: {pattern: '*-', attention: {causal: false}}\ntrain: {objective: mlm}\ndata: {order: documents}\n";
+  expect_refused([&] { check_padding(run_of(deck)); }, {"data.order = documents", "padding", "data.documents: separate"});
+  for (const char* other : {"data.documents=separate", "data.order=shuffled", "model.attention.causal=true"}) check_padding(run_of(deck, {other}));
+}
+
+TEST(run_config, refuses_ramps_that_are_none) {
+  for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
+    expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
+}
+
+TEST(run_config, lists_that_belong_together_have_one_length) {
+  expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 numbers for 2 prefixes"});
+  expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
+  EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
+}
+
+// What training would refuse whatever the data, a plan refuses too.
+TEST(run_config, impossible_shares_of_the_data_are_refused_before_the_data_is_there) {
+  for (const char* split : {"x", "", "1,", "0,50,50", "1,2,3,4", "-1,2", "nan", "0"})
+    expect_refused([&] { run_of(fmt::format("data: {{split: \"{}\"}}", split)); }, {"data.split", "949,50,1"});
+  for (const char* split : {"949,50,1", "100", "1,0,0", "0.5,0.5"})
+    EXPECT_EQ(run_of(fmt::format("data: {{split: \"{}\"}}", split)).data.split, split);
+  expect_refused([] { run_of("data: {split: \"1,0,1\"}\ntrain: {eval_every: 5}"); }, {"train.eval_every", "data.split = 1,0,1"});
+  for (const char* weights : {"[1, 0]", "[1, .inf]", "[1, .nan]", "[1, -1]"})
+    expect_refused([&] { run_of(fmt::format("data: {{prefixes: [a, b], weights: {}}}", weights)); }, {"data.weights"});
+  expect_refused([] { run_of("data: {prefixes: [a, \"\"]}"); }, {"data.prefixes"});
+  expect_refused([] { run_of("data: {prefixes: [a, b], order: megatron}"); }, {"data.weights", "megatron"});
+  expect_refused([] { run_of("data: {order: megatron}\ntrain: {non_finite: rollback}"); }, {"rollback", "data.order"});
+}
+
+TEST(run_config, a_time_of_zero_is_none_and_the_help_says_so) {
+  EXPECT_EQ(run_of("train: {walltime: \"0\"}").train.walltime, 0);
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  const auto settings = deck.settings();
+  const auto walltime = std::find_if(settings.begin(), settings.end(), [](const Declaration& d) { return d.path == "train.walltime"; });
+  EXPECT_NE(walltime->help.find("empty or 0: none"), std::string::npos) << walltime->help;
+}
+
+TEST(run_config, an_absurd_spread_of_initial_weights_is_refused_by_name) {
+  expect_refused([] { run_of("model: {init_std: 1.0e+308}"); }, {"model.init_std", "1000"});
+}
+
+TEST(run_config, heads_that_cannot_be_sharded_name_their_key) {
+  expect_refused([] { layout_of(run_of("model: {mamba: {num_heads: 9}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.mamba.num_heads = 9", "parallel.tensor"});
+  expect_refused([] { layout_of(run_of("model: {attention: {num_heads: 6, num_kv_heads: 3}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.attention.num_kv_heads = 3", "parallel.tensor"});
+  expect_refused([] { layout_of(run_of("model: {mlp: {intermediate_size: 33}}\nparallel: {tensor: 2}"), 2); },
+                 {"model.mlp.intermediate_size = 33", "parallel.tensor"});
+}
+
+TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
+  const RunConfig run = run_of("optimizer: {groups: [\"*.A_log\"], group_lrs: [0.5], frozen: [\"model.layers.*.mamba.*\", \"lm_head*\"]}");
+  EXPECT_EQ(run.optimizer.frozen.size(), 2u);
+  const auto trained = [&](const std::string& name) { return run.optimizer.trained()({name, {1}, replicated(), ones()}); };
+  EXPECT_FALSE(trained("model.layers.3.mamba.D"));
+  EXPECT_FALSE(trained("lm_head.weight"));
+  EXPECT_TRUE(trained("model.layers.3.self_attn.q_proj.weight"));
+  expect_refused([] { run_of("optimizer: {frozen: [mamba]}"); },
+                 {"optimizer.frozen: 'mamba' matches no weight", "the nearest is model.layers.0.mamba"});
+  expect_refused([] { run_of("optimizer: {groups: [\"*.a_log\"]}"); }, {"optimizer.groups: '*.a_log'", "model.layers.0.mamba.A_log"});
+  expect_refused([] { run_of("optimizer: {frozen: [\"*\"]}"); }, {"leaves no weight to train"});
+  expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_lrs: [0]}"); }, {"group_lrs"});
+}
+
+TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
+  const RunConfig run = run_of(ramped);
+  EXPECT_EQ(layout_of(run, 16).size(Axis::data), 16);
+  expect_refused([&] { layout_of(run, 32); }, {"16 sequences", "32 data ranks"});
+}
+
+TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.tensor=2"});
+  const Layout layout = layout_of(run, 16);
+  EXPECT_EQ(layout.size(Axis::data), 4);
+  EXPECT_EQ(layout.ranks(), 16);
+  ASSERT_EQ(layout.stages.size(), 2u);
+  EXPECT_EQ(layout.stages[1].last, 8);
+  expect_refused([&] { layout_of(run, 6); }, {"there are 6"});
+}
+
+// Whether the deck works on this grid.
+bool works(RunConfig run, const std::array<int, 4>& grid, int ranks) {
+  const auto [data, pipeline, context, tensor] = grid;
+  run.parallel.data = data, run.parallel.pipeline = pipeline, run.parallel.context = context, run.parallel.tensor = tensor;
+  try {
+    layout_of(run, ranks);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(run_config, where_a_grid_does_not_fit_the_nearest_that_do_are_named) {
+  std::mt19937 random(1);
+  const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
+  int named = 0;
+  for (int i = 0; i < 60; ++i) {
+    const int ranks = pick({4, 6, 8, 12, 24}), pipeline = pick({1, 2, 3, 5}), context = pick({1, 2, 5}), tensor = pick({1, 2, 4, 7});
+    const RunConfig run = run_of("train: {global_batch_size: 24, seq_length: 64, micro_batch_size: 1}\nmodel: {pattern: P x 6}\n",
+                                 {fmt::format("parallel.pipeline={}", pipeline), fmt::format("parallel.context={}", context),
+                                  fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", tensor > 1)});
+    std::string text;
+    try {
+      layout_of(run, ranks);
+      continue;
+    } catch (const Error& e) {
+      text = e.what();
+    }
+    const auto distance = [&](const std::array<int, 4>& g) {
+      return std::abs(std::log(double(g[1]) / pipeline)) + std::abs(std::log(double(g[2]) / context)) + std::abs(std::log(double(g[3]) / tensor));
+    };
+    std::vector<double> told;
+    for (const std::regex grid("([0-9]+) x ([0-9]+) x ([0-9]+) x ([0-9]+)(?= *(,|$))");
+         const std::smatch& m : std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), grid), std::sregex_iterator())) {
+      const std::array<int, 4> g{std::stoi(m[1]), std::stoi(m[2]), std::stoi(m[3]), std::stoi(m[4])};
+      EXPECT_EQ(g[0] * g[1] * g[2] * g[3], ranks) << text;
+      EXPECT_TRUE(works(run, g, ranks)) << text << ": " << m.str();
+      told.push_back(distance(g));
+    }
+    EXPECT_TRUE(std::is_sorted(told.begin(), told.end(), [](double a, double b) { return a < b - 1e-9; })) << text;
+    std::vector<double> all;
+    for (int t = 1; t <= ranks; ++t)
+      for (int p = 1; p <= ranks; ++p)
+        for (int c = 1; c <= (context > 1 ? ranks : 1); ++c)
+          if (ranks % (t * p * c) == 0 && works(run, {ranks / (t * p * c), p, c, t}, ranks)) all.push_back(distance({0, p, c, t}));
+    std::sort(all.begin(), all.end());
+    all.resize(std::min<std::size_t>(all.size(), 6));
+    ASSERT_EQ(told.size(), all.size()) << text;
+    for (std::size_t n = 0; n < all.size(); ++n) EXPECT_NEAR(told[n], all[n], 1e-9) << text;
+    named += !told.empty();
+  }
+  EXPECT_GT(named, 20);
+}
+
+TEST(run_config, axes_stand_in_the_order_given) {
+  const std::vector<std::string> grid{"parallel.pipeline=2", "parallel.tensor=4"};
+  const auto with = [&](const std::string& order) {
+    auto overrides = grid;
+    if (!order.empty()) overrides.push_back("parallel.order=" + order);
+    return layout_of(run_of(ramped, overrides), 16).text();
+  };
+  EXPECT_EQ(with(""), "2 data x 2 pipeline x 4 tensor");
+  EXPECT_EQ(with("[tensor, data, pipeline]"), "4 tensor x 2 data x 2 pipeline");
+  expect_refused([&] { with("[tensor, data, pipelines]"); }, {"parallel.order", "data, pipeline, context, tensor", "[tensor, data, pipelines]"});
+}
+
+TEST(run_config, ranks_share_sequences_that_are_long_enough) {
+  const auto with = [](std::vector<std::string> overrides) {
+    overrides.push_back("parallel.context=4");
+    return layout_of(run_of("model: {pattern: P}\ntrain: {global_batch_size: 1}\n", overrides), 4);
+  };
+  EXPECT_EQ(with({"train.seq_length=64"}).text(), "1 data x 1 pipeline x 4 context x 1 tensor (keys go round)");
+  EXPECT_EQ(with({"train.seq_length=64"}).sequences(1, 1, 64).place(0), 8);
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=heads"}).sequences(1, 1, 64).place(0), 16);
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).text(),
+            "1 data x 1 pipeline x 4 context x 1 tensor (ranks help each other)");
+  EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).sequences(1, 1, 64).place(0), 16);
+  expect_refused([&] { with({"parallel.context_mode=helped"}); }, {"parallel.context_mode", "ring | heads | balanced", "helped"});
+  EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention takes any length";
+  expect_refused([&] { with({"train.seq_length=16"}); }, {"parallel.context = 4", "blocks of 2", "model.mamba.conv_kernel = 4", "2 ranks or fewer"});
+}
+
+TEST(run_config, layers_of_stages_are_taken_as_given) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 5]"});
+  const Layout layout = layout_of(run, 2);
+  EXPECT_EQ(layout.stages[0].size(), 3);
+  EXPECT_EQ(layout.stages[1].size(), 5);
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 4]"}), 2); }, {"7 layers", "8"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
+}
+
+TEST(run_config, a_policy_of_activations_says_what_is_recomputed_and_takes_only_its_own_keys) {
+  const auto with = [](const std::vector<std::string>& keys) { return run_of(ramped, {keys.begin(), keys.end()}); };
+  const auto recompute = [&](const char* policy) { return with({std::string("activation.policy=") + policy}).recompute.all; };
+  EXPECT_EQ(recompute("keep"), recompute_of("none"));
+  EXPECT_EQ(recompute("recompute"), recompute_of("full"));
+  EXPECT_EQ(recompute("swap"), recompute_of("none"));
+  EXPECT_EQ(recompute("memo"), recompute_of("selective"));
+  EXPECT_FALSE(with({"activation.policy=recompute"}).swap.on);
+  const RunConfig memo = with({"activation.policy=memo", "activation.alpha=0.25", "activation.swap_folder=/tmp", "activation.recompute=none"});
+  EXPECT_EQ(engine_config(memo, layout_of(memo, 1)).swap, (OffloadConfig{true, 0.25, "/tmp"}));
+  EXPECT_EQ(memo.recompute.all, recompute_of("none"));
+  expect_refused([&] { with({"activation.policy=swap", "activation.alpha=0.5"}); }, {"activation.alpha", "0.5", "memo", "swap"});
+  expect_refused([&] { with({"activation.swap_folder=/tmp"}); }, {"activation.swap_folder", "keep"});
+  expect_refused([&] { with({"activation.policy=most"}); }, {"activation.policy", "memo"});
+  expect_refused([&] { with({"activation.policy=memo", "activation.alpha=1.5"}); }, {"activation.alpha", "1.5"});
+}
+
+TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
+  const RunConfig run = run_of(ramped, {"activation.recompute=selective", "activation.recompute_types=['P:full']"});
+  EXPECT_EQ(engine_config(run, layout_of(run, 1)).recompute.of('P'), recompute_of("full"));
+  EXPECT_EQ(run.recompute.of('M'), recompute_of("selective"));
+  const auto types = [](const char* list) { return [list] { run_of(ramped, {std::string("activation.recompute_types=") + list}); }; };
+  expect_refused(types("['Q:full']"), {"activation.recompute_types", "'Q'", "model.pattern"});
+  expect_refused(types("['P:full', 'P:none']"), {"activation.recompute_types", "twice", "'P'"});
+  expect_refused(types("['P=full']"), {"activation.recompute_types", "SYMBOL:POLICY", "attention_output"});
+  expect_refused([] { run_of(ramped, {"activation.recompute=most"}); }, {"activation.recompute", "selective"});
+}
+
+TEST(run_config, schedules_are_for_one_chunk_of_layers) {
+  const std::vector<std::string> pipeline{"parallel.pipeline=2", "parallel.data=1"};
+  for (const NamedSchedule& named : schedules) {
+    std::vector<std::string> keys = pipeline;
+    keys.push_back(fmt::format("parallel.schedule={}", named.name));
+    EXPECT_EQ(run_of(ramped, keys).parallel.schedule(), named.schedule);
+    keys.push_back("parallel.virtual_stages=2");
+    if (named.schedule == one_f_one_b) EXPECT_EQ(run_of(ramped, keys).parallel.schedule(), interleaved);
+    else expect_refused([&] { layout_of(run_of(ramped, keys), 2); }, {"parallel.schedule", "parallel.virtual_stages", "1f1b"});
+  }
+  expect_refused([] { run_of(ramped, {"parallel.schedule=zero_buble"}); }, {"gpipe | zero_bubble", "did you mean"});
+}
+
+TEST(run_config, gradients_in_fp64_travel_as_they_are) {
+  EXPECT_EQ(run_of(ramped, {"parallel.reduce_dtype=bf16"}).parallel.reduce_dtype, DType::bf16);
+  EXPECT_FALSE(run_of(ramped).parallel.reduce_dtype);
+  expect_refused(
+      [] {
+        layout_of(run_of(ramped, {"parallel.reduce_dtype=bf16", "train.precision=fp64"}), 1);
+      },
+      {"parallel.reduce_dtype", "fp64", "full"});
+}
+
+TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
+  const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.layers=[1, 3, 2, 2]"});
+  const Layout layout = layout_of(run, 2);
+  EXPECT_EQ(layout.ranks(), 2);
+  EXPECT_EQ(layout.stages, (std::vector<Span>{{0, 1}, {1, 4}, {4, 6}, {6, 8}}));
+  EXPECT_EQ(engine_config(run, layout).schedule, interleaved);
+  EXPECT_EQ(layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=3"}), 2).stages.size(), 6u);
+  EXPECT_TRUE(layout_of(run_of(ramped, {"parallel.tensor=2", "parallel.sequence=true"}), 2).sequence);
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.sequence=true"}), 1); }, {"parallel.sequence", "parallel.tensor"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.virtual_stages=2"}), 1); }, {"parallel.virtual_stages = 2", "parallel.pipeline"});
+  expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=5"}), 2); }, {"10 pipeline stages", "8 or less"});
+}
+
+TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    RunConfig run = run_of("train: {seq_length: 10}\nmodel: {pattern: P}");
+    run.train.steps = Index(random() % 200), run.train.seq_length = 1 + Index(random() % 50), run.train.global_batch_size = 1 + Index(random() % 9);
+    for (double tokens = trial % 2 ? 0 : 7; run.train.ramp.size() < random() % 5; tokens += double(1 + random() % 3000))
+      run.train.ramp.push_back({tokens, 1 + Index(random() % 16)});
+    Index samples = 0;
+    for (Index step = 0; step < run.train.steps; ++step) samples += run.batch_after(double(samples * run.train.seq_length));
+    EXPECT_EQ(samples_of(run), samples) << trial;
+  }
+  EXPECT_EQ(samples_of(run_of("train: {steps: 1099511627776, global_batch_size: 8}")), Index(8) << 40);
+}
+
+TEST(run_config, what_keys_make_together_is_bounded_and_named) {
+  expect_refused([] { run_of("model:\n  attention:\n    num_heads: 4194304\n    num_kv_heads: 1", {"model.attention.head_dim=4"}); },
+                 {"test.yaml:3: model.attention.num_heads = 4194304", "command line `model.attention.head_dim=4`", "together", "channels"});
+  expect_refused([] { run_of("train:\n  micro_batch_size: 16777216\n  global_batch_size: 16777216"); },
+                 {"test.yaml:2: train.micro_batch_size", "train.seq_length = 1024", "tokens"});
+  expect_refused([] { run_of("model: {pattern: M- x 8192, hidden_size: 4194304}"); }, {"model.hidden_size", "weights"});
+  expect_refused([] { run_of("parallel: {pipeline: 1024, tensor: 1024}"); }, {"parallel.pipeline", "parallel.tensor", "ranks of one model"});
+}
+
+TEST(run_config, patterns_expand_and_are_checked) {
+  EXPECT_EQ(run_of("model: {pattern: P x 3}").model.pattern, "PPP");
+  EXPECT_EQ(run_of("model: {pattern: M*- x 2}").model.pattern, "M*-M*-");
+  EXPECT_EQ(run_of("model: {pattern: M*-P}").model.pattern, "M*-P");
+  for (const char* pattern : {"P x 0", "P x -1", "P x 3x", "P x ", "Q"})
+    expect_refused([&] { run_of(fmt::format("model: {{pattern: \"{}\"}}", pattern)); }, {"model.pattern"});
+  expect_refused([] { run_of("model: {attention: {num_heads: 6, num_kv_heads: 4}}"); }, {"num_kv_heads"});
+  expect_refused([] { run_of("model: {mamba: {num_heads: 6, num_groups: 4}}"); }, {"groups"});
+}
+
+}  // namespace
+}  // namespace gyr::run_config_suite

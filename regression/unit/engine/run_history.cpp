@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/history/run_history.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/base/json.hpp"
+#include "src/history/history_page.hpp"
+#include "src/history/history_picture.hpp"
+#include "src/history/history_text.hpp"
+#include "src/watch/exit_record.hpp"
+#include "src/watch/heartbeat.hpp"
+#include "src/watch/outcome.hpp"
+
+namespace gyr::testing::run_history_suite {
+namespace {
+
+std::string step_line(Index step, double time, double loss) {
+  return json_text(
+             {{"kind", "step"}, {"time", time}, {"step", step}, {"steps", 1000}, {"consumed_tokens", step * 10}, {"seconds", 0.5}, {"loss", loss}}) +
+         "\n";
+}
+
+// A run that is killed, rolled back or ends at random moments, as its metrics tell of it and as plain bookkeeping does.
+struct Drawn {
+  std::string metrics;
+  std::map<Index, double> counts;  // loss of each step the last time it was taken
+  Index taken = 0, starts = 0, kills = 0, ends = 0, broken = 0;
+};
+Drawn drawn(std::mt19937& random) {
+  const auto upto = [&](int most) { return int(random() % unsigned(most + 1)); };
+  Drawn d;
+  double time = 1e9;
+  Index step = 0;
+  bool running = false;
+  const auto start = [&] {
+    if (running) ++d.kills;
+    running = true, ++d.starts;
+    d.metrics += json_text({{"kind", "start"}, {"time", time += 1}, {"step", step}, {"ranks", 4}, {"grid", "g"}}) + "\n";
+  };
+  if (upto(1) > 0) d.metrics += step_line(500, 1, 7) + "{\"kind\":\"run\",\"run\":\"0123\"}\n";  // another run before this one
+  start();
+  for (int i = 0; i < 60; ++i) {
+    const int what = upto(19);
+    if (what == 0) step = upto(int(step)), d.counts.erase(d.counts.upper_bound(step), d.counts.end()), start();
+    else if (what == 1) {
+      d.metrics += json_text({{"kind", "end"}, {"time", time += 1}, {"state", "stopped"}, {"code", 75}, {"message", ""}}) + "\n";
+      running = false, ++d.ends;
+      start();
+    } else if (what == 2) {
+      const Index back = upto(int(step));
+      d.metrics += json_text({{"kind", "rollback"}, {"time", time += 1}, {"step", step}, {"to", back}, {"why", "nan"}}) + "\n";
+      step = back, d.counts.erase(d.counts.upper_bound(step), d.counts.end());
+    } else if (what == 3) d.metrics += "{\"kind\":\"step\",\"ste\n", ++d.broken;
+    else {
+      const double loss = upto(1000) / 100.0;
+      d.metrics += step_line(++step, time += 1, loss);
+      d.counts[step] = loss, ++d.taken;
+    }
+  }
+  d.metrics += step_line(++step, time += 1, 1), d.counts[step] = 1, ++d.taken;
+  return d;
+}
+
+// What a page's script reads.
+Json numbers_of(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"numbers\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  return json_in(page.substr(from, page.find("</script>", from) - from));
+}
+
+TEST(run_history, counts_every_step_once_whatever_ended_in_between) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Drawn d = drawn(random);
+    const Folder folder;
+    folder.write("metrics.jsonl", d.metrics);
+    write_outcome(folder.path(), {"running", 0, 0, -1, ""});
+    const RunHistory history = read_history(trial % 2 > 0 ? folder.path() : folder / "metrics.jsonl");
+    std::map<Index, double> counted;
+    for (const TakenStep* s : history.counted()) EXPECT_TRUE(counted.emplace(s->step, s->loss).second) << "step " << s->step << " counts twice";
+    EXPECT_EQ(counted, d.counts) << d.metrics;
+    EXPECT_EQ(Index(history.steps.size()), d.taken);
+    EXPECT_EQ(history.count(RunEvent::Kind::start), d.starts);
+    EXPECT_EQ(history.broken_lines, d.broken);
+    const auto events = [&](RunEvent::Kind kind) {
+      return std::count_if(history.events.begin(), history.events.end(), [&](const RunEvent& e) { return e.kind == kind; });
+    };
+    EXPECT_EQ(events(RunEvent::Kind::killed), d.kills);
+    EXPECT_EQ(events(RunEvent::Kind::stopped), d.ends);
+  }
+}
+
+TEST(run_history, a_run_that_is_gone_and_has_not_said_so_was_killed) {
+  const Folder folder;
+  folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3));
+  EXPECT_EQ(read_history(folder.path()).events.back().kind, RunEvent::Kind::killed);
+  write_outcome(folder.path(), {"done", 0, 1, -1, ""});
+  const RunHistory history = read_history(folder.path());
+  EXPECT_EQ(history.events.back().kind, RunEvent::Kind::done);
+  EXPECT_EQ(history.events.size(), 2U);
+  EXPECT_EQ(history.state, "done");
+}
+
+// Nobody writes "killed" into status.json: whoever looks has to see that the ranks are gone.
+TEST(run_history, a_run_that_calls_itself_running_was_killed_where_no_rank_gives_a_sign_of_life) {
+  std::mt19937 random(seed_of_run());
+  const std::int64_t second = 1'000'000'000, now = wall_nanoseconds();
+  for (int trial = 0; trial < 60; ++trial) {
+    const Folder folder;
+    folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 10}, {"step", 0}}) + "\n" + step_line(1, 11, 3));
+    write_outcome(folder.path(), {"running", 0, 0, -1, ""});
+    bool lives = false;
+    {
+      const HeartbeatFile file(heartbeat_path(folder.path()));
+      for (int rank = 0; rank < 3; ++rank) {
+        Heartbeat h = heartbeat_of({rank, 3, 0}, Sight{}, 0, false);
+        const bool elsewhere = random() % 2 > 0, gone = random() % 2 > 0, last = random() % 4 == 0;
+        const std::int64_t ago = std::int64_t(std::array{0, 1, 5, 30, 100, 10000}[random() % 6]);
+        h.written = now - ago * second;
+        if (elsewhere) std::strcpy(h.host, "elsewhere");
+        if (gone) h.pid = 0x3fffffff;
+        if (last) std::strcpy(h.phase, last_phase);
+        file.write(h);
+        lives = lives || (!last && ago < (gone && !elsewhere ? 3 : 60));
+      }
+    }
+    if (random() % 4 == 0) {  // a keeper has seen the end of this attempt, or of another long before
+      const double time = random() % 2 > 0 ? 12 : 1;
+      lives = lives && time < 10;
+      write_exit_record(exit_record_path(folder.path(), 0), {"here", 5, 1, "SIGSEGV", 0, time});
+      EXPECT_EQ(text_of(std::vector{read_history(folder.path())}).find("SIGSEGV") != std::string::npos, time > 10);
+    }
+    const RunHistory history = read_history(folder.path());
+    EXPECT_EQ(history.state, lives ? "running" : "killed");
+    EXPECT_EQ(history.count(RunEvent::Kind::killed), lives ? 0 : 1);
+  }
+}
+
+TEST(run_history, a_run_that_has_not_come_to_a_step_is_told_of_beside_others) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "none");
+  folder.write("none/metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}, {"ranks", 2}, {"grid", "g"}}) + "\n" +
+                                         json_text({{"kind", "end"}, {"time", 5}, {"state", "failed"}, {"code", 80}, {"message", "nan"}}) + "\n");
+  folder.write("none/deck.yaml", "train: {steps: 70}\n");
+  folder.write("metrics.jsonl", step_line(1, 2, 3));
+  const std::vector<RunHistory> runs{read_history(folder / "none"), read_history(folder.path())};
+  EXPECT_EQ(facts_of(runs[0])[2].second, "0 of 70");
+  const std::string text = text_of(runs), page = page_of(runs);
+  for (const std::string& way : {text, page}) EXPECT_NE(way.find("code 80: nan"), way.npos) << way;
+  EXPECT_EQ(numbers_of(page)["runs"][0]["end"], 4.0);
+  EXPECT_EQ(picture_of(runs).find("nan"), std::string::npos);
+  EXPECT_EQ(error_of([&] { picture_of({runs[0]}); }).code, Exit::data);
+}
+
+TEST(run_history, rows_of_numbers_begin_and_end_with_those_of_the_first_and_last_step) {
+  const Folder folder;
+  std::string metrics;
+  for (Index step = 1; step <= 5000; ++step) metrics += step_line(step, double(step), step == 5000 ? NAN : 1 + 1.0 / double(step));
+  folder.write("metrics.jsonl", metrics);
+  const std::string text = text_of(std::vector{read_history(folder.path())});
+  EXPECT_TRUE(std::regex_search(text, std::regex("\nloss +2\\.0000 .* 1\\.0002  1\\.0002  2\\.0000\n"))) << text;
+  EXPECT_TRUE(std::regex_search(text, std::regex("\nloss +1\\.0002\n"))) << text;  // mean of the last ones that are numbers
+}
+
+// All that happened lies on the page's axis of time; of many checkpoints few are left, the first and last end of the run are not.
+TEST(run_history, no_end_is_left_out_of_a_page_or_text_however_much_happened) {
+  const Folder folder;
+  std::string metrics;
+  double time = 0;
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    metrics += json_text({{"kind", "start"}, {"time", time += 1}, {"step", 0}}) + "\n" + step_line(1, time += 1, 3);
+    for (int i = 0; i < 100; ++i) metrics += json_text({{"kind", "checkpoint"}, {"time", time += 1}, {"step", 1}, {"bytes", 1}}) + "\n";
+  }
+  metrics += json_text({{"kind", "end"}, {"time", time += 1}, {"state", "done"}, {"code", 0}, {"message", "the end of all"}}) + "\n";
+  folder.write("metrics.jsonl", metrics);
+  const RunHistory run = read_history(folder.path());
+  const Json json = numbers_of(page_of({run}))["runs"][0];
+  EXPECT_EQ(json["happened"], Json({{"checkpoints", 6000}, {"others", 120}}));
+  std::map<std::string, int> shown;
+  for (const Json& e : json["events"]) {
+    ++shown[e["kind"]];
+    EXPECT_LE(e["time"], json["end"]);
+  }
+  EXPECT_EQ(shown["start"], 60);
+  EXPECT_EQ(shown["killed"], 59);
+  EXPECT_TRUE(shown["checkpoint"] > 250 && shown["checkpoint"] <= 300) << shown["checkpoint"];
+  EXPECT_EQ(json["events"].back()["text"], "code 0: the end of all");
+  EXPECT_NE(text_of(std::vector{run}).find("the end of all"), std::string::npos);
+}
+
+// Steps that were taken again are parts: one for each time that they were left, and none goes back.
+TEST(run_history, no_line_joins_steps_that_were_left_at_different_times) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Folder folder;
+    folder.write("metrics.jsonl", drawn(random).metrics);
+    const RunHistory run = read_history(folder.path());
+    const Json curve = numbers_of(page_of({run}))["runs"][0]["curves"]["loss_overtaken"];
+    std::vector<std::size_t> taken;  // places among all steps
+    for (std::size_t i = 0; i < run.steps.size(); ++i)
+      if (run.steps[i].overtaken) taken.push_back(i);
+    ASSERT_EQ(curve.is_null(), taken.empty());
+    for (std::size_t i = 1; i < taken.size(); ++i) {
+      const bool joined = taken[i] == taken[i - 1] + 1 && run.steps[taken[i]].step > run.steps[taken[i - 1]].step;
+      EXPECT_EQ(curve["part"][i] == curve["part"][i - 1], joined);
+    }
+  }
+}
+
+TEST(run_history, buckets_keep_sum_least_and_most) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const std::size_t n = 1 + random() % 300, buckets = 1 + random() % 100;
+    std::vector<double> at(n), value(n), finite;
+    for (std::size_t i = 0; i < n; ++i) {
+      at[i] = double(i), value[i] = random() % 10 == 0 ? NAN : std::ldexp(double(random()), -32);
+      if (std::isfinite(value[i])) finite.push_back(value[i]);
+    }
+    const Thinned thin = thinned(at, value, buckets);
+    ASSERT_EQ(thin.mean.size(), std::min(buckets, finite.size()));
+    if (finite.empty()) continue;
+    EXPECT_EQ(*std::min_element(thin.least.begin(), thin.least.end()), *std::min_element(finite.begin(), finite.end()));
+    EXPECT_EQ(*std::max_element(thin.most.begin(), thin.most.end()), *std::max_element(finite.begin(), finite.end()));
+    EXPECT_TRUE(std::is_sorted(thin.at.begin(), thin.at.end()));
+    if (finite.size() <= buckets) {
+      EXPECT_EQ(thin.mean, finite);
+    }
+    std::sort(finite.begin(), finite.end());
+    EXPECT_EQ(median(value), finite[finite.size() / 2]);
+  }
+}
+
+TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "a<b");
+  std::string metrics;
+  for (Index step = 1; step <= 3000; ++step) metrics += step_line(step, double(step), double(step % 7));
+  folder.write("a<b/metrics.jsonl", metrics + json_text({{"kind", "skip"}, {"time", 3001}, {"step", 3000}, {"why", "</script><b>"}}) + "\n");
+  folder.write("a<b/deck.yaml", "data: {tokenizer: \"</script>\"}\ntrain: {steps: 5}\n");
+  RunHistory one = read_history(folder / "a<b"), two = one;
+  two.deck["train.steps"] = "6";
+  const std::string page = page_of({one, two});
+  const Json json = numbers_of(page);
+  ASSERT_TRUE(json.is_object());
+  ASSERT_EQ(json["runs"].size(), 2U);
+  EXPECT_EQ(json["runs"][0]["name"], "a<b");
+  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["value"].size(), 1000U);
+  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["most"][0], 3.0);  // of 1, 2, 3 modulo 7: the first bucket
+  EXPECT_EQ(json["runs"][0]["events"][0]["text"], "</script><b>");
+  EXPECT_EQ(json["differences"], Json::parse(R"([["train.steps", ["5", "6"]]])"));
+  EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // the name of a format, and nothing that is fetched
+}
+
+// Elements of a document in XML that is well-formed: every element ends, in its order, and no text has a bare < or &.
+std::multiset<std::string> elements_of(const std::string& xml) {
+  std::multiset<std::string> all;
+  std::vector<std::string> open;
+  for (std::size_t i = 0; i < xml.size(); ++i) {
+    if (xml[i] == '&') {
+      EXPECT_TRUE(std::regex_search(xml.begin() + std::ptrdiff_t(i), xml.end(), std::regex("^&(amp|lt|gt|quot);"))) << xml.substr(i, 20);
+    }
+    if (xml[i] != '<') continue;
+    const std::size_t end = xml.find('>', i);
+    EXPECT_NE(end, xml.npos);
+    const std::string tag = xml.substr(i + 1, end - i - 1), name = tag.substr(0, tag.find_first_of(" \n/", 1));
+    EXPECT_EQ(tag.find('<'), tag.npos) << tag;
+    if (tag.starts_with('/')) {
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else if (all.insert(name), !tag.ends_with('/')) open.push_back(name);
+    i = end;
+  }
+  EXPECT_TRUE(open.empty());
+  return all;
+}
+
+// x and y of every point of the path whose element says this.
+std::vector<std::pair<double, double>> points_of(const std::string& svg, const std::string& element) {
+  const std::size_t from = svg.find("d=\"", svg.find(element)) + 3;
+  const std::string d = svg.substr(from, svg.find('"', from) - from);
+  std::vector<std::pair<double, double>> points;
+  static const std::regex point("[ML](-?[0-9.]+) (-?[0-9.]+)");
+  for (std::sregex_iterator at(d.begin(), d.end(), point), end; at != end; ++at) points.emplace_back(std::stod((*at)[1]), std::stod((*at)[2]));
+  return points;
+}
+
+TEST(run_history, a_picture_has_a_point_of_every_step_that_counts_where_its_loss_is) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 100; ++trial) {
+    const Drawn d = drawn(random);
+    const Folder folder;
+    std::string metrics = d.metrics;
+    const Index validations = Index(random() % 4);
+    for (Index v = 0; v < validations; ++v)
+      metrics += json_text({{"kind", "validation"}, {"time", 2e9}, {"step", d.counts.rbegin()->first + v}, {"loss", 3}}) + "\n";
+    folder.write("metrics.jsonl", metrics);
+    RunHistory run = read_history(folder.path());
+    run.name = "a<\"b\"&amp;>";
+    const std::string svg = picture_of({run});
+    const auto elements = elements_of(svg);
+    EXPECT_EQ(Index(elements.count("circle")), validations);
+    EXPECT_EQ(svg.find("nan"), svg.npos);
+    EXPECT_EQ(svg.find("inf"), svg.npos);
+    const std::string drawing = svg.substr(svg.find(">step</text>"));
+    const auto points = points_of(drawing, "<path class=\"line\"");
+    ASSERT_EQ(points.size(), d.counts.size());
+    // Right where a step is later, and below where a loss is less.
+    auto before = d.counts.begin();
+    for (std::size_t i = 1; i < points.size(); ++i) {
+      const auto now = std::next(before);
+      EXPECT_GT(points[i].first, points[i - 1].first - 0.05);
+      EXPECT_GE((points[i - 1].second - points[i].second) * (now->second - before->second), -0.1 * std::abs(now->second - before->second));
+      before = now;
+    }
+    for (const auto& [x, y] : points) EXPECT_TRUE(x >= 0 && x <= 760 && y >= 0 && y <= 300) << x << " " << y;
+  }
+}
+
+TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is_drawn) {
+  const Folder folder;
+  std::string metrics;
+  for (Index step = 1; step <= 100000; ++step) metrics += step_line(step, double(step), 2 + 100.0 / double(step) + double(step % 7) / 10);
+  folder.write("metrics.jsonl", metrics);
+  const RunHistory run = read_history(folder.path());
+  const std::string svg = picture_of({run, run});
+  EXPECT_LT(svg.size(), 32768U);
+  EXPECT_EQ(elements_of(svg).count("path") - elements_of(svg).count("circle"),
+            elements_of(picture_of({run})).count("path") + 3);  // a name, a band, a line
+  RunHistory validated = run;
+  for (const TakenStep& s : run.steps)
+    if (s.step % 100 == 0)
+      validated.validations.push_back(
+          {.time = s.time, .step = s.step, .tokens = s.tokens, .loss = s.loss, .accuracy = NAN, .order_accuracy = NAN, .margin = NAN});
+  const std::string with_circles = picture_of({validated});
+  EXPECT_EQ(elements_of(with_circles).count("circle"), 40U);
+  static const std::regex tick("<text class=\"x\" x=\"([0-9.]+)\" y=\"[0-9.]+\">([0-9]+)</text>");
+  int ticks = 0;
+  for (std::sregex_iterator at(with_circles.begin(), with_circles.end(), tick), end; at != end; ++at, ++ticks)
+    EXPECT_LE(std::stod((*at)[1]) + 3.5 * double((*at)[2].length()), 760);
+  EXPECT_GE(ticks, 5);
+  RunHistory single = run;
+  single.steps.resize(1);
+  EXPECT_NE(picture_of({single}).find("h0\"/>"), std::string::npos);  // a dot
+
+  EXPECT_EQ(points_of(svg, "<path class=\"band\"").size(), 2 * points_of(svg.substr(svg.find("class=\"band\"")), "<path class=\"line\"").size());
+
+  std::vector<RunHistory> many(12, run);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].steps.resize(1 + i), many[i].name = std::string(1 + i * 5, 'n');
+  std::set<std::string> places;
+  const std::string sweep = picture_of(many);
+  static const std::regex name("<text x=\"([0-9.]+)\" y=\"([0-9]+)\">(n+)(\\.\\.\\.)?</text>");
+  for (std::sregex_iterator at(sweep.begin(), sweep.end(), name), end; at != end; ++at) {
+    places.insert((*at)[1].str() + " " + (*at)[2].str());
+    EXPECT_LE(std::stod((*at)[1]) + 7 * double((*at)[3].length()), 760);
+    EXPECT_LE((*at)[3].length(), 40);
+  }
+  EXPECT_EQ(places.size(), many.size());  // none upon another
+
+  for (const std::vector<double>& losses :
+       {std::vector<double>{5}, {0, 0}, {-1e308, 1e308}, {1e-300, 2e-300}, {3, NAN, INFINITY, 3}, {1e15, 1e15 + 1}}) {
+    RunHistory strange = run;
+    strange.steps.assign(losses.size(), run.steps[0]);
+    for (std::size_t i = 0; i < losses.size(); ++i) strange.steps[i].step = Index(i), strange.steps[i].loss = losses[i];
+    const std::string picture = picture_of({strange});
+    elements_of(picture);
+    EXPECT_EQ(picture.find("nan"), picture.npos) << picture;
+    EXPECT_EQ(picture.find("inf"), picture.npos) << picture;
+    EXPECT_LT(picture.size(), 8192U);
+  }
+  RunHistory none = run;
+  for (TakenStep& s : none.steps) s.loss = NAN;
+  EXPECT_EQ(error_of([&] { picture_of({none}); }).code, Exit::data);
+}
+
+TEST(run_history, an_end_that_several_ranks_tell_is_one_and_times_that_are_none_are_shown_as_such) {
+  const Folder folder;
+  const std::string end = json_text({{"kind", "end"}, {"state", "hung"}, {"code", 75}, {"message", "rank 3"}}) + "\n";
+  folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3) + end + end + end);
+  const RunHistory history = read_history(folder.path());
+  EXPECT_EQ(history.events.size(), 2U);
+  EXPECT_EQ(history.state, "failed");
+  EXPECT_NE(text_of(std::vector<RunHistory>{history}).find("rank 3"), std::string::npos);
+  EXPECT_EQ(sparkline({-1e308, 1e308}), "▁█");
+}
+
+TEST(run_history, folders_without_steps_are_told) {
+  const Folder folder;
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::missing);
+  folder.write("metrics.jsonl", "{\"kind\":\"run\"}\nnonsense\n");
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::data);
+}
+
+// A socket stands for what is there and cannot be opened, whoever tests.
+TEST(run_history, metrics_that_cannot_be_read_are_not_called_missing) {
+  const Folder folder;
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
+  std::snprintf(name.sun_path, sizeof name.sun_path, "%s", (folder / "metrics.jsonl").c_str());
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::io);
+  ::close(socket);
+}
+
+TEST(run_history, bars_rise_with_numbers) {
+  EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(sparkline({5, NAN, 5}), "▁ ▁");
+}
+
+}  // namespace
+}  // namespace gyr::testing::run_history_suite

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One run at a time has an output folder; what a dead one has left does not block the next one on the same machine.
+#include "src/job/run_lock.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/testing.hpp"
+#include "src/watch/stop.hpp"
+
+namespace gyr::testing::run_lock_suite {
+namespace {
+
+std::string host() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+TEST(run_lock, is_given_to_one_run_at_a_time) {
+  const Folder folder;
+  {
+    const RunLock first(folder.path());
+    EXPECT_EQ(first.note(), "");
+    for (const bool take_over : {false, true}) {  // a run that lives is never pushed aside
+      const Error error = error_of([&] { RunLock(folder.path(), {.take_over = take_over}); });
+      EXPECT_EQ(error.code, Exit::io);
+      for (const std::string& part : {(folder / "lock").string(), std::to_string(getpid()), host(), std::string("output.folder")})
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << ": " << error.what();
+    }
+  }
+  const RunLock next(folder.path());
+  EXPECT_EQ(next.note(), "");
+}
+
+TEST(run_lock, of_a_run_that_died_here_is_taken_over_with_a_note) {
+  const Folder folder;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const RunLock lock(folder.path());
+    _exit(0);  // without giving it back
+  }
+  waitpid(pid, nullptr, 0);
+  const RunLock lock(folder.path());
+  EXPECT_NE(lock.note().find("taken over from process " + std::to_string(pid)), std::string::npos) << lock.note();
+}
+
+constexpr const char* elsewhere = R"({"host": "elsewhere", "pid": 77, "job": "4711"})";
+
+double seconds_of(const std::function<void()>& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST(run_lock, of_another_machine_is_taken_over_when_it_has_stood_still) {
+  const Folder folder;
+  folder.write("lock", elsewhere);
+  std::string said, note;
+  const double seconds = seconds_of([&] {
+    const RunLock lock(folder.path(), {.patience = 0.5, .say = [&](const std::string& line) { said += line; }});
+    note = lock.note();
+  });
+  EXPECT_GE(seconds, 0.5);
+  for (const std::string& text : {said, note}) EXPECT_NE(text.find("process 77 on elsewhere, job 4711"), std::string::npos) << text;
+  EXPECT_NE(said.find("0.5 s"), std::string::npos) << said;
+  EXPECT_NE(said.find("--take-over"), std::string::npos) << said;
+}
+
+TEST(run_lock, of_another_machine_is_left_alone_while_it_gives_signs_of_life) {
+  for (const char* sign : {"lock", "heartbeat.bin"}) {
+    SCOPED_TRACE(sign);
+    const Folder folder;
+    folder.write("lock", elsewhere);
+    std::atomic<bool> done{false};
+    std::thread holder([&] {  // beats seldom, and no clock of ours tells when
+      for (int beat = 0; !done; ++beat) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        std::ofstream(folder / sign, std::ios::app) << (beat % 2 ? " " : "\n");
+      }
+    });
+    const Error error = error_of([&] { RunLock lock(folder.path(), {.patience = 20}); });
+    done = true;
+    holder.join();
+    EXPECT_EQ(error.code, Exit::io);
+    for (const char* part : {"process 77 on elsewhere, job 4711", "signs of life"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    EXPECT_NE(contents(folder / "lock").find("elsewhere"), std::string::npos);
+  }
+}
+
+TEST(run_lock, of_another_machine_is_taken_over_at_once_where_that_is_said) {
+  const Folder folder;
+  folder.write("lock", elsewhere);
+  const RunLock lock(folder.path(), {.take_over = true});
+  EXPECT_NE(lock.note().find("elsewhere"), std::string::npos);
+}
+
+TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
+  const Folder folder;
+  const auto before = [&](const char* id, int attempt) {
+    folder.write("lock",
+                 fmt::format(R"({{"host": "elsewhere", "pid": 77, "job": "{}", "scheduler": "slurm", "cluster": "big", "step": "0", "attempt": {}}})",
+                             id, attempt));
+  };
+  for (const auto& [name, value] :
+       {std::pair("SLURM_JOB_ID", "36"), {"SLURM_CLUSTER_NAME", "big"}, {"SLURM_RESTART_COUNT", "1"}, {"SLURM_STEP_ID", "0"}})
+    setenv(name, value, 1);
+  before("36", 0);
+  std::string note;
+  const double seconds = seconds_of([&] { note = RunLock(folder.path()).note(); });
+  EXPECT_NE(note.find("its job has been started again"), std::string::npos) << note;
+  EXPECT_LT(seconds, 2);
+  for (const auto& [id, attempt] : {std::pair("36", 1), {"35", 0}}) {  // another step of this attempt; another element of an array
+    before(id, attempt);
+    EXPECT_GE(seconds_of([&] { note = RunLock(folder.path(), {.patience = 0.5}).note(); }), 0.5);
+    EXPECT_NE(note.find("no sign of life"), std::string::npos) << note;
+  }
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_STEP_ID"}) unsetenv(name);
+}
+
+TEST(run_lock, waiting_for_a_sign_of_life_ends_with_a_signal) {
+  const Folder folder;
+  folder.write("lock", elsewhere);
+  const StopSignals signals;
+  std::thread sender([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ::kill(getpid(), SIGTERM);
+  });
+  const Error error = error_of([&] { RunLock lock(folder.path()); });
+  sender.join();
+  EXPECT_EQ(error.code, Exit::again) << error.what();
+}
+
+// What a holder finds at its file's name decides, looked up now and within a beat or two.
+TEST(run_lock, is_lost_with_its_file) {
+  const auto losing = [](const char* words, const std::function<void(const Folder&)>& how) {
+    SCOPED_TRACE(words);
+    const Folder folder;
+    std::filesystem::create_directory(folder / "out");
+    RunLock lock(folder / "out");
+    lock.require_held();
+    how(folder);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    EXPECT_TRUE(lock.lost());
+    const Error error = error_of([&] { lock.require_held(); });
+    EXPECT_EQ(error.code, Exit::io);
+    for (const std::string& part : {(folder / "out/lock").string(), std::string(words)})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  };
+  losing("deleted", [](const Folder& f) { std::filesystem::remove_all(f / "out"); });
+  losing("deleted or moved", [](const Folder& f) { std::filesystem::rename(f / "out", f / "moved"); });
+  losing("another run", [](const Folder& f) {
+    std::filesystem::remove_all(f / "out");
+    std::filesystem::create_directory(f / "out");
+    put_contents(f / "out/lock", "");
+  });
+  losing("process 77 on elsewhere", [](const Folder& f) { put_contents(f / "out/lock", elsewhere); });
+}
+
+TEST(run_lock, beats_and_is_given_back_empty) {
+  const Folder folder;
+  {
+    const RunLock lock(folder.path());
+    const std::string before = contents(folder / "lock");
+    EXPECT_EQ(RunLock::token_in(folder / "lock"), lock.token());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+    EXPECT_NE(contents(folder / "lock"), before);
+    EXPECT_EQ(contents(folder / "lock").size(), before.size());
+  }
+  EXPECT_EQ(contents(folder / "lock"), "");
+}
+
+TEST(run_lock, with_an_unreadable_owner_is_nobodys) {
+  const Folder folder;
+  for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff\xfe"}) {
+    folder.write("lock", text);
+    EXPECT_NO_THROW(RunLock(folder.path())) << text;
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing::run_lock_suite

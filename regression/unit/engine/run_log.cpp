@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rates that a run tells: tokens are those of all ranks, operations those of each, and MFU is the part of a rank's peak.
+#include "src/train/run_log.hpp"
+
+#include <fstream>
+
+#include "modules/cost/flops.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/testing.hpp"
+#include "src/base/json.hpp"
+
+namespace gyr::testing::run_log_suite {
+namespace {
+
+Json told(const Folder& folder, int ranks) {
+  const std::filesystem::path output = folder / std::to_string(ranks);
+  std::filesystem::create_directories(output);
+  const std::vector<std::string> changes{"output.folder=" + output.string()};
+  Deck deck = Deck::parse("train: {seq_length: 50, steps: 9}\nmodel: {pattern: P x 2, hidden_size: 64}\n", "test.yaml", changes);
+  const RunConfig run = read_run_config(deck);
+  deck.finish();
+  StepReport report;
+  report.step = 9, report.steps = 9, report.global_batch_size = 12, report.seconds = 0.25, report.loss = 1;
+  CheckpointHeader at;
+  at.step = 8, at.samples = 96;
+  RunLog(run, at, {ranks, 3e9, 0}).step(report);
+  std::ifstream lines(output / "metrics.jsonl");
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(json_in(line).at("kind"), "start");
+  EXPECT_EQ(json_in(line).at("ranks"), ranks);
+  std::getline(lines, line);
+  const double each = training_flops(run.model, 50, {}) * 12 * 50 / 0.25 / ranks;
+  const Json json = json_in(line);
+  EXPECT_NEAR(json.at("tflops_per_rank").get<double>() * 1e12, each, 1e-9 * each);
+  EXPECT_NEAR(json.at("mfu").get<double>(), each / 3e9, 1e-9 * each / 3e9);
+  return json;
+}
+
+TEST(run_log, operations_are_shared_among_ranks_and_tokens_are_counted_once) {
+  const Folder folder;
+  const Json one = told(folder, 1), six = told(folder, 6);
+  EXPECT_EQ(one.at("tokens_per_second").get<double>(), 2400);
+  EXPECT_EQ(six.at("tokens_per_second").get<double>(), 2400);
+  EXPECT_NEAR(one.at("mfu").get<double>(), 6 * six.at("mfu").get<double>(), 1e-9);
+}
+
+}  // namespace
+}  // namespace gyr::testing::run_log_suite

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// In which order a run steps, validates, compares and saves, with an engine in its place that computes nothing and writes down what it is asked.
+#include "src/train/training_loop.hpp"
+
+#include "regression/support/cases.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/testing.hpp"
+#include "src/data/token_writer.hpp"
+#include "src/trace/trace_file.hpp"
+
+namespace gyr::testing::training_loop_suite {
+namespace {
+
+using Events = std::vector<std::string>;
+
+class RecordingSaver final : public StateSaver {
+ public:
+  explicit RecordingSaver(Events& events) : events_(events) {}
+  std::optional<Saved> save(CheckpointHeader h) override { return events_.push_back(fmt::format("save {}", h.step)), std::nullopt; }
+  std::optional<Saved> poll() override { return {}; }
+  std::optional<Saved> finish() override { return events_.push_back("finish"), std::nullopt; }
+  Index buffer_bytes() const override { return 0; }
+
+ private:
+  Events& events_;
+};
+
+class RecordingEngine final : public TrainingEngine {
+ public:
+  explicit RecordingEngine(Events& events) : events_(events) {}
+  std::function<void(StepResult&, const Span& samples)> on_step = [](StepResult&, const Span&) {};
+  std::function<void()> on_validation = [] {};
+
+  void initialise() override { events_.push_back("initialise"); }
+  void load_weights(const std::filesystem::path&) override {}
+  CheckpointHeader load(const std::filesystem::path&) override { return {}; }
+  void check_shapes(const std::filesystem::path&) const override {}
+  void before(Index) override {}
+  StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note&) override {
+    EXPECT_EQ(order.number, state.step + 1);
+    events_.push_back(fmt::format("step {} of samples {} to {}", order.number, samples.first, samples.last));
+    StepResult result;
+    result.loss = 1;
+    on_step(result, samples);
+    return result;
+  }
+  std::string bad_number(Index step, const StepResult&) override { return fmt::format("bad number in step {}", step); }
+  std::optional<Validation> validate(const Dataset&, Index, Index, const std::function<bool()>& stop) override {
+    events_.push_back("validate");
+    on_validation();
+    return stop() ? std::nullopt : std::optional(Validation{1, {}});
+  }
+  void record(Recorder* recorder, bool kernels) override {
+    events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
+    alone(2).record(recorder);
+  }
+  void check_replicas(Index step) override { events_.push_back(fmt::format("check {}", step)); }
+  std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
+  const Capacity& capacity() const override { return none_; }
+  double gemm_rate() const override { return 1; }
+  std::string graphs() const override { return ""; }
+
+ private:
+  Events& events_;
+  const Capacity none_;
+};
+
+// A run of six steps of four samples, in a folder of its own.
+class training_loop : public ::testing::Test {
+ protected:
+  training_loop() {
+    TokenWriter writer(folder / "text", 62);
+    for (std::int32_t token = 0; token < 3000; ++token) {
+      const std::int32_t id = token % 60;
+      writer.add(std::span(&id, 1));
+      if (token % 75 == 74) writer.end_document();
+    }
+    writer.finish();
+  }
+
+  Error run(const std::string& train) {
+    Deck deck = Deck::parse("train: {global_batch_size: 4, seq_length: 8, steps: 6, " + train + "}\n", "loop.yaml", {});
+    RunConfig config = read_run_config(deck);
+    config.data.prefixes = {folder / "text"}, config.data.split = "50,50,0", config.data.tokenizer.clear();
+    config.checkpoint.every = 3, config.output = folder.path();
+    Grid& grid = alone(2);
+    const RunData data = open_data(config, grid);
+    Timers timers(engine_timer_names());
+    Trace trace(config.trace, folder / "trace");
+    Watch watch({.patience = 0}, {}, [](int) {});
+    RunFolder untaken;
+    const std::string effective;
+    const RunParts parts{config, effective, grid, watch, timers, trace, engine, untaken, {0, std::chrono::steady_clock::now()}};
+    RunStart start(parts, {"0123456789abcdef"});
+    const CheckpointHeader at = start.begin();
+    const auto saver = engine.saver();
+    Saving saving(parts, *saver, nullptr, at.step);
+    return error_of([&] { TrainingLoop(parts, data, start, saving, nullptr, at).run(); });
+  }
+
+  const Folder folder;
+  const StopSignals signals;
+  Events events;
+  RecordingEngine engine{events};
+};
+
+TEST_F(training_loop, validates_before_it_saves_and_compares_replicas_before_both) {
+  EXPECT_EQ(run("eval_every: 2, check_replicas: 2").code, Exit::ok);
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "check 2", "validate", "step 3 of samples 8 to 12",
+                            "check 3", "save 3", "step 4 of samples 12 to 16", "check 4", "validate", "step 5 of samples 16 to 20",
+                            "step 6 of samples 20 to 24", "check 6", "validate", "save 6", "finish"}));
+}
+
+TEST_F(training_loop, told_to_stop_it_saves_without_validating) {
+  engine.on_step = [](StepResult& result, const Span& samples) { result.stop_request = samples.first == 4 ? stop_file_reason : 0; };
+  folder.write("STOP", "");
+  const Error error = run("eval_every: 2");
+  EXPECT_EQ(error.code, Exit::again);
+  EXPECT_STREQ(error.what(), "stopped by the file STOP after step 2 of 6, everything saved; go on with --resume");
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "save 2", "finish"}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "STOP")) << "it has been followed";
+}
+
+TEST_F(training_loop, told_to_stop_while_it_validates_it_saves_and_leaves) {
+  engine.on_validation = [] { ::raise(SIGTERM); };
+  EXPECT_EQ(run("eval_every: 2").code, Exit::again);
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "validate", "save 2", "finish"}));
+}
+
+TEST_F(training_loop, told_to_stop_at_the_last_step_it_is_done) {
+  engine.on_step = [](StepResult& result, const Span& samples) { result.stop_request = samples.last == 24 ? SIGTERM : 0; };
+  EXPECT_EQ(run("eval_every: 0").code, Exit::ok);
+  EXPECT_EQ(events.back(), "finish");
+  EXPECT_EQ(events[events.size() - 2], "save 6");
+}
+
+TEST_F(training_loop, a_step_that_is_left_out_counts_as_taken) {
+  engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
+  EXPECT_EQ(run("eval_every: 0, non_finite: skip").code, Exit::ok);
+  EXPECT_EQ(events[3], "step 3 of samples 8 to 12");
+}
+
+TEST_F(training_loop, where_it_goes_back_it_never_takes_the_samples_again) {
+  engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
+  EXPECT_EQ(run("eval_every: 0, non_finite: rollback").code, Exit::ok);
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "finish", "initialise", "step 1 of samples 0 to 4",
+                            "step 2 of samples 8 to 12", "step 3 of samples 12 to 16", "save 3", "step 4 of samples 16 to 20",
+                            "step 5 of samples 20 to 24", "step 6 of samples 24 to 28", "save 6", "finish"}));
+}
+
+TEST_F(training_loop, records_the_steps_that_are_traced_and_no_others) {
+  EXPECT_EQ(run("eval_every: 0}\ntrace: {on: true, steps: [2, 4, 9], kernels: true").code, Exit::ok);
+  EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "record kernels", "step 2 of samples 4 to 8", "record no more",
+                            "step 3 of samples 8 to 12", "save 3", "record kernels", "step 4 of samples 12 to 16", "record no more",
+                            "step 5 of samples 16 to 20", "step 6 of samples 20 to 24", "save 6", "finish"}));
+  for (const int step : {2, 4}) EXPECT_EQ(read_traces(folder.path())[step / 2 - 1].step, step);
+  EXPECT_EQ(read_traces(folder.path()).size(), 2u);
+}
+
+TEST_F(training_loop, ends_where_bad_numbers_end_a_run) {
+  engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
+  const Error error = run("eval_every: 0, non_finite: stop");
+  EXPECT_EQ(error.code, Exit::numeric);
+  EXPECT_STREQ(error.what(), "bad number in step 2");
+  EXPECT_EQ(events.back(), "step 2 of samples 4 to 8") << "nothing is saved";
+}
+
+}  // namespace
+}  // namespace gyr::testing::training_loop_suite

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the watchdog and the supervisor conclude from heartbeats and times.
+#include "src/supervisor/observer.hpp"
+#include "src/supervisor/supervisor.hpp"
+#include "src/watch/outcome.hpp"
+#include "src/watch/stop.hpp"
+#include "src/watch/verdict.hpp"
+
+#include <cstring>
+#include <thread>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/testing.hpp"
+#include "src/config/run_config.hpp"
+
+namespace gyr::testing::watch_suite {
+
+namespace {
+
+constexpr std::int64_t second = 1'000'000'000;
+
+Heartbeat beat(int rank, Index step, bool waiting, std::int64_t written, std::int64_t moved) {
+  ProgressSnapshot sight;
+  sight.step = step, sight.phase = "train", sight.task = "forward", sight.micro = 3;
+  sight.waiting = waiting, sight.channel = "tensor", sight.operation = "all_reduce", sight.number = 381, sight.bytes = 4096;
+  Heartbeat h = heartbeat_of({rank, 4, 0}, sight, moved, false);
+  h.written = written;
+  return h;
+}
+
+TEST(watch, a_silent_rank_is_to_blame_before_one_that_computes_and_one_that_is_behind) {
+  const std::vector<Heartbeat> before{beat(0, 7, true, 1 * second, 0), beat(1, 7, false, 1 * second, 0), beat(2, 6, true, 1 * second, 0),
+                                      beat(3, 7, true, 1 * second, 0)};
+  auto after = before;
+  for (const int rank : {0, 1, 2}) after[rank].written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 3);
+  after[3].written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 1);
+  after[1].waiting = 1;
+  EXPECT_EQ(judge(before, after).rank, 2);
+  EXPECT_NE(judge(before, after).text.find("step 6, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"),
+            std::string::npos)
+      << judge(before, after).text;
+}
+
+TEST(watch, of_ranks_that_wait_for_nobody_the_one_that_has_stood_longest_is_to_blame) {
+  const std::vector<Heartbeat> before{beat(0, 7, false, 1 * second, 900), beat(1, 7, false, 1 * second, 800), beat(2, 7, true, 1 * second, 100)};
+  auto after = before;
+  for (Heartbeat& h : after) h.written = 2 * second;
+  EXPECT_EQ(judge(before, after).rank, 1);
+}
+
+TEST(watch, a_rank_that_has_ended_is_not_silent) {
+  std::vector<Heartbeat> records{beat(0, 7, true, 1 * second, 0), beat(1, 7, true, 1 * second, 0)};
+  std::strcpy(records[1].phase, last_phase);
+  EXPECT_EQ(silent(records, records), std::vector<int>{0});
+}
+
+TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_attempt_only) {
+  const Folder folder;
+  const auto path = heartbeat_path(folder.path());
+  EXPECT_TRUE(read_heartbeats(path).empty());
+  const HeartbeatFile file(path);
+  for (const int rank : {2, 0, 1}) file.write(beat(rank, 5, true, second, 0));
+  Heartbeat old = beat(3, 9, true, second, 0), torn = beat(4, 9, true, second, 0);
+  file.write(old);
+  torn.magic[0] = 'X';
+  file.write(torn);
+  ASSERT_EQ(read_heartbeats(path).size(), 4u);
+  for (const int rank : {0, 1, 2}) {
+    Heartbeat newer = beat(rank, 1, true, 2 * second, 0);
+    newer.attempt = 1;
+    file.write(newer);
+  }
+  const auto read = read_heartbeats(path);
+  ASSERT_EQ(read.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(read[rank].rank, rank);
+  EXPECT_EQ(std::filesystem::file_size(path), 5 * 256u);
+}
+
+TEST(watch, a_beacon_tells_of_the_wait_and_its_length) {
+  ProgressRecord progress_record;
+  const int tensor = progress_record.channel("tensor");
+  EXPECT_EQ(progress_record.channel("a name of more than fifteen letters"), tensor + 1);
+  EXPECT_EQ(progress_record.channel("tensor"), tensor);
+  progress_record.task("forward", 2);
+  const auto progress = progress_record.progress();
+  {
+    const ProgressRecord::Waiting waiting(&progress_record, {tensor, "all_reduce", 64, 7});
+    const ProgressSnapshot sight = progress_record.look();
+    EXPECT_TRUE(sight.waiting);
+    EXPECT_EQ(sight.channel, "tensor");
+    EXPECT_EQ(sight.number, 7u);
+    EXPECT_EQ(progress_record.progress(), progress);  // waiting is no progress
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_FALSE(progress_record.look().waiting);
+  EXPECT_GT(progress_record.progress(), progress);
+  EXPECT_GE(progress_record.waited(), 0.02);
+}
+
+TEST(watch, times_are_hours_minutes_seconds_or_minutes) {
+  EXPECT_EQ(walltime_seconds(""), 0);
+  EXPECT_EQ(walltime_seconds("90"), 5400);
+  EXPECT_EQ(walltime_seconds("1.5"), 90);
+  EXPECT_EQ(walltime_seconds("02:30"), 150);
+  EXPECT_EQ(walltime_seconds("24:00:01"), 86401);
+  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf"})
+    EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
+}
+
+TEST(watch, time_is_kept_back_for_the_slowest_step_and_save) {
+  const auto begin = std::chrono::steady_clock::now() - std::chrono::seconds(100);
+  EXPECT_FALSE(Walltime(0, begin).over(1e9, 1e9));
+  EXPECT_FALSE(Walltime(200, begin).over(1, 10));
+  EXPECT_TRUE(Walltime(200, begin).over(1, 80));
+  EXPECT_TRUE(Walltime(200, begin).over(80, 1));
+  EXPECT_TRUE(Walltime(110, begin).over(1, {}));  // a tenth before the first save
+  EXPECT_FALSE(Walltime(114, begin).over(1, 0.1));
+}
+
+TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
+  const std::vector<Span> skip{{16, 24}, {24, 26}};
+  EXPECT_EQ(RunConfig::next_sample(0, 8, skip), 0);
+  EXPECT_EQ(RunConfig::next_sample(8, 8, skip), 8);
+  EXPECT_EQ(RunConfig::next_sample(9, 8, skip), 26);
+  EXPECT_EQ(RunConfig::next_sample(16, 8, skip), 26);
+  EXPECT_EQ(RunConfig::next_sample(26, 8, skip), 26);
+}
+
+TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
+  SupervisedRun run;
+  run.batches = {24}, run.micro_batch_size = 2;
+  EXPECT_EQ(data_axis_of(run, 5), 4);
+  EXPECT_EQ(data_axis_of(run, 3), 3);
+  EXPECT_EQ(data_axis_of(run, 0), 0);
+  run.batches = {8, 24};
+  EXPECT_EQ(data_axis_of(run, 3), 2);
+  run.data_grain = 4;
+  EXPECT_EQ(data_axis_of(run, 5), 4);
+  EXPECT_EQ(data_axis_of(run, 3), 0);
+}
+
+// No rank moves: told when that has lasted supervise.stale, no earlier and no later; before the first heartbeat ten times as long.
+TEST(watch, a_job_that_stands_still_is_told_of_after_its_time) {
+  const Folder folder;
+  SuperviseSettings settings;
+  settings.stale = 100, settings.silent = 1e9;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto after = [&](double seconds) {
+    return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  Observer waiting(settings, folder.path(), 0);
+  EXPECT_FALSE(waiting.look(after(990)));
+  ASSERT_TRUE(waiting.look(after(1010)));
+  const HeartbeatFile file(heartbeat_path(folder.path()));
+  Observer observer(settings, folder.path(), 0);
+  for (const int rank : {0, 1}) {
+    Heartbeat first = beat(rank, 7, true, second, 0);
+    first.progress = 5;
+    file.write(first);
+  }
+  EXPECT_FALSE(observer.look(after(50)));
+  EXPECT_FALSE(observer.look(after(149)));
+  Heartbeat moved = beat(1, 7, true, 2 * second, 0);
+  moved.progress = 6;
+  file.write(moved);
+  EXPECT_FALSE(observer.look(after(149.5)));
+  EXPECT_FALSE(observer.look(after(249)));
+  const auto finding = observer.look(after(250));
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->state, "stale");
+}
+
+TEST(watch, useful_seconds_count_each_step_once) {
+  const Folder folder;
+  folder.write("m.jsonl",
+               "{\"kind\":\"step\",\"time\":5,\"step\":1,\"seconds\":9}\n{\"kind\":\"step\",\"time\":11,\"step\":1,\"seconds\":2}\n"
+               "{\"kind\":\"step\",\"time\":12,\"step\":2,\"seconds\":3}\n{\"kind\":\"step\",\"time\":13,\"step\":2,\"seconds\":4}\n{\"kind\":\"st");
+  EXPECT_EQ(useful_seconds(folder / "m.jsonl", 10), 6);
+}
+
+TEST(watch, an_outcome_reads_back) {
+  const Folder folder;
+  EXPECT_FALSE(read_outcome(folder.path()));
+  write_outcome(folder.path(), {"hung", 75, 12, 3, "rank 3 \"sleeps\""});
+  const auto read = read_outcome(folder.path());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->state, "hung");
+  EXPECT_EQ(read->code, 75);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->message, "rank 3 \"sleeps\"");
+  folder.write("status.json", "{\"state\":");
+  EXPECT_FALSE(read_outcome(folder.path()));
+}
+
+}  // namespace
+
+}  // namespace gyr::testing::watch_suite

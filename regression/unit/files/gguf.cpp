@@ -1,0 +1,661 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A file of GGUF, read back by a reader of its own, holds what the model's folder does: every tensor by plain loops over the folder's, blocks of 8
+// bits by the rule of their rounding, key-values by config.json and tokenizer.json. regression/gguf.sh compares with llama.cpp itself.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "regression/support/model_folders.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/gguf/block.hpp"
+#include "src/gguf/export.hpp"
+#include "src/gguf/vocabulary.hpp"
+#include "src/huggingface/family.hpp"
+
+namespace gyr::testing::gguf_suite {
+namespace {
+
+namespace fs = std::filesystem;
+using gguf::Type;
+using nlohmann::json;
+
+// ---- a reader ----
+
+class Bytes {
+ public:
+  explicit Bytes(const std::string& bytes) : bytes_(bytes) {}
+  template <class T>
+  T take() {
+    T x;
+    EXPECT_LE(at_ + sizeof x, bytes_.size());
+    std::memcpy(&x, bytes_.data() + at_, sizeof x);
+    at_ += sizeof x;
+    return x;
+  }
+  std::string text() {
+    const std::size_t size = take<std::uint64_t>();
+    at_ += size;
+    return bytes_.substr(at_ - size, size);
+  }
+  json value(std::uint32_t kind) {
+    switch (kind) {
+      case 4: return take<std::uint32_t>();
+      case 5: return take<std::int32_t>();
+      case 6: return take<float>();
+      case 7: return take<std::uint8_t>() != 0;
+      case 8: return text();
+      default: break;
+    }
+    EXPECT_EQ(kind, 9u);
+    const auto of = take<std::uint32_t>();
+    json list = json::array();
+    for (auto left = take<std::uint64_t>(); left > 0; --left) list.push_back(value(of));
+    return list;
+  }
+  std::size_t at() const { return at_; }
+
+ private:
+  const std::string& bytes_;
+  std::size_t at_ = 0;
+};
+
+struct Stored {
+  std::uint32_t type;
+  std::vector<std::uint64_t> extents;  // the fastest first
+  std::string data;
+};
+
+struct File {
+  json values;
+  std::map<std::string, Stored> tensors;
+};
+
+std::uint64_t rounded_up(std::uint64_t bytes) { return (bytes + 31) / 32 * 32; }
+
+// Tensors lie one behind the other, each at a multiple of 32 bytes, and fill the file.
+File read_file(const fs::path& path) {
+  const std::string bytes = contents(path);
+  Bytes in(bytes);
+  EXPECT_EQ(bytes.substr(0, 4), "GGUF");
+  in.take<std::uint32_t>();
+  EXPECT_EQ(in.take<std::uint32_t>(), 3u);
+  const auto tensors = in.take<std::uint64_t>(), values = in.take<std::uint64_t>();
+  File file;
+  for (std::uint64_t i = 0; i < values; ++i) {
+    const std::string key = in.text();
+    EXPECT_FALSE(file.values.contains(key)) << key;
+    file.values[key] = in.value(in.take<std::uint32_t>());
+  }
+  std::vector<std::pair<std::string, std::uint64_t>> offsets;
+  for (std::uint64_t i = 0; i < tensors; ++i) {
+    offsets.emplace_back(in.text(), 0);
+    Stored& t = file.tensors[offsets.back().first];
+    t.extents.resize(in.take<std::uint32_t>());
+    for (auto& extent : t.extents) extent = in.take<std::uint64_t>();
+    t.type = in.take<std::uint32_t>();
+    offsets.back().second = in.take<std::uint64_t>();
+  }
+  const std::uint64_t begin = rounded_up(in.at());
+  std::uint64_t end = 0;
+  for (const auto& [name, offset] : offsets) {
+    Stored& t = file.tensors[name];
+    std::uint64_t numbers = 1;
+    for (const auto extent : t.extents) numbers *= extent;
+    EXPECT_EQ(offset, end) << name;
+    const std::uint64_t size = t.type == 0 ? 4 * numbers : t.type == 8 ? numbers / 32 * 34 : 2 * numbers;
+    t.data = bytes.substr(begin + offset, size);
+    EXPECT_EQ(t.data.size(), size) << name;
+    end = rounded_up(offset + size);
+  }
+  EXPECT_EQ(file.tensors.size(), tensors);
+  EXPECT_EQ(begin + end, bytes.size());
+  return file;
+}
+
+// ---- what should be there ----
+
+struct Expected {
+  Shape shape;
+  std::vector<float> x;
+};
+
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+void rename(std::string& name, const Names& names) {
+  for (const auto& [from, to] : names)
+    if (const auto at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
+}
+
+// By names of Hugging Face's, whatever the class; longer ones first.
+std::string name_of(std::string name, const std::string& architecture) {
+  static const Names common{{"model.layers.", "blk."},
+                            {"backbone.layers.", "blk."},
+                            {"transformer.h.", "blk."},
+                            {"transformer.wte", "token_embd"},
+                            {"transformer.wpe", "position_embd"},
+                            {"transformer.ln_f", "output_norm"},
+                            {"model.embed_tokens", "token_embd"},
+                            {"backbone.embeddings", "token_embd"},
+                            {"model.final_layernorm", "output_norm"},
+                            {"backbone.norm_f", "output_norm"},
+                            {"model.norm", "output_norm"},
+                            {"lm_head", "output"},
+                            {"pre_feedforward_layernorm", "ffn_norm"},
+                            {"post_feedforward_layernorm", "post_ffw_norm"},
+                            {"pre_ff_layernorm", "ffn_norm"},
+                            {"input_layernorm", "attn_norm"},
+                            {"self_attn.q_norm", "attn_q_norm"},
+                            {"self_attn.k_norm", "attn_k_norm"},
+                            {"self_attn.q_proj", "attn_q"},
+                            {"self_attn.k_proj", "attn_k"},
+                            {"self_attn.v_proj", "attn_v"},
+                            {"self_attn.o_proj", "attn_output"},
+                            {"self_attn.sinks", "attn_sinks.weight"},
+                            {"attn.c_attn", "attn_qkv"},
+                            {"attn.c_proj", "attn_output"},
+                            {"mlp.c_fc", "ffn_up"},
+                            {"mlp.c_proj", "ffn_down"},
+                            {"ln_1", "attn_norm"},
+                            {"ln_2", "ffn_norm"},
+                            {"block_sparse_moe.gate.", "ffn_gate_inp."},
+                            {"mlp.gate.", "ffn_gate_inp."},
+                            {"mlp.router.", "ffn_gate_inp."},
+                            {"feed_forward.gate_proj", "ffn_gate"},
+                            {"feed_forward.up_proj", "ffn_up"},
+                            {"feed_forward.down_proj", "ffn_down"},
+                            {"mlp.gate_proj", "ffn_gate"},
+                            {"mlp.up_proj", "ffn_up"},
+                            {"mlp.down_proj", "ffn_down"},
+                            {"mamba.", "mixer."},
+                            {"mixer.up_proj", "ffn_up"},
+                            {"mixer.down_proj", "ffn_down"},
+                            {"mixer.q_proj", "attn_q"},
+                            {"mixer.k_proj", "attn_k"},
+                            {"mixer.v_proj", "attn_v"},
+                            {"mixer.o_proj", "attn_output"},
+                            {"mixer.in_proj", "ssm_in"},
+                            {"mixer.out_proj", "ssm_out"},
+                            {"mixer.conv1d", "ssm_conv1d"},
+                            {"mixer.norm", "ssm_norm"},
+                            {"mixer.dt_bias", "ssm_dt.bias"},
+                            {"mixer.A_log", "ssm_a"},
+                            {"mixer.D", "ssm_d"}};
+  const bool second = architecture == "gemma2" || architecture == "gemma3";
+  rename(name, {{"post_attention_layernorm", second ? "post_attention_norm" : "ffn_norm"}});
+  rename(name, common);
+  if (architecture == "mamba2" || architecture == "nemotron_h")
+    if (name.ends_with(".norm.weight") && name.starts_with("blk.")) rename(name, {{".norm.weight", ".attn_norm.weight"}});
+  if (architecture == "falcon-h1") rename(name, {{"ffn_norm.weight", "ffn_norm"}});
+  return name;
+}
+
+Expected transposed(const Expected& e) {
+  Expected t{{e.shape[1], e.shape[0]}, std::vector<float>(e.x.size())};
+  for (Index i = 0; i < e.shape[0]; ++i)
+    for (Index j = 0; j < e.shape[1]; ++j) t.x[std::size_t(j * e.shape[0] + i)] = e.x[std::size_t(i * e.shape[1] + j)];
+  return t;
+}
+
+// Channel c of a head and the one half a head further become neighbours.
+void turn_neighbours(Expected& e, Index head_dim) {
+  const std::vector<float> old = e.x;
+  const Index columns = Index(old.size()) / e.shape[0], half = head_dim / 2;
+  for (Index r = 0; r < e.shape[0]; ++r) {
+    const Index head = r / head_dim, c = r % head_dim, to = head * head_dim + (c < half ? 2 * c : 2 * (c - half) + 1);
+    for (Index j = 0; j < columns; ++j) e.x[std::size_t(to * columns + j)] = old[std::size_t(r * columns + j)];
+  }
+}
+
+// Falcon-H1's multipliers, by row.
+float multiplied(const json& c, const std::string& name, Index row, float x) {
+  const auto times = [&](const char* key) { x *= float(c[key].get<double>()); };
+  const auto times_of = [&](const char* key, std::size_t i) { x *= float(c[key][i].get<double>()); };
+  if (name.find("k_proj") != name.npos) times("key_multiplier");
+  if (name.find("q_proj") != name.npos || name.find("k_proj") != name.npos || name.find("v_proj") != name.npos) times("attention_in_multiplier");
+  if (name.find("o_proj") != name.npos) times("attention_out_multiplier");
+  if (name.find("gate_proj") != name.npos) times_of("mlp_multipliers", 0);
+  if (name.find("down_proj") != name.npos) times_of("mlp_multipliers", 1);
+  if (name.find("embed_tokens") != name.npos) times("embedding_multiplier");
+  if (name.find("lm_head") != name.npos) times("lm_head_multiplier");
+  if (name.find("mamba.out_proj") != name.npos) times("ssm_out_multiplier");
+  if (name.find("mamba.in_proj") != name.npos) {
+    times("ssm_in_multiplier");
+    const Index inner = c["mamba_d_ssm"], states = c["mamba_n_groups"].get<Index>() * c["mamba_d_state"].get<Index>();
+    times_of("ssm_multipliers", row < inner ? 0 : row < 2 * inner ? 1 : row < 2 * inner + states ? 2 : row < 2 * inner + 2 * states ? 3 : 4);
+  }
+  return x;
+}
+
+Index number(const json& c, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (c.contains(key) && !c[key].is_null()) return c[key];
+  return 1;
+}
+
+class FolderInGguf {
+ public:
+  FolderInGguf(const fs::path& folder, std::string architecture)
+      : weights_(folder), c_(json::parse(contents(folder / "config.json"))), architecture_(std::move(architecture)) {
+    for (const std::string& name : weights_.names()) add(name);
+  }
+  std::map<std::string, Expected> tensors;
+
+ private:
+  Expected read(const std::string& name) const {
+    const TensorReader reader = weights_.open(name);
+    Expected e{reader.shape, std::vector<float>(std::size_t(elements(reader.shape)))};
+    std::vector<std::byte> stored(e.x.size() * std::size_t(size_of(reader.dtype)));
+    reader.read(whole(e.shape), stored.data(), e.shape, whole(e.shape));
+    for (std::size_t i = 0; i < e.x.size(); ++i)
+      e.x[i] =
+          reader.dtype == DType::bf16 ? float(reinterpret_cast<const bf16*>(stored.data())[i]) : reinterpret_cast<const float*>(stored.data())[i];
+    return e;
+  }
+
+  bool is(const char* architecture) const { return architecture_ == architecture; }
+
+  // Experts become a first dimension.
+  void add_expert(const std::string& name, const Expected& e) {
+    const auto at = name.find(".experts.");
+    std::string rest = name.substr(at + 9);
+    rest = rest.substr(rest.find('.') + 1);
+    rename(rest, {{"w1.", "gate_proj."}, {"w2.", "down_proj."}, {"w3.", "up_proj."}});
+    const std::string block = name.substr(0, name.rfind('.', at - 1) + 1);
+    Expected& all = tensors[name_of(block + "ffn_" + rest.substr(0, rest.find("_proj")) + "_exps.weight", architecture_)];
+    if (all.shape.empty()) all.shape = {0, e.shape[0], e.shape[1]};
+    ++all.shape[0];
+    all.x.insert(all.x.end(), e.x.begin(), e.x.end());
+  }
+
+  void add(const std::string& name) {
+    Expected e = read(name);
+    if (name.find(".experts.") != name.npos) return add_expert(name, e);
+    const std::string there = name_of(name, architecture_);
+    const auto part = [&](const char* end) { return there.ends_with(end); };
+    if (is("gpt2") && name.find(".c_") != name.npos && e.shape.size() == 2) e = transposed(e);
+    if (is("falcon-h1"))
+      for (Index r = 0; r < e.shape[0]; ++r)
+        for (Index i = 0, n = Index(e.x.size()) / e.shape[0]; i < n; ++i)
+          e.x[std::size_t(r * n + i)] = multiplied(c_, name, r, e.x[std::size_t(r * n + i)]);
+    if ((is("llama") || is("nemotron_h")) && (there.find(".attn_q.") != there.npos || there.find(".attn_k.") != there.npos))
+      turn_neighbours(
+          e, c_.contains("head_dim") ? c_["head_dim"].get<Index>() : c_["hidden_size"].get<Index>() / c_["num_attention_heads"].get<Index>());
+    if ((is("gemma2") || is("gemma3")) && part("norm.weight"))
+      for (float& x : e.x) x += 1;
+    if (part("ssm_a"))
+      for (float& x : e.x) x = -std::exp(x);
+    if (part("ssm_a") || part("ssm_d")) e.shape = {e.shape[0], 1};
+    if (part("ssm_conv1d.weight")) e.shape = {e.shape[0], e.shape[2]};
+    const Index groups = number(c_, {"mamba_n_groups", "n_groups"});
+    if (part("ssm_norm.weight")) e.shape = {groups, e.shape[0] / groups};
+    tensors[there] = e;
+  }
+
+  ModelFolder weights_;
+  json c_;
+  std::string architecture_;
+};
+
+// By plain loops, whichever way they round: the nearest of all 255, of two equally near the one further from zero.
+std::string blocks_of(const std::vector<float>& x) {
+  std::string out;
+  for (std::size_t b = 0; b < x.size(); b += 32) {
+    float largest = 0;
+    for (std::size_t i = b; i < b + 32; ++i) largest = std::max(largest, std::fabs(x[i]));
+    const float scale = largest / 127, inverse = scale == 0 ? 0 : 1 / scale;
+    const std::uint16_t half = float_to_half(scale);
+    out.append(reinterpret_cast<const char*>(&half), 2);
+    for (std::size_t i = b; i < b + 32; ++i) {
+      const float wanted = x[i] * inverse;
+      int best = 0;
+      for (int q = -127; q <= 127; ++q) {
+        const double here = std::fabs(double(wanted) - q), there = std::fabs(double(wanted) - best);
+        if (here < there || (here == there && std::abs(q) > std::abs(best))) best = q;
+      }
+      out += char(best);
+    }
+  }
+  return out;
+}
+
+std::string data_of(const Expected& e, std::uint32_t type) {
+  std::string out;
+  if (type == 8) return blocks_of(e.x);
+  for (const float x : e.x) {
+    if (type == 0) out.append(reinterpret_cast<const char*>(&x), 4);
+    const bf16 narrow(x);
+    const std::uint16_t half = float_to_half(x);
+    if (type == 30) out.append(reinterpret_cast<const char*>(&narrow), 2);
+    if (type == 1) out.append(reinterpret_cast<const char*>(&half), 2);
+  }
+  return out;
+}
+
+std::uint32_t type_expected(const std::string& name, const Expected& e, Type wanted) {
+  const std::vector<std::string> wide{"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight", "ssm_conv1d.weight"};
+  const bool stays = std::any_of(wide.begin(), wide.end(), [&](const std::string& end) { return name.ends_with(end); });
+  if (e.shape.size() < 2 || stays || !name.ends_with(".weight")) return 0;
+  return wanted == Type::q8_0 && e.shape.back() % 32 != 0 ? 1 : std::uint32_t(wanted);
+}
+
+void expect_holds(const File& file, const std::map<std::string, Expected>& tensors, Type type) {
+  EXPECT_EQ(file.tensors.size(), tensors.size());
+  for (const auto& [name, e] : tensors) {
+    const auto found = file.tensors.find(name);
+    ASSERT_NE(found, file.tensors.end()) << name;
+    const Stored& t = found->second;
+    EXPECT_EQ(std::vector<Index>(t.extents.rbegin(), t.extents.rend()), e.shape) << name;
+    EXPECT_EQ(t.type, type_expected(name, e, type)) << name;
+    EXPECT_EQ(t.data, data_of(e, t.type)) << name;
+  }
+}
+
+GgufOptions plain(Type type) {
+  GgufOptions options;
+  options.type = type, options.no_tokenizer = true;
+  return options;
+}
+
+constexpr Type types[] = {Type::f32, Type::bf16, Type::q8_0};
+
+// ---- laws ----
+
+struct Case {
+  const char *folder, *architecture;
+};
+constexpr Case cases[] = {{"huggingface/plain_gate", "falcon-h1"},
+                          {"huggingface/gate_first_two_groups", "falcon-h1"},
+                          {"huggingface/like_7b", "falcon-h1"},
+                          {"huggingface/like_34b", "falcon-h1"},
+                          {"families/llama", "llama"},
+                          {"families/llama_biases", "llama"},
+                          {"families/mistral", "llama"},
+                          {"families/mixtral", "llama"},
+                          {"families/mixtral_many", "llama"},
+                          {"families/qwen2", "qwen2"},
+                          {"families/qwen3", "qwen3"},
+                          {"families/qwen3_moe", "qwen3moe"},
+                          {"families/gpt2", "gpt2"},
+                          {"families/mamba2", "mamba2"},
+                          {"families/gemma2", "gemma2"},
+                          {"families/gemma3", "gemma3"},
+                          {"families/nemotron_h", "nemotron_h"}};
+
+class gguf_folder : public ::testing::TestWithParam<Case> {
+ protected:
+  const fs::path folder = fs::path(GYR_SOURCE_DIR) / "regression/golden" / GetParam().folder;
+};
+
+INSTANTIATE_TEST_SUITE_P(gguf, gguf_folder, ::testing::ValuesIn(cases),
+                         [](const auto& info) { return fs::path(info.param.folder).filename().string(); });
+
+// Of the golden models that llama.cpp has not one that it has: scores scaled by the width of heads, experts in every layer.
+fs::path like_golden(const fs::path& folder, const Folder& to) {
+  HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  config.model.attention.key_multiplier = 1;
+  if (config.model_type == "qwen3_moe") std::replace(config.model.pattern.begin(), config.model.pattern.end(), '-', 'E');
+  const Family& family = *family_called(config.model_type);
+  const StoredNames names(family, config.model);
+  put_contents(to / "model" / config_file_name, write_config_json(config, family));
+  std::vector<Weight> weights = weights_of(config.model);
+  for (Weight& w : weights) w.name = names.place(w.name).name;
+  write_weights(to / "model" / one_file_name, weights, safetensors::Type::f32);
+  return to / "model";
+}
+
+fs::path weights_alone(const fs::path& folder, const Folder& to) {
+  fs::create_directories(to / "model");
+  const std::string name = folder.filename();
+  if (name.starts_with("gemma") || name == "qwen3_moe") return like_golden(folder, to);
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy_file(folder / file, to / "model" / file);
+  return to / "model";
+}
+
+TEST_P(gguf_folder, is_in_the_file_tensor_by_tensor) {
+  const Folder to;
+  const fs::path model = weights_alone(folder, to);
+  const FolderInGguf expected(model, GetParam().architecture);
+  for (const Type type : types) {
+    GgufOptions options = plain(type);
+    options.overwrite = true;
+    export_gguf(model, to / "file.gguf", options, {});
+    const File file = read_file(to / "file.gguf");
+    EXPECT_EQ(file.values["general.architecture"], GetParam().architecture);
+    EXPECT_EQ(file.values["general.file_type"], type == Type::f32 ? 0 : type == Type::bf16 ? 32 : 7);
+    expect_holds(file, expected.tensors, type);
+  }
+}
+
+// Through a checkpoint nothing changes but the name.
+TEST_P(gguf_folder, is_the_same_file_from_a_checkpoint) {
+  const Folder to;
+  const fs::path model = weights_alone(folder, to);
+  import_folder(model, to / "checkpoint", false, {});
+  fs::create_directories(to / "aside");
+  fs::rename(to / "checkpoint", to / "aside/model");
+  export_gguf(model, to / "a.gguf", plain(Type::f32), {});
+  export_gguf(to / "aside/model", to / "b.gguf", plain(Type::f32), {});
+  EXPECT_EQ(contents(to / "a.gguf"), contents(to / "b.gguf"));
+}
+
+// What config.json says, under the names of llama.cpp.
+TEST_P(gguf_folder, has_the_numbers_of_its_config) {
+  const Folder to;
+  const fs::path model = weights_alone(folder, to);
+  const json c = json::parse(contents(model / "config.json"));
+  export_gguf(model, to / "file.gguf", plain(Type::f32), {});
+  const json values = read_file(to / "file.gguf").values;
+  const std::string own = std::string(GetParam().architecture) + ".";
+  const auto expect = [&](const char* key, std::initializer_list<const char*> there) {
+    for (const char* name : there)
+      if (c.contains(name) && c[name].is_number()) {
+        ASSERT_TRUE(values.contains(own + key)) << key;
+        EXPECT_EQ(values[own + key].get<float>(), c[name].get<float>()) << key;
+        return;
+      }
+  };
+  expect("vocab_size", {"vocab_size"});
+  expect("embedding_length", {"hidden_size", "n_embd"});
+  expect("block_count", {"num_hidden_layers", "n_layer"});
+  expect("attention.head_count", {"num_attention_heads", "n_head"});
+  if (c["model_type"] != "mamba2") expect("attention.key_length", {"head_dim"});
+  if (c["model_type"] != "nemotron_h" && c["model_type"] != "mamba2") expect("context_length", {"max_position_embeddings", "n_positions"});
+  if (c["model_type"] != "nemotron_h") expect("attention.head_count_kv", {"num_key_value_heads"});
+  if (c["model_type"] != "nemotron_h") expect("feed_forward_length", {"intermediate_size"});
+  expect("attention.layer_norm_rms_epsilon", {"rms_norm_eps"});
+  expect(c["model_type"] == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", {"layer_norm_epsilon"});
+  if (c["model_type"] != "nemotron_h") {
+    expect("expert_count", {"num_local_experts", "num_experts"});
+    expect("expert_used_count", {"num_experts_per_tok"});
+    expect("expert_feed_forward_length", {"moe_intermediate_size"});
+  }
+  expect("ssm.conv_kernel", {"mamba_d_conv", "conv_kernel"});
+  expect("ssm.state_size", {"mamba_d_state", "ssm_state_size"});
+  expect("ssm.inner_size", {"mamba_d_ssm"});
+  expect("ssm.time_step_rank", {"mamba_n_heads", "mamba_num_heads"});
+  expect("ssm.group_count", {"mamba_n_groups", "n_groups"});
+  expect("final_logit_softcapping", {"final_logit_softcapping"});
+  expect("attn_logit_softcapping", {"attn_logit_softcapping"});
+  EXPECT_EQ(values["tokenizer.ggml.model"], "none");
+}
+
+// Models whose rows are whole blocks and larger than a piece, which golden ones are not.
+TEST(gguf, models_of_any_shape_are_in_the_file_tensor_by_tensor) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
+  for (int i = 0; i < 6; ++i) {
+    ModelConfig m;
+    m.pattern.assign(std::size_t(from(1, 3)), 'P');
+    m.vocab_size = i == 0 ? 20000 : from(8, 200), m.hidden_size = 32 * from(1, 4);
+    m.attention.num_kv_heads = from(1, 3), m.attention.num_heads = m.attention.num_kv_heads * from(1, 3), m.attention.head_dim = 2 * from(1, 20);
+    m.mamba.num_groups = from(1, 2), m.mamba.num_heads = m.mamba.num_groups * from(1, 4), m.mamba.head_dim = 8 * from(1, 4);
+    m.mamba.state_size = from(1, 20), m.mamba.conv_kernel = from(2, 5), m.mamba.norm = from(0, 1) ? SsmNorm::gate_first : SsmNorm::none;
+    for (double& x : m.mamba.multipliers) x = 0.25 * double(from(1, 9));
+    m.mlp.intermediate_size = 16 * from(1, 9), m.mlp.gate_multiplier = 0.3, m.mlp.down_multiplier = 1.7;
+    m.embedding_multiplier = 3.1, m.lm_head_multiplier = 0.7, m.attention.key_multiplier = 0.9, m.attention.in_multiplier = 1.1;
+    m.mamba.in_multiplier = 0.4, m.mamba.out_multiplier = 2.3;
+    const Folder to;
+    write_model_folder(to / "model", m, from(0, 1) ? safetensors::Type::bf16 : safetensors::Type::f32, int(from(1, 3)));
+    const Type type = types[i % 3];
+    export_gguf(to / "model", to / "file.gguf", plain(type), {});
+    expect_holds(read_file(to / "file.gguf"), FolderInGguf(to / "model", "falcon-h1").tensors, type);
+  }
+}
+
+TEST(gguf, a_tied_head_with_another_multiplier_is_written_beside_the_embedding) {
+  ModelConfig m = read_config_json(fs::path(GYR_SOURCE_DIR) / "regression/golden/huggingface/like_7b/config.json").model;
+  m.tie_word_embeddings = true;
+  const Folder to;
+  write_model_folder(to / "model", m, safetensors::Type::f32);
+  export_gguf(to / "model", to / "file.gguf", plain(Type::f32), {});
+  const File file = read_file(to / "file.gguf");
+  const auto first = [&](const char* name) {
+    float x = 0;
+    std::memcpy(&x, file.tensors.at(name).data.data(), sizeof x);
+    return x;
+  };
+  EXPECT_NEAR(first("output.weight") / first("token_embd.weight"), m.lm_head_multiplier / m.embedding_multiplier, 1e-6);
+}
+
+TEST(gguf, numbers_are_rounded_as_plain_loops_round_them) {
+  std::mt19937 random(seed_of_run());
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < 200; ++i) {
+    std::vector<float> x(64);
+    const float scale = std::exp(4 * normal(random));
+    for (float& value : x) value = scale * normal(random);
+    if (i % 5 == 0) std::fill_n(x.begin(), 32, 0.f);
+    if (i % 7 == 0)  // halves between two bytes
+      for (std::size_t j = 0; j < 32; ++j) x[32 + j] = j == 0 ? 127 : float(j) - 16.5f;
+    std::string data;
+    gguf::encode(Type::q8_0, x.data(), 64, data, "x");
+    EXPECT_EQ(data, blocks_of(x));
+    for (std::size_t b = 0; b < 2; ++b) {
+      std::uint16_t half;
+      std::memcpy(&half, data.data() + b * 34, 2);
+      const double d = half_to_float(half), largest = 127.5 * d;
+      for (std::size_t j = 0; j < 32; ++j) {
+        const double back = d * double(static_cast<std::int8_t>(data[b * 34 + 2 + j]));
+        EXPECT_LE(std::fabs(back - double(x[b * 32 + j])), d / 2 + largest * 0x1p-11 + 0x1p-18) << i;
+      }
+    }
+  }
+  std::vector<float> x(32, 1.f);
+  x[7] = std::numeric_limits<float>::quiet_NaN();
+  std::string data;
+  const Error error = error_of([&] { gguf::encode(Type::q8_0, x.data(), 32, data, "blk.3.ffn_up.weight"); });
+  EXPECT_EQ(error.code, Exit::data);
+  EXPECT_NE(std::string(error.what()).find("blk.3.ffn_up.weight"), std::string::npos);
+}
+
+// ---- tokenizers ----
+
+fs::path tokenizer_file(const std::string& name) { return fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers" / (name + ".json"); }
+
+TEST(gguf, rules_that_split_text_have_the_names_of_llama_cpp) {
+  for (const auto& [file, rule] : std::map<std::string, std::string>{{"gpt2", "gpt-2"},
+                                                                     {"llama3", "llama-bpe"},
+                                                                     {"qwen", "qwen2"},
+                                                                     {"falcon_h1", "falcon-h1"},
+                                                                     {"falcon3", "falcon"},
+                                                                     {"o200k", "gpt-4o"},
+                                                                     {"deepseek", ""},
+                                                                     {"ours", "gpt-2"},
+                                                                     {"odd", ""}})
+    EXPECT_EQ(gguf::split_rule_of(Tokenizer::load(tokenizer_file(file)).vocabulary()), rule) << file;
+}
+
+TEST(gguf, a_tokenizer_is_in_the_file_token_by_token) {
+  for (const std::string name : {"gpt2", "llama3", "qwen", "falcon_h1"}) {
+    const json file = json::parse(contents(tokenizer_file(name)));
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_file(name));
+    const Index size = tokenizer.size() + 3;
+    HuggingFaceConfig config;
+    config.model.vocab_size = size, config.end_tokens = {5};
+    const Companions companions{{"config.json", R"({"bos_token_id": 4, "eos_token_id": 6})"}, {"chat_template.jinja", "{{ messages }}"}};
+    gguf::Keys keys("llama");
+    gguf::put_vocabulary({tokenizer, name, "", companions, config}, size, keys, {});
+    std::map<std::string, gguf::Value> values;
+    for (const auto& [key, value] : keys.all()) values[key] = value;
+    const auto& tokens = std::get<std::vector<std::string>>(values.at("tokenizer.ggml.tokens"));
+    const auto& kinds = std::get<std::vector<std::int32_t>>(values.at("tokenizer.ggml.token_type"));
+    ASSERT_EQ(Index(tokens.size()), size);
+    ASSERT_EQ(Index(kinds.size()), size);
+    std::map<std::size_t, std::pair<std::string, bool>> added;
+    for (const json& token : file["added_tokens"]) added[token["id"]] = {token["content"], token["special"]};
+    for (const auto& [token, id] : file["model"]["vocab"].items())
+      if (!added.contains(id)) {
+        EXPECT_EQ(tokens[id], token);
+        EXPECT_EQ(kinds[id], 1);
+      }
+    for (const auto& [id, token] : added) {
+      EXPECT_EQ(tokens[id], token.first);
+      EXPECT_TRUE(!token.second || kinds[id] == 3) << token.first;
+    }
+    EXPECT_EQ(tokens.back(), fmt::format("[PAD{}]", size - 1));
+    EXPECT_EQ(kinds.back(), 5);
+    const auto& merges = std::get<std::vector<std::string>>(values.at("tokenizer.ggml.merges"));
+    ASSERT_EQ(merges.size(), file["model"]["merges"].size());
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const json& merge = file["model"]["merges"][i];
+      EXPECT_EQ(merges[i], merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+    }
+    EXPECT_EQ(std::get<std::uint32_t>(values.at("tokenizer.ggml.eos_token_id")), 6u);
+    EXPECT_EQ(std::get<std::string>(values.at("tokenizer.chat_template")), "{{ messages }}");
+    // What begin the tokenizer puts in front of a text is what llama.cpp is told to.
+    const auto ids = tokenizer.encode("x", Tokenizer::Specials::complete), bare = tokenizer.encode("x", Tokenizer::Specials::as_text);
+    const bool begins = std::get<bool>(values.at("tokenizer.ggml.add_bos_token"));
+    EXPECT_EQ(ids.front(), begins ? std::int32_t(std::get<std::uint32_t>(values.at("tokenizer.ggml.bos_token_id"))) : bare.front()) << name;
+  }
+}
+
+// ---- refusals ----
+
+void expect_refused(const fs::path& model, const GgufOptions& options, Exit code, const std::string& why) {
+  const Folder to;
+  const Error error = error_of([&] { export_gguf(model, to / "file.gguf", options, {}); });
+  EXPECT_EQ(error.code, code) << error.what();
+  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
+  EXPECT_EQ(to.files(), 0u) << "something is left";
+}
+
+TEST(gguf, what_llama_cpp_has_not_is_refused_by_name) {
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden";
+  const GgufOptions options = plain(Type::f32);
+  expect_refused(golden / "families/bert", options, Exit::config, "BertForMaskedLM");
+  expect_refused(golden / "families/t5", options, Exit::config, "T5ForConditionalGeneration");
+  expect_refused(golden / "families/bamba", options, Exit::config, "BambaForCausalLM");
+  expect_refused(golden / "huggingface/norm_first_one_group", options, Exit::config, "mamba_norm_before_gate");
+  expect_refused(golden / "huggingface/attention_mlp_biases", options, Exit::config, "biases of attention");
+  expect_refused(golden / "families/llama_dynamic", options, Exit::config, "rope_type dynamic");
+  expect_refused(golden / "families/llama_yarn", options, Exit::config, "rope_type yarn");
+  expect_refused(golden / "families/gpt_oss", options, Exit::config, "GptOssForCausalLM");
+  expect_refused(golden / "families/qwen3_biases", options, Exit::config, "attention_bias");
+  expect_refused(golden / "families/qwen3_moe", options, Exit::config, "layers of experts beside");
+  expect_refused(golden / "families/gemma2", options, Exit::config, "query_pre_attn_scalar");
+  expect_refused(golden / "families/mamba2_biases", options, Exit::config, "biases on a mixer");
+}
+
+TEST(gguf, what_is_there_stays_unless_it_is_to_be_replaced) {
+  const fs::path model = fs::path(GYR_SOURCE_DIR) / "regression/golden/huggingface/like_7b";
+  const Folder to;
+  put_contents(to / "file.gguf", "a thesis");
+  EXPECT_EQ(error_of([&] { export_gguf(model, to / "file.gguf", plain(Type::f32), {}); }).code, Exit::usage);
+  EXPECT_EQ(contents(to / "file.gguf"), "a thesis");
+  EXPECT_EQ(error_of([&] { export_gguf(model, to / "no/file.gguf", plain(Type::f32), {}); }).code, Exit::missing);
+  GgufOptions options = plain(Type::f32);
+  options.no_tokenizer = false;
+  const Error error = error_of([&] { export_gguf(model, to / "other.gguf", options, {}); });
+  EXPECT_EQ(error.code, Exit::usage);
+  EXPECT_NE(std::string(error.what()).find("--no-tokenizer"), std::string::npos) << error.what();
+  options.tokenizer = tokenizer_file("gpt2");  // more tokens than the model has
+  EXPECT_EQ(error_of([&] { export_gguf(model, to / "other.gguf", options, {}); }).code, Exit::data);
+  EXPECT_EQ(to.files(), 1u);
+}
+
+}  // namespace
+}  // namespace gyr::testing::gguf_suite

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A chat template that is taken writes what transformers writes with it: golden/chat_templates.json, made by chat_templates.py. All others are
+// refused by name.
+#include "src/huggingface/jinja_template.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/testing.hpp"
+#include "src/data/chat_template.hpp"
+
+namespace gyr::testing::jinja_template_suite {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& golden() {
+  static const Json all = Json::parse(std::ifstream(GYR_SOURCE_DIR "/regression/golden/chat_templates.json"));
+  return all;
+}
+
+const Tokenizer& tokenizer() {
+  static const Tokenizer own(byte_vocabulary(std::vector<std::string>{"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start|>"}));
+  return own;
+}
+
+std::string text_of(const std::vector<Utterance>& utterances) {
+  std::string text;
+  for (const Utterance& u : utterances) text += u.text + (u.special ? tokenizer().decode(std::vector<std::int32_t>{*u.special}) : "");
+  return text;
+}
+
+JinjaTemplate jinja(const std::string& text) { return {text, "model/chat_template.jinja", golden().at("tokens")}; }
+
+// Of all turns, and before an answer where one begins.
+std::pair<std::string, std::string> written(const std::string& format, const Json& conversation) {
+  const ChatTemplate chat(format, tokenizer());
+  std::vector<Utterance> utterances;
+  for (const Json& m : conversation) chat.fill(m.at("role").get<std::string>(), m.at("content").get<std::string>(), false, utterances);
+  const std::string turns = text_of(utterances), asked = text_of(chat.question("?", "assistant"));
+  std::vector<Utterance> question;
+  chat.fill("user", "?", false, question);
+  return {turns, turns + asked.substr(text_of(question).size())};
+}
+
+TEST(jinja_template, writes_what_transformers_write) {
+  EXPECT_GT(golden().at("cases").size(), 200u);
+  int prompts = 0;
+  for (const Json& c : golden().at("cases")) {
+    const std::string text = c.at("template");
+    std::string format;
+    ASSERT_NO_THROW(format = format_of(jinja(text))) << text;
+    for (std::size_t i = 0; i < golden().at("conversations").size(); ++i) {
+      const auto [turns, prompted] = written(format, golden().at("conversations")[i]);
+      EXPECT_EQ(turns, c.at("rendered")[i].get<std::string>()) << text << "\n" << format;
+      if (c.at("prompted")[i] == c.at("rendered")[i]) continue;  // it says nothing of how an answer begins
+      EXPECT_EQ(prompted, c.at("prompted")[i].get<std::string>()) << text << "\n" << format;
+      ++prompts;
+    }
+  }
+  EXPECT_GT(prompts, 200);
+}
+
+TEST(jinja_template, what_is_not_taken_is_named) {
+  const std::string loop = "{% for message in messages %}", turn = "{{ message['role'] + ': ' + message['content'] }}", end = "{% endfor %}";
+  const std::map<std::string, std::string> refused{
+      {"{{ bos_token }}" + loop + turn + end, "character 1: `bos_token` writes before the first message"},
+      {"Hello" + loop + turn + end, "`Hello` writes before the first message"},
+      {"", "its end is not `for message in messages`"},
+      {"{% for message in messages[1:] %}" + turn + end, "`for message in messages[1:]` is not `for message in messages`"},
+      {"{%- if tools %}{{ tools }}{% endif %}" + loop + turn + end, "`if tools` is not"},
+      {"{% set x = 1 %}" + loop + turn + end, "`set x = 1` is not"},
+      {loop + "{{ message['content'] | trim }}" + end, "`message['content'] | trim` is more than texts"},
+      {loop + "{{ raise_exception('no') }}" + end, "raise_exception"},
+      {loop + "{% if loop.first %}a{% endif %}" + turn + end, "`if loop.first` is not supported in the loop"},
+      {loop + "{{ message['content'] + message['role'] }}" + end, "its role and then its content"},
+      {loop + "{{ message['role'] }}" + end, "its role and then its content"},
+      {loop + turn + turn + end, "its role and then its content"},
+      {loop + turn, "its end is not supported in the loop"},
+      {loop + turn + end + "bye", "`bye` is not supported"},
+      {loop + turn + end + "{% if add_generation_prompt %}bot: {% endif %}", "another beginning of an answer"},
+      {loop + turn + end + "{% if add_generation_prompt %}{{ message['role'] }}{% endif %}", "a part of a message that is none"},
+      {loop +
+           "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% elif message['role'] == 'assistant' %}[assistant]"
+           "{{ message['content'] }}{% endif %}" +
+           end,
+       "writes another form than the one before"},
+      {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% else %}<assistant>{{ message['content'] }}{% endif %}" + end,
+       "`else` is not a branch on one role"},
+      {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% endif %}" + end, "none is the assistant's"},
+      {loop + "{{ 'a", "a tag is not closed"},
+      {loop + "{{ 'a\\x41' + message['role'] + message['content'] }}" + end, "an escape that is not supported"},
+      {loop + "{{ eos_token + pad_token }}" + end, "joined by +"}};
+  for (const auto& [text, part] : refused) {
+    const Error error = error_of([text = text] { format_of(jinja(text)); });
+    EXPECT_EQ(error.code, Exit::data) << text;
+    EXPECT_TRUE(std::string(error.what()).starts_with("model/chat_template.jinja: the chat template cannot be taken: character ")) << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << "\n" << error.what();
+  }
+}
+
+// Any text at all is taken or refused, and what is taken is a format string.
+TEST(jinja_template, no_text_does_harm) {
+  for (const Json& c : golden().at("cases")) {
+    const std::string text = c.at("template");
+    for (std::size_t cut = 0; cut < text.size(); cut += 3) {
+      std::string other = text;
+      other.erase(cut, 1 + cut % 4);
+      try {
+        ChatTemplate(format_of(jinja(other)), tokenizer());
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code, Exit::data) << other << "\n" << error.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing::jinja_template_suite

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A trunk under a new head: its weights are read to the bit, the head's are those that a run without a beginning draws, whatever head was stored.
+#include "src/pretrained/new_head.hpp"
+
+#include <algorithm>
+
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/classes.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/golden.hpp"
+#include "regression/support/testing.hpp"
+#include "src/pretrained/weights.hpp"
+
+namespace gyr::testing::new_head_suite {
+namespace {
+
+std::vector<double> numbers_of(const TensorReader& tensor) {
+  std::vector<double> numbers(std::size_t(elements(tensor.shape)));
+  if (tensor.dtype == DType::f64) {
+    tensor.read(whole(tensor.shape), numbers.data(), tensor.shape, whole(tensor.shape));
+    return numbers;
+  }
+  std::vector<float> stored(numbers.size());
+  tensor.read(whole(tensor.shape), stored.data(), tensor.shape, whole(tensor.shape));
+  std::copy(stored.begin(), stored.end(), numbers.begin());
+  return numbers;
+}
+
+void expect_new_head(const Golden& stored, std::shared_ptr<const Objective> objective, bool tied) {
+  constexpr std::uint64_t seed = 7;
+  SCOPED_TRACE(stored.name + " " + objective->name());
+  ModelConfig model = stored.model;
+  model.objective = std::move(objective), model.tie_word_embeddings = tied;
+  const auto source = open_trunk(stored.folder, model, seed), before = open_weights(stored.folder, stored.model);
+  const std::vector<Weight> weights = declared_weights(model);
+  check_weights(*source, weights);
+  int drawn = 0;
+  for (const Weight& w : weights) {
+    std::vector<double> want(std::size_t(w.size()));
+    if (w.name.starts_with("model.")) want = numbers_of(before->open(w.name, DType::f32));
+    else {
+      const Stream stream(seed, w.name);
+      for (Index i = 0; i < w.size(); ++i) want[i] = draw(w.init, stream, i);
+      ++drawn;
+    }
+    EXPECT_EQ(numbers_of(source->open(w.name, DType::f32)), want) << w.name;
+  }
+  EXPECT_GT(drawn, 0);
+}
+
+TEST(new_head, the_trunk_is_read_and_the_head_drawn) {
+  for (const char* name : {"bert", "bert_texts", "bert_tokens"}) {
+    expect_new_head(golden(name), classify(numbered_classes(3)), false);  // as many as are stored
+    expect_new_head(golden(name), tag(numbered_classes(4)), false);
+  }
+  expect_new_head(golden("bert_texts"), golden("bert").model.objective, true);
+  expect_new_head(golden("gpt2"), classify(numbered_classes(2), Pool::last), false);
+  expect_new_head(golden("llama"), tag(numbered_classes(2)), false);
+}
+
+TEST(new_head, another_trunk_is_refused) {
+  ModelConfig model = golden("bert").model;
+  model.objective = tag(numbered_classes(4)), model.tie_word_embeddings = false;
+  model.pattern = "*-";  // and there are more layers
+  const Error error = error_of([&] { check_weights(*open_trunk(golden("bert").folder, model, 1), declared_weights(model)); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("bert.encoder.layer.1."), std::string::npos) << error.what();
+}
+
+TEST(new_head, another_head_than_the_stored_one_is_told_with_the_way_out) {
+  ModelConfig model = golden("bert_texts").model;
+  require_same_head(golden("bert_texts").folder, model);
+  for (const auto& objective : {classify(numbered_classes(2)), tag(numbered_classes(3))}) {
+    model.objective = objective;
+    const Error error = error_of([&] { require_same_head(golden("bert_texts").folder, model); });
+    EXPECT_EQ(error.code, Exit::config);
+    EXPECT_NE(std::string(error.what()).find("train.init_head=new"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing::new_head_suite

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/adamw.hpp"
+
+#include "kernels/ops/sum.hpp"
+#include "regression/support/tensors.hpp"
+
+namespace gyr::testing::adamw_suite {
+
+namespace {
+
+constexpr Index n = 40003;  // more than two strips
+constexpr int steps = 5;
+
+constexpr AdamW rule{0.9, 0.95, 1e-8};
+
+AdamWStep at_step(int t, double decay) { return {0.01, decay, 1 - std::pow(rule.beta1, t), 1 - std::pow(rule.beta2, t), 0.5}; }
+
+template <class A>
+Tensor1<const A> on_device(Workbench& bench, const AdamWStep& step) {
+  const AdamWStepValues<A> numbers = numbers_of<A>(step);
+  const auto there = bench.zeros<A>(Index(numbers.size()));
+  std::copy(numbers.begin(), numbers.end(), there.data());
+  return there;
+}
+
+// The formula of the header, one parameter after the other.
+void plain(const AdamWStep& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const double c = a.gradient_scale * g[i];
+    m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * c;
+    v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * c * c;
+    w[i] -= a.lr * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + rule.epsilon) + a.weight_decay * w[i]);
+  }
+}
+
+template <class T>
+void follows_the_formula(double decay, bool with_master, Index n) {
+  using A = Acc<T>;
+  Workbench bench;
+  const auto w = bench.normal<T>(n);
+  const auto master = with_master ? bench.zeros<A>(n) : Tensor1<A>();
+  for (Index i = 0; with_master && i < n; ++i) master(i) = A(w(i));
+  const auto m = bench.zeros<A>(n), v = bench.zeros<A>(n);
+  auto want_w = numbers(w);
+  std::vector<double> want_m(n), want_v(n);
+  for (int t = 1; t <= steps; ++t) {
+    const auto g = bench.normal<A>(n);
+    adamw<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, m, v, master, w);
+    plain(at_step(t, decay), numbers(g), want_m, want_v, want_w);
+  }
+  const double allowed = tolerance<A>;  // bf16 keeps its moments and masters in float
+  EXPECT_LE(difference(numbers(m), want_m), allowed);
+  EXPECT_LE(difference(numbers(v), want_v), allowed);
+  EXPECT_LE(difference(with_master ? numbers(master) : numbers(w), want_w), allowed);
+  for (Index i = 0; with_master && i < n; ++i) ASSERT_EQ(double(w(i)), double(T(master(i))));
+}
+
+}  // namespace
+
+TEST(adamw, follows_the_formula_over_steps) {
+  for (const double decay : {0.0, 0.1})
+    for (const Index count : {n, Index(1040)}) {  // vectors that are not full, and full ones
+      follows_the_formula<double>(decay, false, count);
+      follows_the_formula<float>(decay, false, count);
+      follows_the_formula<float>(decay, true, count);
+      follows_the_formula<bf16>(decay, true, count);
+    }
+}
+
+// With bias correction the first step is rate * sign(g), whatever the size of g.
+TEST(adamw, the_first_step_has_the_length_of_the_rate) {
+  Workbench bench;
+  const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100), w = bench.zeros<double>(100);
+  const AdamWStep a = at_step(1, 0);
+  adamw<double>(bench.dev, {rule.beta1, rule.beta2, 0}, on_device<double>(bench, a), g, m, v, {}, w);
+  for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.lr : a.lr, 1e-15);
+}
+
+TEST(adamw, rounded_weights_need_a_master) {
+  Workbench bench;
+  const auto x = bench.zeros<float>(4);
+  EXPECT_THROW(adamw<bf16>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<bf16>(4)), Error);
+  EXPECT_THROW(adamw<float>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<float>(5)), Error);
+}
+
+TEST(adamw, the_sum_of_squares_is_exact_to_double_and_the_same_anywhere) {
+  Workbench bench;
+  for (const Index count : {Index(0), Index(1), Index(1000), n}) {
+    const auto x = bench.normal<float>(count), shifted = rows(bench.zeros<float>(count + 1), 1, count);
+    std::copy_n(x.data(), count, shifted.data());
+    double want = 0;
+    for (Index i = 0; i < count; ++i) want += double(x(i)) * double(x(i));
+    const double got = sum_of_squares<float>(bench.dev, x);
+    EXPECT_NEAR(got, want, 1e-12 * want);
+    EXPECT_EQ(got, sum_of_squares<float>(bench.dev, shifted));
+  }
+  const auto large = bench.zeros<float>(10);
+  std::fill_n(large.data(), 10, 1e30f);
+  EXPECT_NEAR(sum_of_squares<float>(bench.dev, large) / 1e61, 1, 1e-6);  // beyond the range of float
+}
+
+TEST(adamw, the_sum_of_squares_shows_nan_and_infinity) {
+  Workbench bench;
+  const auto x = bench.normal<double>(n);
+  x(n - 2) = INFINITY;
+  EXPECT_EQ(sum_of_squares<double>(bench.dev, x), INFINITY);
+  x(17000) = NAN;
+  EXPECT_TRUE(std::isnan(sum_of_squares<double>(bench.dev, x)));
+}
+
+TEST(adamw, numbers_are_added_from_left_to_right) {
+  Workbench bench;
+  for (const Index count : {0, 1, 7, 256, 1000}) {
+    const auto x = bench.normal<double>(count), sum = bench.zeros<double>(1);
+    for (Index i = 0; i < count; i += 3) x(i) *= 1e10;  // so that every other order rounds elsewhere
+    double in_order = 0;
+    for (Index i = 0; i < count; ++i) in_order += x(i);
+    sum(0) = 1e9;
+    add_in_order(bench.dev, x, sum);
+    EXPECT_EQ(sum(0), 1e9 + in_order) << count;
+  }
+}
+
+TEST(adamw, a_dry_run_takes_the_same_scratch_and_gives_zero) {
+  Workbench bench;
+  Device dry(true, 0), real(false, 1 << 16);
+  Arena memory = Arena::dry_run(Memory::gradients);
+  EXPECT_EQ(sum_of_squares<float>(dry, memory.tensor<float>(n)), 0);
+  sum_of_squares<float>(real, bench.normal<float>(n));
+  EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
+  EXPECT_EQ(dry.flops(), real.flops());
+}
+
+}  // namespace gyr::testing::adamw_suite

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/cross_entropy.hpp"
+
+#include "regression/support/tensors.hpp"
+
+namespace gyr::testing::cross_entropy_suite {
+
+namespace {
+
+constexpr Index height = 9, vocab_size = 1201;  // pieces and lanes with a rest
+constexpr double scale = 0.125;
+
+Tensor1<const double> scale_on(Workbench& bench) {
+  const auto there = bench.zeros<double>(1);
+  there(0) = scale;
+  return there;
+}
+
+// Labels of any part of the vocabulary, first and last token among them, and one row without.
+Tensor1<Token> some_labels(Workbench& bench) {
+  const auto labels = bench.zeros<Token>(height);
+  for (Index r = 0; r < height; ++r) labels(r) = Token(r * (vocab_size - 1) / (height - 1));
+  labels(3) = ignored_label;
+  return labels;
+}
+
+struct Result {
+  std::vector<double> loss, dlogits;
+};
+
+Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, const LossTerms& terms = {}) {
+  Result p{std::vector<double>(height), std::vector<double>(logits.size())};
+  for (Index r = 0; r < height; ++r) {
+    if (labels(r) == ignored_label) continue;
+    const double *const l = logits.data() + r * vocab_size, top = *std::max_element(l, l + vocab_size);
+    double sum = 0;
+    for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
+    const double lse = std::log(sum) + top, share = terms.smoothing / vocab_size, own = 1 - terms.smoothing;
+    p.loss[r] = lse + terms.z * lse * lse;
+    for (Index v = 0; v < vocab_size; ++v) {
+      const double wanted = share + own * (v == labels(r));
+      if (wanted > 0) p.loss[r] -= wanted * l[v];
+      p.dlogits[r * vocab_size + v] = scale * ((1 + 2 * terms.z * lse) * std::exp(l[v] - top) / sum - wanted);
+    }
+  }
+  return p;
+}
+
+// Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
+template <class T>
+Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
+               bool in_place = false, const LossTerms& terms = {}, double cap = 0) {
+  using A = Acc<T>;
+  std::vector<Tensor2<A>> shards;
+  std::vector<Index> firsts;
+  const auto top = bench.zeros<A>(height), part_top = bench.zeros<A>(height);
+  const auto sums = bench.zeros<A>(terms.sums(), height), part_sums = bench.zeros<A>(terms.sums(), height);
+  std::fill_n(top.data(), height, std::numeric_limits<A>::lowest());
+  Index first = 0;
+  for (const Index count : parts) {
+    const auto shard = bench.normal<A>(height, count + padding);
+    for (Index r = 0; r < height; ++r)
+      for (Index v = 0; v < count + padding; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // padding must not be read
+    logits_top<A>(bench.dev, shard, count, part_top);
+    for (Index r = 0; r < height; ++r) top(r) = std::max(top(r), part_top(r));
+    shards.push_back(shard);
+    firsts.push_back(first);
+    first += count;
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    logits_sums<A>(bench.dev, shards[i], parts[i], top, labels, firsts[i], part_sums);
+    for (Index k = 0; k < terms.sums() * height; ++k) sums.data()[k] += part_sums.data()[k];
+  }
+  const auto loss = bench.zeros<double>(height);
+  cross_entropy<A>(bench.dev, sums, top, labels, terms, loss);
+  Result result{numbers(loss), std::vector<double>(height * vocab_size)};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto dlogits = bench.normal<T>(height, parts[i] + padding);
+    if constexpr (std::is_same_v<T, A>)
+      if (in_place) dlogits = shards[i];
+    cross_entropy_backward<T>(bench.dev, shards[i], parts[i], top, sums, labels, firsts[i], scale_on(bench), terms, dlogits, cap);
+    for (Index r = 0; r < height; ++r)
+      for (Index v = 0; v < parts[i] + padding; ++v) {
+        if (v < parts[i]) result.dlogits[r * vocab_size + firsts[i] + v] = double(dlogits(r, v));
+        else EXPECT_EQ(double(dlogits(r, v)), 0);
+      }
+  }
+  return result;
+}
+
+template <class T>
+void agrees_with_plain_loops() {
+  Workbench bench;
+  const auto logits = bench.normal<Acc<T>>(height, vocab_size);
+  const auto labels = some_labels(bench);
+  const Result want = plain(numbers(logits), labels), got = sharded<T>(bench, logits, labels, {vocab_size}, 0);
+  EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
+  EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
+  EXPECT_EQ(got.loss[3], 0);
+  for (const LossTerms& terms :
+       {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
+    for (const bool in_place : {false, true}) {
+      const std::vector<Index> parts{601, 1, 599};  // some end within a pack of 16 bytes, and its padding with one
+      const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
+      EXPECT_LE(difference(split.loss, more.loss), tolerance<Acc<T>>) << terms.smoothing << " " << terms.z;
+      EXPECT_LE(difference(split.dlogits, more.dlogits), tolerance<T>) << terms.smoothing << " " << terms.z;
+      EXPECT_EQ(split.loss[3], 0);
+    }
+}
+
+}  // namespace
+
+TEST(cross_entropy, agrees_with_plain_loops) {
+  agrees_with_plain_loops<double>();
+  agrees_with_plain_loops<float>();
+  agrees_with_plain_loops<bf16>();
+}
+
+TEST(cross_entropy, a_sharded_vocabulary_gives_the_whole_ones_loss_and_gradient) {
+  Workbench bench;
+  const auto logits = bench.normal<double>(height, vocab_size);
+  const auto labels = some_labels(bench);
+  const Result whole = sharded<double>(bench, logits, labels, {vocab_size}, 0);
+  for (const Index padding : {0, 7})
+    for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
+      const Result split = sharded<double>(bench, logits, labels, parts, padding);
+      EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
+      EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
+    }
+}
+
+TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocab_size);
+  const auto labels = some_labels(bench);
+  const Result apart = sharded<float>(bench, logits, labels, {600, 601}, 3), in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
+  EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
+}
+
+// Each element of the gradient is what it is without the cap, times the slope there.
+TEST(cross_entropy, the_gradient_goes_through_a_cap) {
+  Workbench bench;
+  const double cap = 2.5;
+  const auto expect = [&]<class T>(std::type_identity<T>, bool in_place) {
+    const auto logits = bench.normal<Acc<T>>(height, vocab_size);
+    soft_cap<Acc<T>>(bench.dev, cap, logits);
+    const auto labels = some_labels(bench);
+    const std::vector<Index> parts{601, 1, 599};
+    const LossTerms terms{0.3, 0.05, vocab_size};
+    Result want = plain(numbers(logits), labels, terms);
+    for (Index i = 0; i < height * vocab_size; ++i) want.dlogits[i] *= 1 - std::pow(double(logits.data()[i]) / cap, 2);
+    EXPECT_LE(difference(sharded<T>(bench, logits, labels, parts, 7, in_place, terms, cap).dlogits, want.dlogits), tolerance<T>);
+  };
+  for (const bool in_place : {false, true}) {
+    expect(std::type_identity<double>(), in_place);
+    expect(std::type_identity<float>(), in_place);
+    expect(std::type_identity<bf16>(), in_place);
+  }
+}
+
+TEST(cross_entropy, the_gradient_is_the_slope) {
+  Workbench bench;
+  const Index rows = 3, few = 11;
+  for (const auto& [terms, cap] :
+       {std::pair{LossTerms{}, 0.0}, {LossTerms{0.2, 0.1, few}, 0.0}, {LossTerms{}, 1.5}, {LossTerms{0.2, 0.1, few}, 0.7}}) {
+    const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(terms.sums(), rows), dlogits = bench.zeros<double>(rows, few);
+    const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
+    const auto labels = bench.zeros<Token>(rows);
+    labels(0) = 4, labels(1) = ignored_label, labels(2) = 10;
+    const auto capped = bench.zeros<double>(rows, few);
+    const auto total = [&] {
+      std::copy_n(logits.data(), logits.span(), capped.data());
+      if (cap > 0) soft_cap<double>(bench.dev, cap, capped);
+      logits_top<double>(bench.dev, capped, few, top);
+      logits_sums<double>(bench.dev, capped, few, top, labels, 0, sums);
+      cross_entropy<double>(bench.dev, sums, top, labels, terms, loss);
+      return scale * (loss(0) + loss(1) + loss(2));
+    };
+    total();
+    cross_entropy_backward<double>(bench.dev, capped, few, top, sums, labels, 0, scale_on(bench), terms, dlogits, cap);
+    EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
+  }
+}
+
+TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {
+  Workbench bench;
+  for (const float value : {0.0f, -3.0f, 1e4f}) {
+    const auto logits = bench.zeros<float>(height, vocab_size);
+    std::fill_n(logits.data(), logits.span(), value);
+    const auto labels = some_labels(bench);
+    const Result got = sharded<float>(bench, logits, labels, {600, 601}, 3);
+    for (Index r = 0; r < height; ++r) EXPECT_NEAR(got.loss[r], labels(r) == ignored_label ? 0 : std::log(double(vocab_size)), 1e-6);
+  }
+}
+
+TEST(cross_entropy, extreme_logits_stay_finite) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocab_size);
+  for (Index i = 0; i < height * vocab_size; ++i) logits.data()[i] *= 1e4f;
+  logits(0, 5) = -std::numeric_limits<float>::infinity();  // a token that is forbidden
+  const auto labels = some_labels(bench);
+  const Result want = plain(numbers(logits), labels), got = sharded<float>(bench, logits, labels, {600, 601}, 3);
+  EXPECT_LE(difference(got.loss, want.loss), 1e-6);
+  EXPECT_LE(difference(got.dlogits, want.dlogits), 1e-6);
+  EXPECT_GT(*std::max_element(got.loss.begin(), got.loss.end()), 1e4);
+}
+
+// The gradient of a softmax sums to zero over the vocabulary.
+TEST(cross_entropy, the_gradient_of_a_row_sums_to_zero) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, vocab_size);
+  const Result got = sharded<float>(bench, logits, some_labels(bench), {vocab_size}, 0);
+  for (Index r = 0; r < height; ++r) {
+    double sum = 0;
+    for (Index v = 0; v < vocab_size; ++v) sum += got.dlogits[r * vocab_size + v];
+    EXPECT_NEAR(sum, 0, 1e-6 * scale);
+  }
+}
+
+TEST(cross_entropy, nan_and_infinity_show_in_the_loss) {
+  for (const float bad : {NAN, INFINITY}) {
+    Workbench bench;
+    const auto logits = bench.normal<float>(height, vocab_size);
+    logits(1, 77) = bad;
+    const Result got = sharded<float>(bench, logits, some_labels(bench), {600, 601}, 0);
+    EXPECT_TRUE(std::isnan(got.loss[1]));
+    EXPECT_TRUE(std::isfinite(got.loss[0]));
+  }
+}
+
+TEST(cross_entropy, a_label_nobody_holds_adds_nothing) {
+  Workbench bench;
+  const auto logits = bench.normal<float>(height, 8);
+  const auto top = bench.zeros<float>(height), none = bench.zeros<float>(height);
+  const auto sums = bench.normal<float>(2, height);
+  const auto labels = bench.zeros<Token>(height);
+  for (Index r = 0; r < height; ++r) labels(r) = Token(100 + r);  // held: 98, 99 and six columns of padding
+  logits_top<float>(bench.dev, logits, 2, top);
+  logits_sums<float>(bench.dev, logits, 2, top, labels, 98, sums);
+  for (Index r = 0; r < height; ++r) EXPECT_EQ(sums(1, r), 0);
+  logits_top<float>(bench.dev, logits, 0, none);
+  for (Index r = 0; r < height; ++r) EXPECT_EQ(none(r), std::numeric_limits<float>::lowest());
+}
+
+// A shard has the first of its columns whose logit is the row's largest; the largest of what shards find is that of the first of all.
+template <class A>
+void likeliest_are_found() {
+  Workbench bench;
+  const auto logits = bench.normal<A>(height, vocab_size);
+  for (Index r = 0; r < height; ++r) logits(r, r * 150 % vocab_size) = logits(r, (r * 150 + 333) % vocab_size) = A(50);  // two of a row
+  for (const std::vector<Index>& parts : {std::vector<Index>{vocab_size}, {601, 1, 599}, {128, 0, 1, 1072}}) {
+    std::vector<A> found(height, std::numeric_limits<A>::lowest());
+    Index first = 0;
+    for (const Index count : parts) {
+      const auto shard = bench.normal<A>(height, count + 3);
+      const auto top = bench.zeros<A>(height);
+      for (Index r = 0; r < height; ++r)
+        for (Index v = 0; v < count + 3; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(50);  // padding must not be found
+      std::fill_n(top.data(), height, A(50));
+      const auto here = bench.zeros<A>(height);
+      logits_argmax<A>(bench.dev, shard, count, top, first, here);
+      for (Index r = 0; r < height; ++r) found[r] = std::max(found[r], here(r));
+      first += count;
+    }
+    for (Index r = 0; r < height; ++r) EXPECT_EQ(-found[r], A(std::min(r * 150 % vocab_size, (r * 150 + 333) % vocab_size))) << "row " << r;
+  }
+}
+
+TEST(cross_entropy, the_likeliest_is_found_by_the_shard_that_has_it) {
+  likeliest_are_found<double>();
+  likeliest_are_found<float>();
+}
+
+}  // namespace gyr::testing::cross_entropy_suite

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products and biases of grouped rows against plain loops in double: counts drawn at random, groups without rows, all rows in one, rows behind the
+// last group, groups without a gradient, rows that begin where packs do and others; as few even rows as a decoded token has, some, and many.
+#include "kernels/ops/grouped_biases.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "regression/support/grouped.hpp"
+#include "regression/support/seed.hpp"
+
+namespace gyr::testing::grouped_gemm_suite {
+
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+struct Case {
+  std::vector<Index> rows;  // of each group
+  std::vector<bool> trained;
+  Index behind, n, k, even;
+  bool known;
+
+  explicit Case(std::mt19937& random) {
+    const auto from = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
+    const bool many = from(0, 4) == 0;
+    const Index largest = many ? 24 : 150;
+    for (Index* width : {&n, &k}) *width = from(0, 2) ? 8 * from(1, largest / 8) : from(1, largest);
+    even = from(0, 1) ? from(0, 16) : from(0, 3) ? 100 : 1000;
+    rows.resize(std::size_t(many ? from(0, 1) ? from(33, 70) : from(257, 300) : from(1, 6)));
+    Index left = many ? 330 : from(1, 160);
+    const Index how = from(0, 5);
+    if (how == 0) rows[std::size_t(from(0, Index(rows.size()) - 1))] = left;
+    else if (how < 3 && rows.size() < 100) rows.assign(rows.size(), 1);  // as many tiles as can be
+    else
+      for (Index& r : rows)
+        if (rows.size() < 100 ? from(0, 1) : from(0, 15) == 0) left -= r = from(0, std::min<Index>(left, many || from(0, 1) ? 20 : 150));
+    if (many && from(0, 1)) std::reverse(rows.begin(), rows.end());
+    for (std::size_t g = 0; g < rows.size(); ++g) trained.push_back(from(0, 4) > 0);
+    behind = from(0, 1) ? from(1, 9) : 0, known = behind > 0;
+  }
+  Index all() const { return std::accumulate(rows.begin(), rows.end(), behind); }
+  Index groups() const { return Index(rows.size()); }
+  std::string name() const {
+    std::string text = fmt::format("({},{}), even {}, {} rows behind, groups of", n, k, even, behind);
+    for (const Index r : rows) text += fmt::format(" {}", r);
+    return text;
+  }
+  // f(group, row) of all rows that groups have.
+  template <class F>
+  void each(const F& f) const {
+    Index row = 0;
+    for (Index g = 0; g < groups(); ++g)
+      for (Index i = 0; i < rows[std::size_t(g)]; ++i) f(g, row++);
+  }
+};
+
+template <class T>
+struct Tensors {
+  Tensor1<std::int32_t> count;
+  Tensor2<T> x, dy, wide, y, dx;  // wide: the gradient of other outputs, with columns beside it on either side
+  std::vector<Tensor2<T>> w;
+  std::vector<Tensor2<Acc<T>>> dw;
+
+  // Numbers behind the last group's are NaN, which stay where they are and come nowhere else; so is all that is written only.
+  Tensors(Workbench& bench, const Case& c) : count(bench.zeros<std::int32_t>(c.groups())) {
+    x = bench.normal<T>(c.all(), c.k), dy = bench.normal<T>(c.all(), c.n), wide = bench.normal<T>(c.all(), c.n + 16);
+    y = bench.zeros<T>(c.all(), c.n), dx = bench.zeros<T>(c.all(), c.k);
+    for (const auto& [tensor, from] :
+         {std::pair(x, c.all() - c.behind), {dy, c.all() - c.behind}, {wide, c.all() - c.behind}, {y, Index(0)}, {dx, Index(0)}})
+      std::fill(tensor.data() + from * Index(tensor.extent(1)), tensor.data() + tensor.span(), T(nan));
+    for (Index g = 0; g < c.groups(); ++g) {
+      count(g) = std::int32_t(c.rows[std::size_t(g)]);
+      w.push_back(bench.normal<T>(c.n, c.k)), dw.push_back(bench.normal<Acc<T>>(c.n, c.k));
+    }
+  }
+  Matrix<const T> others(const Case& c) const { return columns(Matrix<const T>(wide), 8, c.n); }
+  GroupMatrices<const T> weights(const Case& c) const {
+    GroupMatrices<const T> all{{}, c.n, c.k};
+    for (const auto& one : w) all.data.push_back(one.data());
+    return all;
+  }
+  GroupMatrices<Acc<T>> gradients(const Case& c) const {
+    GroupMatrices<Acc<T>> all{{}, c.n, c.k};
+    for (std::size_t g = 0; g < dw.size(); ++g) all.data.push_back(c.trained[g] ? dw[g].data() : nullptr);
+    return all;
+  }
+};
+
+// What comes out, in double; NaN stays NaN.
+template <class T>
+struct Loops {
+  std::vector<double> y, dx;
+  std::vector<std::vector<double>> dw;
+
+  Loops(const Case& c, const Tensors<T>& t) : y(c.all() * c.n, nan), dx(c.all() * c.k, nan) {
+    for (const auto& one : t.dw) dw.push_back(numbers(one));
+    const auto others = t.others(c);
+    c.each([&](Index g, Index r) {
+      const auto& w = t.w[std::size_t(g)];
+      for (Index n = 0; n < c.n; ++n) y[r * c.n + n] = 0;
+      for (Index k = 0; k < c.k; ++k) dx[r * c.k + k] = 0;
+      for (Index n = 0; n < c.n; ++n)
+        for (Index k = 0; k < c.k; ++k) {
+          y[r * c.n + n] += double(t.x(r, k)) * double(w(n, k));
+          dx[r * c.k + k] += double(t.dy(r, n)) * double(w(n, k));
+          if (c.trained[std::size_t(g)]) dw[std::size_t(g)][n * c.k + k] += double(others(r, n)) * double(t.x(r, k));
+        }
+    });
+  }
+};
+
+// Of the rows that groups have; those behind are as they were.
+template <class T>
+void expect_rows(const Case& c, const char* what, const Tensor2<T>& found, const std::vector<double>& wanted) {
+  const Index numbers_of_groups = (c.all() - c.behind) * Index(found.extent(1));
+  const std::vector<double> all = numbers(found);
+  EXPECT_LE(difference({all.begin(), all.begin() + numbers_of_groups}, {wanted.begin(), wanted.begin() + numbers_of_groups}), tolerance<T>) << what;
+  for (auto v = all.begin() + numbers_of_groups; v != all.end(); ++v) EXPECT_TRUE(std::isnan(*v)) << what << ": a row behind the last group's";
+}
+
+template <class T>
+void expect_loops(const Case& c) {
+  Workbench bench;
+  const Tensors<T> t(bench, c);
+  const Loops<T> loops(c, t);
+  const auto multiply = [&](Device& dev, bool known) {
+    const RowGroups groups{t.count, c.even, c.all() - c.behind, known ? c.rows : std::vector<Index>()};
+    grouped_linear<T>(dev, groups, t.x, t.weights(c), t.y);
+    grouped_linear_backward_input<T>(dev, groups, t.dy, t.weights(c), t.dx);
+    grouped_linear_backward_weight<T>(dev, groups, t.others(c), t.x, t.gradients(c));
+  };
+  multiply(bench.dev, c.known);
+  expect_rows(c, "y", t.y, loops.y);
+  expect_rows(c, "dx", t.dx, loops.dx);
+  for (std::size_t g = 0; g < t.dw.size(); ++g) EXPECT_LE(difference(numbers(t.dw[g]), loops.dw[g]), tolerance<Acc<T>>) << "dw of group " << g;
+  Device dry(true, 0);
+  multiply(dry, true);
+  EXPECT_EQ(dry.flops(), bench.dev.flops());
+  EXPECT_GE(dry.scratch.high_water(), bench.dev.scratch.high_water());
+}
+
+// y += b, z += w b, terms = w dy, dw += <dy, b>, db += sums of dy
+template <class T>
+void expect_loops_of_biases(const Case& c, std::mt19937& random) {
+  using A = Acc<T>;
+  Workbench bench;
+  const Tensors<T> t(bench, c);
+  const auto y = bench.copy(t.dy), z = bench.copy(t.dy), terms = bench.copy(t.y);
+  const auto w = bench.normal<A>(c.all(), 1), dw = bench.normal<A>(c.all(), 1);
+  const auto slot = bench.arena.tensor<std::int32_t>(c.all());
+  std::iota(slot.data(), slot.data() + c.all(), 0);
+  std::shuffle(slot.data(), slot.data() + c.all(), random);
+  GroupMatrices<const A> biases{{}, c.n, 1};
+  GroupMatrices<A> gradients{{}, c.n, 1};
+  std::vector<Tensor1<A>> b, db;
+  for (Index g = 0; g < c.groups(); ++g) {
+    b.push_back(bench.normal<A>(c.n)), db.push_back(bench.normal<A>(c.n));
+    biases.data.push_back(b.back().data()), gradients.data.push_back(c.trained[std::size_t(g)] ? db.back().data() : nullptr);
+  }
+  std::vector<double> y_wanted = numbers(y), z_wanted = numbers(z), terms_wanted = numbers(terms), dw_wanted = numbers(dw);
+  std::vector<std::vector<double>> db_wanted;
+  for (const auto& one : db) db_wanted.push_back(numbers(one));
+  c.each([&](Index g, Index r) {
+    const double weight = double(w.data()[slot(r)]);
+    for (Index n = 0; n < c.n; ++n) {
+      const double bias = double(b[std::size_t(g)](n)), d = double(t.dy(r, n));
+      y_wanted[r * c.n + n] += bias, z_wanted[r * c.n + n] += weight * bias;
+      terms_wanted[r * c.n + n] = weight * d, dw_wanted[slot(r)] += d * bias;
+      if (c.trained[std::size_t(g)]) db_wanted[std::size_t(g)][n] += double(t.others(c)(r, n));
+    }
+  });
+  const auto enqueue = [&](Device& dev, bool known) {
+    const RowGroups groups{t.count, c.even, c.all() - c.behind, known ? c.rows : std::vector<Index>()};
+    grouped_add_bias<T>(dev, groups, biases, y);
+    grouped_add_weighted_bias<T>(dev, groups, slot, w, biases, z);
+    for (const auto& to : {dw, Tensor2<A>()}) grouped_weighted_bias_backward<T>(dev, groups, slot, t.dy, w, biases, to, terms);
+    grouped_bias_backward<T>(dev, groups, t.others(c), gradients);
+  };
+  enqueue(bench.dev, c.known);
+  expect_rows(c, "y", y, y_wanted);
+  expect_rows(c, "z", z, z_wanted);
+  expect_rows(c, "terms", terms, terms_wanted);
+  EXPECT_LE(difference(numbers(dw), dw_wanted), tolerance<A>);
+  for (std::size_t g = 0; g < db.size(); ++g) EXPECT_LE(difference(numbers(db[g]), db_wanted[g]), tolerance<A>) << "db of group " << g;
+  Device dry(true, 0);
+  enqueue(dry, true);
+  EXPECT_EQ(dry.flops(), bench.dev.flops());
+  EXPECT_GE(dry.scratch.high_water(), bench.dev.scratch.high_water());
+}
+
+}  // namespace
+
+TEST(grouped_gemm, agree_with_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int draw = 0; draw < 12; ++draw) {
+    const Case c(random);
+    SCOPED_TRACE(c.name());
+    expect_loops<bf16>(c);
+    if (draw % 3) continue;
+    expect_loops<float>(c);
+    expect_loops<double>(c);
+  }
+}
+
+TEST(grouped_gemm, biases_agree_with_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int draw = 0; draw < 16; ++draw) {
+    const Case c(random);
+    SCOPED_TRACE(c.name());
+    expect_loops_of_biases<bf16>(c, random);
+    if (draw % 3) continue;
+    expect_loops_of_biases<float>(c, random);
+    expect_loops_of_biases<double>(c, random);
+  }
+}
+
+// Of whose tiles every place has several: too many for kernels that are emulated.
+TEST(grouped_gemm, bf16_follows_double_over_many_tiles) {
+  gyr::testing::expect_bf16_follows_double({{1, 700, 0, 300, 129}, 520, 600, 200});
+  gyr::testing::expect_bf16_follows_double({{64, 0, 128, 700, 2}, 600, 333, 200});
+  gyr::testing::expect_bf16_follows_double({{3, 0, 40, 1}, 520, 1000, 4});
+}
+
+}  // namespace gyr::testing::grouped_gemm_suite

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/layernorm.hpp"
+
+#include "regression/support/tensors.hpp"
+
+namespace gyr::testing::layernorm_suite {
+
+namespace {
+
+constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
+// Rows that a block of a GPU holds in one, two and four packs to a thread, and longer ones.
+template <class T>
+constexpr Index wide[] = {6144 / sizeof(T) - 16, 6144 / sizeof(T) + 16, 12288 / sizeof(T) + 16, 24576 / sizeof(T) + 16};
+constexpr Index few = 11;
+constexpr double eps = 1e-2;  // large enough that forgetting it shows
+
+struct Plain {
+  std::vector<double> y, mean, rstd, dx, dg, db;
+};
+
+// The formulas of the header in plain loops.
+Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& b, const std::vector<double>& dy) {
+  const Index width = Index(g.size()), height = Index(x.size()) / width;
+  Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(height),
+          std::vector<double>(x.size()), std::vector<double>(width),  std::vector<double>(width)};
+  for (Index r = 0; r < height; ++r) {
+    const Index at = r * width;
+    double mean = 0, variance = 0, level = 0, along = 0;
+    for (Index d = 0; d < width; ++d) mean += x[at + d] / double(width);
+    for (Index d = 0; d < width; ++d) variance += std::pow(x[at + d] - mean, 2) / double(width);
+    const double k = 1 / std::sqrt(variance + eps);
+    p.mean[r] = mean, p.rstd[r] = k;
+    for (Index d = 0; d < width; ++d) level += g[d] * dy[at + d] / double(width), along += g[d] * dy[at + d] * (x[at + d] - mean) * k / double(width);
+    for (Index d = 0; d < width; ++d) {
+      const double xh = (x[at + d] - mean) * k;
+      p.y[at + d] = g[d] * xh + b[d];
+      p.dx[at + d] = k * (g[d] * dy[at + d] - level - xh * along);
+      p.dg[d] += dy[at + d] * xh, p.db[d] += dy[at + d];
+    }
+  }
+  return p;
+}
+
+void add_to(std::vector<double>& sum, const std::vector<double>& x) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];
+}
+
+template <class T>
+void agrees_with_plain_loops(Index width, Index height = layernorm_suite::height) {
+  using A = Acc<T>;
+  Workbench bench;
+  const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
+  const auto g = bench.normal<A>(width), b = bench.normal<A>(width), mean = bench.zeros<A>(height), rstd = bench.zeros<A>(height);
+  for (Index i = 0; i < height * width; ++i) x.data()[i] = T(float(x.data()[i]) + 2);  // rows with a mean
+  const Plain want = plain(numbers(x), numbers(g), numbers(b), numbers(dy));
+
+  layernorm<T>(bench.dev, x, g, b, eps, y, mean, rstd);
+  EXPECT_LE(difference(numbers(y), want.y), tolerance<T>);
+  EXPECT_LE(difference(numbers(mean), want.mean), tolerance<A>);
+  EXPECT_LE(difference(numbers(rstd), want.rstd), tolerance<A>);
+
+  for (const Add add : {Add::no, Add::yes}) {
+    const auto dx = bench.normal<T>(height, width);
+    const auto dg = bench.normal<A>(width), db = bench.normal<A>(width);
+    auto want_dx = want.dx, want_dg = want.dg, want_db = want.db;
+    if (add == Add::yes) add_to(want_dx, numbers(dx));
+    add_to(want_dg, numbers(dg)), add_to(want_db, numbers(db));
+    layernorm_backward<T>(bench.dev, dy, x, g, mean, rstd, add, dx, dg, db);
+    EXPECT_LE(difference(numbers(dx), want_dx), tolerance<T>);
+    EXPECT_LE(difference(numbers(dg), want_dg), tolerance<A>);
+    EXPECT_LE(difference(numbers(db), want_db), tolerance<A>);
+  }
+}
+
+}  // namespace
+
+TEST(layernorm, agrees_with_plain_loops) {
+  for (const Index columns : {width, full}) {
+    agrees_with_plain_loops<double>(columns);
+    agrees_with_plain_loops<float>(columns);
+    agrees_with_plain_loops<bf16>(columns);
+  }
+}
+
+TEST(layernorm, of_wide_rows_agrees_with_plain_loops) {
+  for (const Index columns : wide<double>) agrees_with_plain_loops<double>(columns, few);
+  for (const Index columns : wide<bf16>) agrees_with_plain_loops<bf16>(columns, few);
+}
+
+TEST(layernorm, gradients_are_slopes) {
+  Workbench bench;
+  const Index rows = 5, narrow = 7;
+  const auto x = bench.normal<double>(rows, narrow), dy = bench.normal<double>(rows, narrow), y = bench.zeros<double>(rows, narrow);
+  const auto g = bench.normal<double>(narrow), b = bench.normal<double>(narrow), mean = bench.zeros<double>(rows), rstd = bench.zeros<double>(rows);
+  const auto loss = [&] {
+    layernorm<double>(bench.dev, x, g, b, eps, y, mean, rstd);
+    return dot(numbers(y), numbers(dy));
+  };
+  loss();
+  const auto dx = bench.zeros<double>(rows, narrow);
+  const auto dg = bench.zeros<double>(narrow), db = bench.zeros<double>(narrow);
+  layernorm_backward<double>(bench.dev, dy, x, g, mean, rstd, Add::no, dx, dg, db);
+  EXPECT_LE(difference(numbers(dx), slope(flat(x), loss)), 1e-9);
+  EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
+  EXPECT_LE(difference(numbers(db), slope(b, loss)), 1e-9);
+}
+
+// The mean is taken away before the squares are summed: a level far above the row's deviations loses no digits to it.
+TEST(layernorm, a_level_does_not_matter) {
+  Workbench bench;
+  const auto x = bench.normal<double>(height, width), y = bench.zeros<double>(height, width), z = bench.zeros<double>(height, width);
+  const auto g = bench.normal<double>(width), b = bench.normal<double>(width), mean = bench.zeros<double>(height), rstd = bench.zeros<double>(height);
+  layernorm<double>(bench.dev, x, g, b, 0, y, mean, rstd);
+  for (Index i = 0; i < height * width; ++i) x.data()[i] += 1e6;
+  layernorm<double>(bench.dev, x, g, b, 0, z, mean, rstd);
+  EXPECT_LE(difference(numbers(z), numbers(y)), 1e-8);
+}
+
+TEST(layernorm, a_dry_run_counts_the_same_work_and_scratch) {
+  Workbench bench;
+  Device dry(true, 0), real(false, 1 << 20);
+  Arena memory = Arena::dry_run(Memory::activations);
+  const auto use = [](Device& dev, Tensor2<float> x, Tensor1<float> g, Tensor1<float> b, Tensor1<float> mean, Tensor1<float> rstd) {
+    layernorm<float>(dev, x, g, b, eps, x, mean, rstd);
+    layernorm_backward<float>(dev, x, x, g, mean, rstd, Add::yes, x, g, b);
+  };
+  use(dry, memory.tensor<float>(height, width), memory.tensor<float>(width), memory.tensor<float>(width), memory.tensor<float>(height),
+      memory.tensor<float>(height));
+  use(real, bench.normal<float>(height, width), bench.normal<float>(width), bench.normal<float>(width), bench.normal<float>(height),
+      bench.normal<float>(height));
+  EXPECT_EQ(dry.scratch.high_water(), real.scratch.high_water());
+  EXPECT_EQ(dry.scratch.used(), 0);
+  EXPECT_EQ(dry.flops(), real.flops());
+  EXPECT_GT(dry.flops(), 0);
+}
+
+}  // namespace gyr::testing::layernorm_suite

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a dry run says is computed while a transfer is under way: as it was told, and of ranks that share layers what their layers' shapes say.
+#include "kernels/device/overlapped_transfers.hpp"
+
+#include "modules/cost/flops.hpp"
+#include "regression/planner/random_run.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/engine/dry_run/dry_step.hpp"
+
+namespace gyr::testing::overlapped_transfers_suite {
+namespace {
+
+// Launches and transfers drawn at random, against a list of all that happened in order.
+TEST(overlapped_transfers, a_transfer_has_beside_it_what_is_launched_between_its_start_and_its_wait) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 200; ++i) {
+    OverlappedTransfers hidden;
+    std::vector<double> launched;  // flops, in order
+    struct Begun {
+      int number;
+      std::size_t at;
+      Index times;
+      Index bytes;
+    };
+    std::vector<Begun> begun;
+    std::map<Index, double> expected;  // by bytes, which tell one from another
+    for (int event = 0; event < 40; ++event) {
+      if (const int what = dice.between(0, 2); what == 0) {
+        const Index times = dice.between(1, 3);
+        begun.push_back({hidden.begin(nullptr, Operation::all_reduce, event + 1, times), launched.size(), times, event + 1});
+      } else if (what == 1) {
+        const double flops = dice.between(1, 3);
+        hidden.launched({"product", flops, 1}, 6);
+        launched.push_back(6 * flops);
+      } else if (!begun.empty()) {
+        const std::size_t which = std::size_t(dice.between(0, int(begun.size()) - 1));
+        const Begun b = begun[which];
+        hidden.awaited(b.number);
+        begun.erase(begun.begin() + std::ptrdiff_t(which));
+        const double flops = std::accumulate(launched.begin() + std::ptrdiff_t(b.at), launched.end(), 0.0) / double(b.times);
+        if (flops > 0) expected[b.bytes] = flops;
+      }
+    }
+    std::map<Index, double> seen;
+    for (const OverlappedTransfer& t : hidden.take())
+      for (const auto& [shape, calls] : t.beside) seen[t.bytes] += shape.flops * double(calls);
+    EXPECT_EQ(seen, expected);
+    for (const Begun& b : begun) hidden.awaited(b.number);
+    EXPECT_TRUE(hidden.take().empty()) << "what was under way is forgotten";
+  }
+}
+
+// On ranks that share layers, evenly.
+Drawn shared(Dice& dice) {
+  const int tensor = dice.one_of<int>({1, 2, 4}), width = dice.between(1, 3);
+  std::string pattern;
+  for (int layers = dice.between(1, 5); layers > 0; --layers) pattern += dice.one_of<char>({'P', '*', 'M', '-'});
+  const std::string text = fmt::format(
+      "model:\n  pattern: \"{}\"\n  vocab_size: 64\n  hidden_size: {}\n  attention: {{num_heads: 8, num_kv_heads: 4, head_dim: 4}}\n"
+      "  mamba: {{num_heads: 8, num_groups: 4, head_dim: 4, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: {}, gated: {}}}\n"
+      "train: {{global_batch_size: 6, micro_batch_size: {}, seq_length: {}}}\nparallel: {{tensor: {}, sequence: {}}}\n",
+      pattern, 16 * width, 16 * dice.between(1, 3), dice.coin(), dice.one_of<int>({1, 2}), 8 * dice.between(1, 3), tensor, tensor > 1 && dice.coin());
+  Deck deck = Deck::parse(text, "drawn");
+  Drawn s{read_run_config(deck), {}, {}};
+  s.layout = layout_of(s.run, tensor);
+  s.config = engine_config(s.run, s.layout);
+  return s;
+}
+
+double products_beside(const OverlappedTransfer& transfer) {
+  double flops = 0;
+  for (const auto& [shape, calls] : transfer.beside)
+    if (shape.kernel == "gemm") flops += shape.flops * double(calls);
+  return flops;
+}
+
+// Gradients of a layer's weights, and those of its input, are as many flops as its projections' forward.
+TEST(overlapped_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gathers_beside_those_of_inputs) {
+  Dice dice(seed_of_run());
+  int seen = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Drawn s = shared(dice);
+    const int ranks = s.layout.ranks();
+    DryStep step(s.config, s.layout, dice.between(0, ranks - 1));
+    double products = 0;
+    for (Index layer = 0; layer < s.config.model.layers(); ++layer) products += layer_flops(s.config.model, layer, s.config.seq_length).products;
+    products *= double(s.config.micro_batch_size * s.config.seq_length) / ranks;
+    const Program program = compile(s.config.schedule, pipeline_shape(s.layout, s.config.micros), 0, step.engine().buckets());
+    const TaskCounts counts = step.engine().take_task_counts();
+    std::map<int, double> sums, gathers;  // flops beside them, by micro-batch
+    for (std::size_t i = 0; i < counts.of_task.size(); ++i) {
+      const Task& task = program.tasks[i];
+      for (const auto& [communicator, t] : counts.counts[std::size_t(counts.of_task[i])].hidden) {
+        EXPECT_EQ(task.op, Op::backward);
+        (t.operation == Operation::all_gather ? gathers : sums)[task.micro] += double(t.times) * products_beside(t);
+      }
+    }
+    const double beside_gathers = s.run.parallel.sequence ? products : 0;
+    for (int micro = 0; micro < s.config.micros && ranks > 1; ++micro) {
+      EXPECT_NEAR(sums[micro], products, 1e-9 * products) << s.config.model.pattern << " on " << ranks;
+      EXPECT_NEAR(gathers[micro], beside_gathers, 1e-9 * products) << s.config.model.pattern << " on " << ranks;
+    }
+    EXPECT_TRUE(ranks > 1 || (sums.empty() && gathers.empty()));
+    seen += ranks > 1;
+  }
+  EXPECT_GT(seen, 20);
+}
+
+}  // namespace
+}  // namespace gyr::testing::overlapped_transfers_suite

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/ops/rope.hpp"
+
+#include "regression/support/values.hpp"
+
+namespace gyr::testing::rope_suite {
+
+namespace {
+
+struct Case {
+  Index rows = 5, num_heads = 3, head_dim = 8;
+  double rope_theta = 1e4, scale = 0.75;
+  std::vector<std::int32_t> positions{0, 1, 7, 30, 1000};
+  Index gap = 3;  // between rows of x
+  Tensor1<const std::int32_t> places() const { return Tensor1<const std::int32_t>(positions.data(), rows); }
+  Index furthest() const { return *std::max_element(positions.begin(), positions.end()); }
+};
+
+// The angles of all positions of a case.
+template <class A>
+struct Table {
+  explicit Table(const Case& s) : cosine(s.furthest() + 1, s.head_dim / 2), sine(s.furthest() + 1, s.head_dim / 2) {
+    Device dev(false, 0);
+    rope_table<A>(dev, s.rope_theta, {}, rotation());
+  }
+  Rotation<A> rotation() { return {cosine.tensor(), sine.tensor()}; }
+  Block<A> cosine, sine;
+};
+
+template <class T>
+Values turned(const Case& s, Rotate turn, const Values& x, bool in_place = false) {
+  using A = Acc<T>;
+  Device dev(false, 1 << 20);
+  Table<A> table(s);
+  Block<T> from(s.rows, s.num_heads * s.head_dim, x, s.gap), to(s.rows, s.num_heads * s.head_dim, {}, 2 * s.gap);
+  rope<T, T>(dev, turn, s.num_heads, s.scale, table.rotation(), s.places(), from.template matrix<const T>(), in_place ? from.matrix() : to.matrix());
+  return in_place ? from.values() : to.values();
+}
+
+// Heads whose halves fill no vector, and some whose do.
+std::vector<Case> cases() {
+  Case full;
+  full.head_dim = 32, full.gap = 0;
+  return {Case(), full};
+}
+
+}  // namespace
+
+// A pair (u_j, u_{j+E/2}) is the complex number u_j + i u_{j+E/2}, turned by e^{i position theta^(-2j/E)}.
+TEST(rope, turns_complex_pairs) {
+  for (const Case& s : cases()) {
+    const Index half = s.head_dim / 2;
+    const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Rotate::forward, x);
+    for (Index r = 0; r < s.rows; ++r)
+      for (Index h = 0; h < s.num_heads; ++h)
+        for (Index j = 0; j < half; ++j) {
+          const Index at = (r * s.num_heads + h) * s.head_dim + j;
+          const double angle = s.positions[r] * std::pow(s.rope_theta, -2.0 * j / s.head_dim);
+          EXPECT_NEAR(y[at], s.scale * (x[at] * std::cos(angle) - x[at + half] * std::sin(angle)), 1e-12);
+          EXPECT_NEAR(y[at + half], s.scale * (x[at + half] * std::cos(angle) + x[at] * std::sin(angle)), 1e-12);
+        }
+  }
+}
+
+TEST(rope, backward_is_the_transpose) {
+  const Case s;
+  const Index n = s.rows * s.num_heads * s.head_dim;
+  const Values x = numbers(n, 1), y = numbers(n, 2);
+  EXPECT_NEAR(dot(turned<double>(s, Rotate::forward, x), y), dot(x, turned<double>(s, Rotate::backward, y)), 1e-12);
+}
+
+// <q at i, k at j> is a function of i - j.
+TEST(rope, products_depend_on_the_distance_alone) {
+  Case s, later;
+  s.rows = later.rows = 2;
+  s.num_heads = later.num_heads = 1;
+  s.positions = {3, 11};
+  later.positions = {3 + 500, 11 + 500};
+  const Values x = numbers(2 * s.head_dim, 4);
+  const auto product = [&](const Case& at) {
+    const Values y = turned<double>(at, Rotate::forward, x);
+    return dot(Values(y.begin(), y.begin() + s.head_dim), Values(y.begin() + s.head_dim, y.end()));
+  };
+  EXPECT_NEAR(product(s), product(later), 1e-12);
+}
+
+TEST(rope, may_run_in_place) {
+  const Case s;
+  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1);
+  EXPECT_EQ(turned<float>(s, Rotate::forward, x, true), turned<float>(s, Rotate::forward, x));
+  EXPECT_EQ(turned<bf16>(s, Rotate::backward, x, true), turned<bf16>(s, Rotate::backward, x));
+}
+
+TEST(rope, float_and_bf16_follow_double) {
+  for (Case s : cases()) {
+    s.positions.back() = 50;
+    const Values x = rounded<bf16>(numbers(s.rows * s.num_heads * s.head_dim, 1)), y = turned<double>(s, Rotate::forward, x);
+    expect_near(turned<float>(s, Rotate::forward, x), y, 1e-5);
+    expect_near(turned<bf16>(s, Rotate::forward, x), y, 2e-2);
+  }
+}
+
+// Gradients of a bf16 model come in float and leave in bf16; the other way they are widened.
+TEST(rope, changes_the_type_on_the_way) {
+  const Case s;
+  Device dev(false, 1 << 20);
+  Table<float> table(s);
+  const Index columns = s.num_heads * s.head_dim;
+  const Values x = rounded<bf16>(numbers(s.rows * columns, 1));
+  Block<float> wide(s.rows, columns, x), wide_out(s.rows, columns);
+  Block<bf16> narrow(s.rows, columns, x), narrow_out(s.rows, columns);
+  rope<float, bf16>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), wide.matrix(), narrow_out.matrix());
+  rope<bf16, float>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), narrow.matrix(), wide_out.matrix());
+  EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Rotate::forward, x));
+  EXPECT_EQ(wide_out.values(), turned<float>(s, Rotate::forward, x));
+}
+
+// At theta = 1e11 and far positions the float table still holds cos^2 + sin^2 = 1, and position 0 turns nothing.
+TEST(rope, table_is_of_unit_length) {
+  Case s;
+  s.rope_theta = 1e11;
+  s.positions = {0, 1, 100, 16383, 262143};
+  s.head_dim = 64;
+  Table<float> table(s);
+  const Values c = table.cosine.values(), d = table.sine.values();
+  for (std::size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
+  EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));
+  EXPECT_EQ(Values(d.begin(), d.begin() + 32), Values(32, 0));
+  for (const Index p : s.positions) EXPECT_NEAR(c[p * 32], std::cos(double(p)), 1e-6);  // j = 0: the angle is the position
+}
+
+// Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
+TEST(rope, frequencies_are_lowered_as_published) {
+  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32, 9), linear(5e5, {RopeScaling::linear, 4}, 32, 9),
+      plain(5e5, {}, 32, 9);
+  const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
+  for (Index j = 0; j < 32; ++j) {
+    const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(longer.at<float>(j) / plain_at(j), share + (1 - share) / 32, 2e-5) << j;
+    EXPECT_NEAR(linear.at<double>(j) / plain_at(j), 0.25, 1e-12);
+    EXPECT_EQ(plain.at<double>(j), 1 / std::pow(5e5, double(2 * j) / 64));
+  }
+  EXPECT_EQ(longer.amplitude(), 1);
+}
+
+// The fastest pair stays what it is, and the slowest is lowered by as much as the text is longer than those first trained on, so many times over.
+TEST(rope, is_lowered_by_the_length_of_longer_texts) {
+  const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 100};
+  const RopeFrequencies plain(1e4, {}, 16, 9), shorter(1e4, scaling, 16, 100), longer(1e4, scaling, 16, 250);
+  for (Index j = 0; j < 16; ++j) {
+    EXPECT_EQ(shorter.at<float>(j), plain.at<float>(j)) << j;
+    EXPECT_NEAR(longer.at<double>(j) / plain.at<double>(j), std::pow(3 * 2.5 - 2, -double(j) / 15), 1e-12) << j;
+  }
+  EXPECT_EQ(longer.amplitude(), 1);
+}
+
+// Between pairs that are none where they are not rounded.
+TEST(rope, yarn_ramps_between_what_lies_between_pairs) {
+  RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
+  scaling.truncate = false;
+  const RopeFrequencies yarn(1e4, scaling, 64, 9);
+  const auto pair = [](double turns) { return 64 * std::log(2048 / (turns * 2 * M_PI)) / std::log(1e4); };
+  for (Index j = 0; j < 64; ++j) {
+    const double share = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
+    EXPECT_NEAR(yarn.at<double>(j) / f, share + (1 - share) / 16, 1e-12) << j;
+  }
+}
+
+// YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
+// between the two pairs the share falls by equal steps.
+TEST(rope, yarn_ramps_between_pairs) {
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64, 9), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64, 9);
+  EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
+  EXPECT_EQ(told.amplitude(), 1.25);
+  std::vector<double> share;
+  for (Index j = 0; j < 64; ++j) {
+    const double f = std::pow(1e4, -double(j) / 64), turns = 2048 * f / (2 * M_PI);
+    share.push_back((yarn.at<double>(j) / f - 1.0 / 16) / (1 - 1.0 / 16));
+    if (turns >= 32 || turns <= 1) {
+      EXPECT_NEAR(share[j], turns > 1, 1e-12) << j;
+    }
+  }
+  std::vector<double> steps;
+  for (Index j = 1; j < 64; ++j)
+    if (share[j] < share[j - 1] - 1e-9) steps.push_back(share[j - 1] - share[j]);
+  ASSERT_GT(steps.size(), 10u);
+  for (const double step : steps) EXPECT_NEAR(step, 1 / double(steps.size()), 1e-9);
+}
+
+// Of wider heads the first channels turn as those of narrow ones do, the others keep their place and take the scale.
+TEST(rope, turns_the_first_channels_of_a_head) {
+  for (const Index turned_channels : {Index(0), Index(4), Index(16)})
+    for (const Rotate way : {Rotate::forward, Rotate::backward}) {
+      Case s;
+      s.head_dim = turned_channels;
+      const Index width = 24, heads = s.num_heads;
+      Device dev(false, 1 << 20);
+      Table<double> table(s);
+      const Values x = numbers(s.rows * heads * width, 1);
+      Values first;
+      for (Index i = 0; i < s.rows * heads; ++i) first.insert(first.end(), x.begin() + i * width, x.begin() + i * width + turned_channels);
+      Block<double> all(s.rows, heads * width, x, s.gap);
+      rope<double, double>(dev, way, heads, s.scale, table.rotation(), s.places(), all.matrix<const double>(), all.matrix());
+      const Values y = all.values(), want = turned_channels ? turned<double>(s, way, first) : Values();
+      for (Index i = 0; i < s.rows * heads; ++i)
+        for (Index e = 0; e < width; ++e)
+          ASSERT_EQ(y[i * width + e], e < turned_channels ? want[i * turned_channels + e] : s.scale * x[i * width + e]) << e;
+    }
+}
+
+}  // namespace gyr::testing::rope_suite

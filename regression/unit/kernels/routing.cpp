@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Routing against plain loops in double, on random rules: many scores that are equal, all tokens to one expert, and none to another.
+#include "kernels/ops/routing.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+
+#include "kernels/ops/balance_loss.hpp"
+#include "kernels/ops/expert_rows.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/tensors.hpp"
+
+namespace gyr::testing::routing_suite {
+
+namespace {
+
+// How a case's logits and biases are drawn.
+enum class Kind { continuous, few_values, all_to_some };
+
+struct Case {
+  Routing rule;
+  Index rows, experts;
+  Kind kind;
+  bool biased;
+
+  Case(std::mt19937& random, Kind kind) : kind(kind) {
+    const auto from = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
+    rule.groups = from(1, 4), rule.top_groups = from(1, rule.groups);
+    experts = rule.groups * from(1, 6), rows = from(1, 70);
+    rule.top_k = from(1, experts / rule.groups * rule.top_groups);
+    rule.score = from(0, 1) ? Routing::softmax : Routing::sigmoid;
+    rule.normalize = from(0, 1), rule.scale = from(0, 1) ? 1 : 2.5;
+    biased = kind == Kind::all_to_some || from(0, 1);
+  }
+};
+
+template <class A>
+struct Tables {
+  Tensor2<A> scores, weights, logits;
+  Tensor2<std::int32_t> chosen;
+  Tensor1<A> bias, lse;
+
+  Tables(Workbench& bench, const Case& c)
+      : scores(bench.zeros<A>(c.rows, c.experts)), weights(bench.zeros<A>(c.rows, c.rule.top_k)), logits(bench.normal<A>(c.rows, c.experts)),
+        chosen(bench.arena.tensor<std::int32_t>(c.rows, c.rule.top_k)), lse(bench.zeros<A>(c.rows)) {
+    if (c.kind == Kind::few_values)
+      for (Index i = 0; i < c.rows * c.experts; ++i) logits.data()[i] = A(std::floor(double(logits.data()[i])));
+    if (c.biased) bias = bench.normal<A>(c.experts);
+    for (Index e = 0; e < c.experts && c.biased; ++e) {
+      if (c.kind == Kind::few_values) bias(e) = A(0.5 * std::round(double(bias(e))));
+      if (c.kind == Kind::all_to_some) bias(e) = A(e % 3 == 1 ? 100 : -100);
+    }
+  }
+  void run(Workbench& bench, const Case& c) {
+    std::copy_n(logits.data(), logits.span(), scores.data());
+    route<A>(bench.dev, c.rule, bias, scores, chosen, weights, lse);
+  }
+};
+
+// Experts by their values, ties in their order, as a sort has them.
+template <class A>
+std::vector<Index> chosen_of(const Case& c, const std::vector<A>& value) {
+  const auto by = [](const std::vector<A>& v) { return [&v](Index a, Index b) { return v[a] > v[b]; }; };
+  const Index width = c.experts / c.rule.groups;
+  std::vector<A> best(c.rule.groups);
+  for (Index g = 0; g < c.rule.groups; ++g) {
+    std::vector<A> of(value.begin() + g * width, value.begin() + (g + 1) * width);
+    std::sort(of.begin(), of.end(), std::greater<A>());
+    best[g] = of[0] + (width > 1 ? of[1] : A(0));
+  }
+  std::vector<Index> groups(c.rule.groups), experts;
+  std::iota(groups.begin(), groups.end(), 0);
+  std::stable_sort(groups.begin(), groups.end(), by(best));
+  groups.resize(c.rule.top_groups);
+  for (Index e = 0; e < c.experts; ++e)
+    if (std::find(groups.begin(), groups.end(), e / width) != groups.end()) experts.push_back(e);
+  std::stable_sort(experts.begin(), experts.end(), by(value));
+  experts.resize(c.rule.top_k);
+  return experts;
+}
+
+// Scores and weights are those of plain loops, the choice is that of a sort of the scores as they are.
+template <class A>
+void expect_plain(const Case& c) {
+  Workbench bench;
+  Tables<A> t(bench, c);
+  t.run(bench, c);
+  std::vector<double> scores, weights, lse;
+  for (Index r = 0; r < c.rows; ++r) {
+    double sum = 0;
+    for (Index e = 0; e < c.experts; ++e) sum += std::exp(double(t.logits(r, e)));
+    lse.push_back(c.rule.score == Routing::softmax ? std::log(sum) : 0);
+    std::vector<A> value;
+    for (Index e = 0; e < c.experts; ++e) {
+      const double l = double(t.logits(r, e));
+      scores.push_back(c.rule.score == Routing::softmax ? std::exp(l) / sum : 1 / (1 + std::exp(-l)));
+      value.push_back(c.biased ? t.scores(r, e) + t.bias(e) : t.scores(r, e));
+    }
+    const auto chosen = chosen_of<A>(c, value);
+    double total = 0;
+    for (Index k = 0; k < c.rule.top_k; ++k) {
+      EXPECT_EQ(t.chosen(r, k), chosen[k]) << "row " << r << " choice " << k;
+      total += scores[r * c.experts + chosen[k]];
+    }
+    for (const Index e : chosen) weights.push_back(c.rule.scale * scores[r * c.experts + e] / (c.rule.normalize ? total : 1));
+  }
+  EXPECT_LE(difference(numbers(t.scores), scores), tolerance<A>);
+  EXPECT_LE(difference(numbers(t.weights), weights), tolerance<A>);
+  EXPECT_LE(difference(numbers(t.lse), lse), tolerance<A>);
+}
+
+ExpertRows grouped(Workbench& bench, const Case& c, const Tensor2<std::int32_t>& chosen) {
+  ExpertRows rows{bench.arena.tensor<std::int32_t>(c.rows, c.rule.top_k), bench.arena.tensor<std::int32_t>(c.rows * c.rule.top_k),
+                  bench.arena.tensor<std::int32_t>(c.experts)};
+  group_rows(bench.dev, chosen, rows);
+  return rows;
+}
+
+// The permutation of a stable sort by expert: every slot once, in order within each expert.
+void expect_sorted(Workbench& bench, const Case& c, const Tensor2<std::int32_t>& chosen) {
+  const ExpertRows rows = grouped(bench, c, chosen);
+  std::vector<std::int32_t> slots(c.rows * c.rule.top_k), count(c.experts, 0);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::stable_sort(slots.begin(), slots.end(), [&](int a, int b) { return chosen.data()[a] < chosen.data()[b]; });
+  for (std::size_t p = 0; p < slots.size(); ++p) {
+    EXPECT_EQ(rows.slot(p), slots[p]);
+    EXPECT_EQ(rows.place.data()[slots[p]], Index(p));
+    ++count[chosen.data()[p]];
+  }
+  for (Index e = 0; e < c.experts; ++e) EXPECT_EQ(rows.count(e), count[e]);
+}
+
+// On random cases of every kind.
+template <class F>
+void on_cases(const F& f) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (int i = 0; i < 25; ++i)
+    for (const Kind kind : {Kind::continuous, Kind::few_values, Kind::all_to_some}) {
+      SCOPED_TRACE(fmt::format("case {} of kind {}", i, int(kind)));
+      f(Case(random, kind));
+    }
+}
+
+}  // namespace
+
+TEST(routing, agrees_with_plain_loops_and_a_sort) {
+  on_cases([](const Case& c) {
+    expect_plain<double>(c);
+    expect_plain<float>(c);
+  });
+}
+
+TEST(routing, gradients_are_slopes) {
+  on_cases([](Case c) {
+    c.rows = std::min<Index>(c.rows, 3);
+    Workbench bench;
+    Tables<double> t(bench, c);
+    const auto dweights = bench.normal<double>(c.rows, c.rule.top_k), dlogits = bench.normal<double>(c.rows, c.experts);
+    t.run(bench, c);
+    route_backward<double>(bench.dev, c.rule, t.scores, t.chosen, dweights, dlogits);
+    const auto loss = [&] {  // of the same choice
+      double all = 0;
+      for (Index r = 0; r < c.rows; ++r) {
+        double exps = 0, total = 0, along = 0;
+        for (Index e = 0; e < c.experts; ++e) exps += std::exp(t.logits(r, e));
+        for (Index k = 0; k < c.rule.top_k; ++k) {
+          const double x = std::exp(t.logits(r, t.chosen(r, k))), s = c.rule.score == Routing::softmax ? x / exps : x / (1 + x);
+          total += s, along += s * dweights(r, k);
+        }
+        all += c.rule.scale * along / (c.rule.normalize ? total : 1);
+      }
+      return all;
+    };
+    const auto slopes = slope(flat(t.logits), loss);
+    for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(dlogits.data()[i], slopes[i], 1e-9);
+  });
+}
+
+// Where a row is no number, its experts are some all the same, each once.
+TEST(routing, of_what_is_no_number_chooses_experts) {
+  on_cases([](Case c) {
+    Workbench bench;
+    Tables<float> t(bench, c);
+    for (Index e = 0; e < c.experts; ++e) t.logits(0, e) = NAN;
+    t.logits(c.rows - 1, c.experts - 1) = NAN;
+    t.run(bench, c);
+    for (Index r = 0; r < c.rows; ++r) {
+      std::vector<std::int32_t> of(&t.chosen(r, 0), &t.chosen(r, 0) + c.rule.top_k);
+      std::sort(of.begin(), of.end());
+      EXPECT_TRUE(of.front() >= 0 && of.back() < c.experts && std::adjacent_find(of.begin(), of.end()) == of.end());
+    }
+  });
+}
+
+TEST(routing, no_row_is_lost_or_doubled) {
+  on_cases([](const Case& c) {
+    Workbench bench;
+    Tables<float> t(bench, c);
+    t.run(bench, c);
+    expect_sorted(bench, c, t.chosen);
+    for (const std::int32_t expert : {0, int(c.experts) - 1, int(c.experts) / 2}) {
+      std::fill_n(t.chosen.data(), t.chosen.span(), expert);
+      expect_sorted(bench, c, t.chosen);
+    }
+  });
+}
+
+// Gathered and combined again, each row comes back as often as it was sent out, and the one is the other's transpose.
+template <class T>
+void expect_there_and_back(const Case& c, Index width) {
+  Workbench bench;
+  Tables<Acc<T>> t(bench, c);
+  t.run(bench, c);
+  const ExpertRows rows = grouped(bench, c, t.chosen);
+  const auto x = bench.normal<T>(c.rows, width), y = bench.normal<T>(c.rows, width);
+  const auto z = bench.normal<T>(c.rows * c.rule.top_k, width), gathered = bench.normal<T>(c.rows * c.rule.top_k, width);
+  gather_rows<T>(bench.dev, rows, x, gathered);
+  std::vector<double> want, sums = numbers(y);
+  for (Index p = 0; p < c.rows * c.rule.top_k; ++p)
+    for (Index d = 0; d < width; ++d) want.push_back(double(x(rows.slot(p) / c.rule.top_k, d)));
+  EXPECT_EQ(numbers(gathered), want);
+  for (const Add add : {Add::no, Add::yes}) {
+    std::vector<double> sums = add == Add::yes ? numbers(y) : std::vector<double>(c.rows * width, 0.0);
+    for (Index p = 0; p < c.rows * c.rule.top_k; ++p)
+      for (Index d = 0; d < width; ++d) sums[rows.slot(p) / c.rule.top_k * width + d] += double(z(p, d));
+    const auto out = bench.copy(y);
+    combine_rows<T>(bench.dev, rows, z, add, out);
+    EXPECT_LE(difference(numbers(out), sums), tolerance<T>);
+  }
+}
+
+TEST(expert_rows, go_out_and_come_back) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (const Index width : {1, 7, 16, 40})
+    for (int i = 0; i < 6; ++i) {
+      const Case c(random, Kind::continuous);
+      expect_there_and_back<double>(c, width);
+      expect_there_and_back<float>(c, width);
+      expect_there_and_back<bf16>(c, width);
+    }
+}
+
+template <class T>
+void expect_weighted(const Case& c, Index width, Activation activation) {
+  Workbench bench;
+  Tables<Acc<T>> t(bench, c);
+  t.run(bench, c);
+  const ExpertRows rows = grouped(bench, c, t.chosen);
+  const Index slots = c.rows * c.rule.top_k;
+  const auto gate_up = bench.normal<T>(slots, 2 * width), dgate_up = bench.normal<T>(slots, 2 * width);
+  for (Index i = 0; i < Index(gate_up.span()); ++i) gate_up.data()[i] = T(4 * double(gate_up.data()[i]));  // beyond what is clamped too
+  const auto y = bench.normal<T>(slots, width), dy = bench.normal<T>(slots, width);
+  const auto dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
+  std::vector<double> out, back(2 * slots * width), dweights(slots, 0.0);
+  for (Index p = 0; p < slots; ++p)
+    for (Index f = 0; f < width; ++f) {
+      const double gate = double(gate_up(p, f)), number = double(gate_up(p, width + f)), d = double(dy(p, f));
+      const double w = double(t.weights.data()[rows.slot(p)]);
+      const bool clamped = activation == Activation::clamped_swiglu;
+      const double slant = clamped ? 1.702 : 1, s = clamped ? std::min(gate, 7.0) : gate, sig = 1 / (1 + std::exp(-slant * s));
+      const double up = clamped ? std::clamp(number, -7.0, 7.0) + 1 : number;
+      out.push_back(w * up * s * sig);
+      dweights[rows.slot(p)] += d * up * s * sig;
+      back[2 * p * width + f] = s < gate ? 0 : w * d * up * sig * (1 + slant * s * (1 - sig));
+      back[(2 * p + 1) * width + f] = clamped && std::abs(number) > 7 ? 0 : w * d * s * sig;
+    }
+  weighted_glu<T>(bench.dev, activation, rows, gate_up, t.weights, y);
+  weighted_glu_backward<T>(bench.dev, activation, rows, dy, gate_up, t.weights, dgate_up, dw);
+  EXPECT_LE(difference(numbers(y), out), tolerance<T>);
+  EXPECT_LE(difference(numbers(dgate_up), back), tolerance<T>);
+  EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
+}
+
+TEST(expert_rows, weighted_glu_agrees_with_plain_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (const Index width : {1, 7, 16, 40})
+    for (int i = 0; i < 6; ++i) {
+      const Case c(random, Kind::continuous);
+      for (const Activation a : {Activation::silu, Activation::clamped_swiglu}) {
+        expect_weighted<double>(c, width, a);
+        expect_weighted<float>(c, width, a);
+        expect_weighted<bf16>(c, width, a);
+      }
+    }
+}
+
+// Of the rows of some experts in the middle, as they lie.
+template <class T>
+void expect_weighted_bias(const Case& c, Index width) {
+  Workbench bench;
+  Tables<Acc<T>> t(bench, c);
+  t.run(bench, c);
+  const ExpertRows all = grouped(bench, c, t.chosen);
+  const Index slots = c.rows * c.rule.top_k, first = slots / 3, n = slots - first - slots / 4;
+  const auto slot = rows(all.slot, first, n);
+  const auto y = bench.normal<T>(n, width), dy = bench.normal<T>(n, width), terms = bench.normal<T>(n, width);
+  const auto bias = bench.normal<Acc<T>>(1, width), dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
+  const Tensor1<const Acc<T>> b(bias.data(), width);
+  std::vector<double> out = numbers(y), scaled = numbers(dy), dweights = numbers(dw);
+  for (Index p = 0; p < n; ++p)
+    for (Index d = 0; d < width; ++d) {
+      const double w = double(t.weights.data()[slot(p)]);
+      out[p * width + d] += w * double(b(d));
+      dweights[slot(p)] += double(dy(p, d)) * double(b(d));
+      scaled[p * width + d] *= w;
+    }
+  add_weighted_bias<T>(bench.dev, slot, t.weights, b, y);
+  EXPECT_LE(difference(numbers(y), out), tolerance<T>);
+  for (const auto& to : {dw, Tensor2<Acc<T>>()}) weighted_bias_backward<T>(bench.dev, slot, dy, t.weights, b, to, terms);
+  EXPECT_LE(difference(numbers(terms), scaled), tolerance<T>);
+  EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
+}
+
+TEST(expert_rows, weighted_biases_agree_with_plain_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (const Index width : {1, 7, 40}) {
+    const Case c(random, Kind::continuous);
+    expect_weighted_bias<double>(c, width);
+    expect_weighted_bias<float>(c, width);
+    expect_weighted_bias<bf16>(c, width);
+  }
+}
+
+// The two terms of a sequence as they are written down, whose slopes the kernel adds; float follows double.
+TEST(balance, gradients_are_slopes) {
+  on_cases([](Case c) {
+    if (c.kind == Kind::few_values) return;
+    c.rows = std::min<Index>(c.rows, 4);
+    Workbench bench;
+    Tables<double> t(bench, c);
+    const bool softmax = c.rule.score == Routing::softmax;
+    const double balance = 0.7, z = softmax ? 0.3 : 0;
+    t.run(bench, c);
+    const auto n = bench.normal<double>(c.experts);
+    std::vector<double> count = numbers(n);
+    add_choices<double>(bench.dev, t.chosen, n);
+    for (std::size_t i = 0; i < t.chosen.span(); ++i) count[t.chosen.data()[i]] += 1;
+    EXPECT_EQ(numbers(n), count);
+    const auto loss = [&] {
+      double all = 0;
+      for (Index r = 0; r < c.rows; ++r) {
+        double total = 0, along = 0, exps = 0;
+        for (Index e = 0; e < c.experts; ++e) {
+          const double x = std::exp(t.logits(r, e)), s = softmax ? x : x / (1 + x);
+          exps += x, total += s, along += count[e] * s;
+        }
+        all += balance * along / total + z * std::log(exps) * std::log(exps);
+      }
+      return all;
+    };
+    const auto dlogits = bench.normal<double>(c.rows, c.experts);
+    const auto before = numbers(dlogits);
+    add_balance_gradient<double>(bench.dev, c.rule, t.scores, softmax ? t.lse : Tensor1<double>(), n, balance, z, dlogits);
+    const auto slopes = slope(flat(t.logits), loss);
+    for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(dlogits.data()[i] - before[i], slopes[i], 1e-9 * (1 + std::abs(slopes[i])));
+  });
+}
+
+}  // namespace gyr::testing::routing_suite

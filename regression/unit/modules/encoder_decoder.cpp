@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models with an encoder and a decoder: gradients, what reaches what, and writing token by token. (That they are T5 itself: grid/huggingface.cpp.)
+#include <random>
+
+#include "modules/objectives/span_corruption.hpp"
+#include "regression/support/differences.hpp"
+#include "regression/support/encoder_decoder.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/engine/generate/generator.hpp"
+#include "src/train/feed.hpp"
+
+namespace gyr::testing::encoder_decoder_suite {
+
+namespace {
+
+constexpr Index sequences = 2, length = 9, source_length = 14;
+
+ModelConfig model_of(const std::string& pattern, Index buckets) {
+  ModelConfig m = encoder_and_decoder(pattern, buckets);
+  m.objective = span_corruption();
+  return m;
+}
+
+EngineConfig config_of(const ModelConfig& m) {
+  EngineConfig c;
+  c.model = m;
+  c.micro_batch_size = sequences, c.seq_length = length, c.source_length = source_length;
+  return c;
+}
+
+MicroBatch batch_of(const ModelConfig& m, const std::vector<Index>& lengths = {}) {
+  MicroBatch batch = micro_batch(0, sequences, length, m.vocab_size);
+  batch.source = micro_batch(7, sequences, source_length, m.vocab_size).tokens, batch.source_length = source_length;
+  batch.source_lengths = lengths;
+  for (Token& label : batch.labels)
+    if (label == ignored_label) label = 1;
+  return batch;
+}
+
+std::vector<RowScore> scores_of(Engine& engine, const MicroBatch& batch) {
+  return engine.scores([&](int) { return batch; }, 1).at(0).rows;
+}
+
+// Samples of so many tokens below the vocabulary's last hundred.
+struct Sampled {
+  std::vector<Token> tokens;
+  std::vector<std::uint8_t> learned;
+  SampleView view(Index number, Index vocabulary) const { return {tokens, learned, {}, number, vocabulary}; }
+};
+Sampled sample_of(std::mt19937_64& random, Index tokens, Index vocabulary) {
+  Sampled s;
+  for (Index t = 0; t <= tokens; ++t)
+    s.tokens.push_back(Token(2 + random() % std::uint64_t(vocabulary - 100))), s.learned.push_back(random() % 8 > 0);
+  return s;
+}
+
+}  // namespace
+
+TEST(encoder_decoder, gradients_are_differences) {
+  for (const char* pattern : {"*->*X-", "B>X", "*->M*X-*X-"})
+    for (const Index buckets : {0, 8})
+      for (const std::vector<Index>& lengths : {std::vector<Index>{}, {14, 5}}) {
+        SCOPED_TRACE(fmt::format("{}, {} buckets, {}", pattern, buckets, lengths.empty() ? "whole sources" : "padded"));
+        const ModelConfig m = model_of(pattern, buckets);
+        Rig<double> rig(config_of(m), alone(m.layers()));
+        set_weights(rig.engine);
+        expect_differences_of(rig.engine, batch_of(m, lengths));
+      }
+}
+
+// Every row sees all of its source and what precedes it of its text, bit for bit, and neither padding nor another sequence.
+TEST(encoder_decoder, a_row_sees_its_source_and_the_text_before_it) {
+  for (const Index buckets : {0, 8}) {
+    const ModelConfig m = model_of("*->*X-", buckets);
+    Rig<double> rig(config_of(m), alone(m.layers()));
+    set_weights(rig.engine);
+    const MicroBatch batch = batch_of(m, {14, 5});
+    const auto before = scores_of(rig.engine, batch);
+    for (Index changed = 0; changed < sequences * source_length; ++changed) {
+      MicroBatch other = batch;
+      other.source[changed] = (other.source[changed] + 1) % Token(m.vocab_size);
+      const auto after = scores_of(rig.engine, other);
+      const bool padding = changed >= source_length + 5;
+      for (Index r = 0; r < sequences * length; ++r)
+        EXPECT_EQ(before[r].loss != after[r].loss, !padding && r / length == changed / source_length)
+            << "token " << changed << " of the source, row " << r;
+    }
+    for (Index changed = 0; changed < sequences * length; ++changed) {
+      MicroBatch other = batch;
+      other.tokens[changed] = (other.tokens[changed] + 1) % Token(m.vocab_size);
+      const auto after = scores_of(rig.engine, other);
+      for (Index r = 0; r < sequences * length; ++r)
+        EXPECT_EQ(before[r].loss != after[r].loss, r >= changed && r / length == changed / length)
+            << "token " << changed << " of the text, row " << r;
+    }
+  }
+}
+
+// As many sources as there are prompts, of any length, with room for all or for two at a time: what each says alone.
+TEST(encoder_decoder, prompts_that_advance_together_say_what_each_says_alone) {
+  for (const Index buckets : {0, 8}) {
+    const ModelConfig m = model_of("*->*X-*X-", buckets);
+    std::mt19937_64 random(seed_of_run());
+    std::vector<std::vector<Token>> prompts;
+    for (const std::size_t n : {5, 1, 9, 3, 9})
+      for (prompts.emplace_back(); prompts.back().size() < n;) prompts.back().push_back(Token(random() % std::uint64_t(m.vocab_size)));
+    const auto made = [&](const std::vector<std::vector<Token>>& asked, Index together) {
+      Generator generator(m, DType::f64, alone(m.layers()), {together, {1, 3, 5, 9}, 12});
+      Device dev(false, 0);
+      for (const auto& p : generator.stage().parameters().all()) initialise(dev, *p, 5);
+      return generator.generate(asked, {0, 0, 1, 1, 12}, [](Index, Token token) { return token == 11; });
+    };
+    std::vector<std::vector<Token>> alone_made;
+    for (const auto& prompt : prompts) alone_made.push_back(made({prompt}, 1)[0]);
+    EXPECT_EQ(made(prompts, 2), alone_made);
+    EXPECT_EQ(made(prompts, 5), alone_made);
+  }
+}
+
+// Source and text put together again are the sample; lengths are those that were said; the rest follows from the definition.
+TEST(encoder_decoder, spans_are_left_out_and_asked_for) {
+  std::mt19937_64 random(seed_of_run());
+  for (int trial = 0; trial < 200; ++trial) {
+    SpanCorruption c;
+    c.share = 0.05 + 0.9 * double(random() % 1000) / 1000, c.mean_length = 1 + double(random() % 5000) / 1000, c.seed = random() % 5;
+    const Index tokens = 2 + Index(random() % 80), vocabulary = 300, number = Index(random() % 1000);
+    const Sampled sample = sample_of(random, tokens, vocabulary);
+    const Labelled l = corrupt_spans(c, sample.view(number, vocabulary), 0);
+    const SpanCounts count(c, tokens);
+    EXPECT_EQ(count.corrupted, std::clamp<Index>(std::llround(double(tokens) * c.share), 1, tokens - 1));
+    EXPECT_EQ(Index(l.tokens.size()), count.lengths(tokens).text);
+    EXPECT_EQ(Index(l.labels.size()), count.lengths(tokens).text);
+    EXPECT_EQ(Index(l.source.size()), count.lengths(tokens).source);
+    EXPECT_EQ(l.source.back(), c.end_token);
+    EXPECT_EQ(l.tokens[0], 0);
+
+    std::vector<Token> text(l.tokens.begin() + 1, l.tokens.end()), whole;  // without its end
+    std::size_t at = 0, learned = 0;
+    for (std::size_t i = 0; i + 1 < l.source.size(); ++i) {
+      if (l.source[i] < vocabulary - count.spans) {
+        whole.push_back(l.source[i]);
+        continue;
+      }
+      ASSERT_EQ(text.at(at), l.source[i]);
+      EXPECT_EQ(l.labels[at++], l.source[i]);
+      const std::size_t first = at;
+      for (; at < text.size() && text[at] < vocabulary - count.spans; ++at) {
+        EXPECT_EQ(l.labels[at], sample.learned[whole.size()] ? text[at] : ignored_label);
+        learned += 1;
+        whole.push_back(text[at]);
+      }
+      EXPECT_GT(at, first) << "an empty span";
+    }
+    EXPECT_EQ(at, text.size());
+    EXPECT_EQ(Index(learned), count.corrupted);
+    EXPECT_EQ(whole, std::vector<Token>(sample.tokens.begin(), sample.tokens.end() - 1));
+    const Labelled again = corrupt_spans(c, sample.view(number, vocabulary), 0);
+    EXPECT_EQ(again.source, l.source);
+    c.seed += 1;
+    if (count.spans > 3) {
+      EXPECT_NE(corrupt_spans(c, sample.view(number, vocabulary), 0).source, l.source);
+    }
+  }
+}
+
+TEST(encoder_decoder, a_sample_of_one_token_is_refused) {
+  const Error error = error_of([] { span_corruption()->lengths(1); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("take 2 or more"), std::string::npos) << error.what();
+}
+
+// Every position is in a span as often as any other but for the ends, of which the first never is and the last always.
+TEST(encoder_decoder, spans_are_spread_evenly) {
+  std::mt19937_64 random(seed_of_run());
+  const Index tokens = 100, samples = 4000, vocabulary = 300;
+  const Sampled sample = sample_of(random, tokens, vocabulary);
+  SpanCorruption c;
+  std::vector<double> hidden(tokens, 0);
+  std::map<Index, double> lengths;
+  for (Index number = 0; number < samples; ++number) {
+    const Labelled l = corrupt_spans(c, sample.view(number, vocabulary), 0);
+    Index t = 0, span = 0;
+    for (std::size_t i = 1, s = 0; i < l.tokens.size(); ++i) {
+      if (l.tokens[i] >= vocabulary - 5) {
+        for (; l.source[s] < vocabulary - 5; ++s) ++t;
+        ++s;
+        if (span > 0) ++lengths[span];
+        span = 0;
+      } else {
+        hidden[t++] += 1, ++span;
+      }
+    }
+    ++lengths[span];
+  }
+  EXPECT_EQ(hidden[0], 0);
+  EXPECT_EQ(hidden[tokens - 1], samples);
+  for (Index t = 10; t < 90; ++t) EXPECT_NEAR(hidden[t] / double(samples), 0.15, 0.05) << t;
+  double spans = 0, sum = 0;
+  for (const auto& [n, times] : lengths) spans += times, sum += double(n) * times;
+  EXPECT_NEAR(sum / spans, 3, 0.01);
+  EXPECT_GT(lengths[1], lengths[4]);
+}
+
+}  // namespace gyr::testing::encoder_decoder_suite

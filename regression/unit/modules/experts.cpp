@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A model of one layer of experts against plain loops in double: its loss, and every gradient against central differences of what it is trained by,
+// the loss and the terms that balance the router. With routers as they are drawn, and with biases that send all tokens to some experts alone.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "modules/layers/expert_capacity.hpp"
+#include "modules/model/layer.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::experts_suite {
+namespace {
+
+using Values = std::map<std::string, std::vector<double>>;
+using Row = std::vector<double>;
+
+constexpr Index batch = 2, seq_length = 7;
+constexpr int micros = 2;
+const std::string layer = "model.layers.0.", block = layer + "feed_forward.";
+
+Row times(const Values& w, const std::string& name, const Row& x) {
+  const std::vector<double>& m = w.at(name);
+  Row y(m.size() / x.size(), 0.0);
+  for (std::size_t i = 0; i < m.size(); ++i) y[i / x.size()] += m[i] * x[i % x.size()];
+  return y;
+}
+
+Row normed(const ModelConfig& c, const Values& w, const std::string& name, const Row& x) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  Row y = x;
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] *= w.at(name)[i] / std::sqrt(squares / double(x.size()) + c.rms_norm_eps);
+  return y;
+}
+
+void add_swiglu(const Values& w, const std::string& name, const Row& h, double weight, Row& y) {
+  const Row gate = times(w, name + ".gate_proj.weight", h);
+  Row inner = times(w, name + ".up_proj.weight", h);
+  for (std::size_t i = 0; i < gate.size(); ++i) inner[i] *= gate[i] / (1 + std::exp(-gate[i]));
+  const Row out = times(w, name + ".down_proj.weight", inner);
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * out[i];
+}
+
+// What the tokens of a sequence have told of the router.
+struct Balance {
+  std::vector<double> count, share;
+  double z = 0;
+};
+
+// One row through the layer; the experts that it chooses, or that it has chosen before, and of these those that are not dropped.
+Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, const std::vector<Index>& dropped, Balance& told,
+            Row* weights_of_chosen = nullptr) {
+  const Routing& r = c.moe.routing;
+  const Row h = normed(c, w, layer + "input_layernorm.weight", x), logits = times(w, block + "gate.weight", h);
+  Row scores;
+  double exps = 0, total = 0, weights = 0;
+  for (const double l : logits) exps += std::exp(l);
+  for (const double l : logits) scores.push_back(r.score == Routing::softmax ? std::exp(l) / exps : 1 / (1 + std::exp(-l)));
+  for (const double s : scores) total += s;
+  if (chosen.empty()) {
+    const auto value = [&](Index e) { return scores[e] + (c.moe.bias ? w.at(block + "gate.e_score_correction_bias")[e] : 0); };
+    chosen.resize(scores.size());
+    std::iota(chosen.begin(), chosen.end(), 0);
+    std::stable_sort(chosen.begin(), chosen.end(), [&](Index a, Index b) { return value(a) > value(b); });
+    chosen.resize(r.top_k);
+  }
+  told.count.resize(scores.size()), told.share.resize(scores.size()), told.z += std::log(exps) * std::log(exps);
+  for (std::size_t e = 0; e < scores.size(); ++e) told.share[e] += scores[e] / total;
+  for (const Index e : chosen) weights += scores[e], told.count[e] += 1;
+  Row y = x;
+  for (const Index e : chosen) {
+    const double weight = r.scale * scores[e] / (r.normalize ? weights : 1);
+    if (weights_of_chosen) weights_of_chosen->push_back(weight);
+    if (std::count(dropped.begin(), dropped.end(), e) == 0) add_swiglu(w, fmt::format("{}experts.{}", block, e), h, weight, y);
+  }
+  if (c.moe.shared_intermediate_size > 0) add_swiglu(w, block + "shared_experts", h, 1, y);
+  return y;
+}
+
+struct Losses {
+  double loss = 0, trained_by = 0;
+};
+
+// Of every row the experts that it has chosen, and those that drop it.
+struct Choices {
+  std::vector<std::vector<Index>> chosen, dropped;
+
+  double count_dropped() const {
+    double sum = 0;
+    for (const auto& of_row : dropped) sum += double(of_row.size());
+    return sum;
+  }
+};
+
+Row embedded(const ModelConfig& c, const Values& w, Token token) {
+  const auto row = w.at("model.embed_tokens.weight").begin() + token * c.hidden_size;
+  Row x(row, row + c.hidden_size);
+  for (double& v : x) v *= c.embedding_multiplier;
+  return x;
+}
+
+// What the rows of a sequence choose, and what experts without room drop of it: what ranks behind the first C by place, or by weight.
+void choose(const ModelConfig& c, const Values& w, const std::vector<Row>& rows, Choices& choices) {
+  struct Choice {
+    std::size_t row;
+    double weight;
+  };
+  std::map<Index, std::vector<Choice>> of_expert;
+  const std::size_t first = choices.chosen.size();
+  Balance unused;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Row weights;
+    through(c, w, rows[i], choices.chosen.emplace_back(), {}, unused, &weights);
+    choices.dropped.emplace_back();
+    for (std::size_t k = 0; k < weights.size(); ++k) of_expert[choices.chosen.back()[k]].push_back({first + i, weights[k]});
+  }
+  if (c.moe.capacity_factor == 0) return;
+  const double even = double(rows.size()) * double(c.moe.routing.top_k) / double(c.moe.experts);
+  const auto room = std::size_t(std::max(1.0, std::ceil(c.moe.capacity_factor * even)));
+  for (auto& [expert, list] : of_expert) {
+    if (c.moe.drop_policy == DropPolicy::probability)
+      std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.weight > b.weight; });
+    for (std::size_t i = room; i < list.size(); ++i) choices.dropped[list[i].row].push_back(expert);
+  }
+}
+
+// Of all micro-batches; `choices` are made here where there are none.
+Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroBatch>& batches, Choices& choices) {
+  double sum = 0, labels = 0, balance = 0;
+  std::size_t row = 0;
+  const bool choose_here = choices.chosen.empty();
+  for (const MicroBatch& m : batches)
+    for (Index b = 0; b < batch; ++b) {
+      Balance told;
+      std::vector<Row> rows;
+      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i) rows.push_back(embedded(c, w, m.tokens[i]));
+      if (choose_here) choose(c, w, rows, choices);
+      for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i, ++row) {
+        const Row y = through(c, w, rows[std::size_t(i - b * seq_length)], choices.chosen[row], choices.dropped[row], told);
+        Row logits = times(w, "lm_head.weight", normed(c, w, "model.final_layernorm.weight", y));
+        if (m.labels[i] == ignored_label) continue;
+        double exps = 0;
+        for (double& l : logits) exps += std::exp(l *= c.lm_head_multiplier);
+        sum += std::log(exps) - logits[m.labels[i]], labels += 1;
+      }
+      const double T = double(seq_length);
+      double even = 0;
+      for (Index e = 0; e < c.moe.experts; ++e) even += told.count[e] * told.share[e] / T;
+      balance += c.moe.aux_loss * even * double(c.moe.experts) / (double(c.moe.routing.top_k) * T) + c.moe.z_loss * told.z / T;
+    }
+  return {sum / labels, sum / labels + balance / double(batch * micros)};
+}
+
+ModelConfig model_of(const Routing& rule, bool bias, Index shared) {
+  ModelConfig c = named("T2").model;
+  c.pattern = "E", c.hidden_size = 6, c.vocab_size = 11, c.pad_token_id = -1;
+  c.moe.experts = 5, c.moe.intermediate_size = 3, c.moe.shared_intermediate_size = shared;
+  c.moe.routing = rule, c.moe.bias = bias;
+  c.moe.aux_loss = 0.7, c.moe.z_loss = rule.score == Routing::softmax ? 0.2 : 0;
+  return c;
+}
+
+// Counts must be constant within a difference: choices are those of the weights as they are.
+void expect_plain(const ModelConfig& c) {
+  EngineConfig config;
+  config.model = c, config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
+  Rig<double> rig(config, alone(1));
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, c.vocab_size));
+  Values w;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const auto x = p->vector<double>();
+    if (p->weight.name.ends_with("correction_bias"))
+      for (Index e = 0; e < p->size(); ++e) x(e) = e == 1 || e == 4 ? 100 : 0;
+    w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
+  }
+  Choices choices;
+  const Losses plain = losses_of(c, w, batches, choices);
+  const StepResult step = rig.engine.gradients([&](int i) { return batches[i]; }, micros, 1);
+  EXPECT_NEAR(step.loss, plain.loss, 1e-12);
+  EXPECT_EQ(step.dropped_choices, choices.count_dropped());
+  for (const auto& [name, gradient] : gathered_gradients(rig.engine))
+    for (std::size_t i = 0; i < gradient.size(); i += std::max<std::size_t>(1, gradient.size() / 9)) {
+      const double at = w[name][i], h = 1e-3;
+      const auto moved = [&](double by) {
+        w[name][i] = at + by;
+        return losses_of(c, w, batches, choices).trained_by;
+      };
+      const double slope = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+      w[name][i] = at;
+      EXPECT_NEAR(gradient[i], slope, 1e-6 * std::abs(slope) + 1e-10) << name << " at " << i;
+    }
+}
+
+TEST(experts, are_plain_loops) {
+  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
+    for (const bool normalize : {true, false})
+      for (const bool all_to_two : {false, true})
+        for (const Index top_k : {1, 2, 5}) {
+          SCOPED_TRACE(fmt::format("score {}{}{}, {} of 5", int(score), normalize ? " normalized" : "", all_to_two ? " biased" : "", top_k));
+          expect_plain(model_of({score, top_k, 1, 1, normalize, 1.7}, all_to_two, top_k == 2 ? 4 : 0));
+        }
+}
+
+// With less room than an even share, with none to spare, and with room for all, whichever choices come first.
+TEST(experts, without_room_drop_what_comes_last_or_weighs_least) {
+  for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probability})
+    for (const bool all_to_two : {false, true})
+      for (const double factor : {0.01, 0.5, 1.0, 1.3, 9.0}) {
+        SCOPED_TRACE(fmt::format("policy {}, factor {}{}", int(policy), factor, all_to_two ? " biased" : ""));
+        ModelConfig c = model_of({Routing::sigmoid, 2, 1, 1, true, 1.7}, all_to_two, 4);
+        c.moe.capacity_factor = factor, c.moe.drop_policy = policy;
+        expect_plain(c);
+      }
+}
+
+TEST(experts, drop_nothing_where_a_text_is_only_scored) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
+  const auto scored = [&](double factor) {
+    config.model.moe.capacity_factor = factor;
+    Rig<double> rig(config, alone(1));
+    return std::pair(rig.engine.evaluate(source, 1), rig.engine.gradients(source, 1, 1).loss);
+  };
+  const auto all = scored(0), some = scored(0.3);
+  EXPECT_EQ(all.first, some.first);
+  EXPECT_GT(std::abs(all.second - some.second), 1e-4);
+}
+
+// Whatever ranks share a sequence, and however: what each keeps of its rows is what one rank keeps of them.
+TEST(experts, room_is_shared_by_the_ranks_of_a_sequence) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  for (int draw = 0; draw < 200; ++draw) {
+    MoeConfig c;
+    c.experts = from(2, 6), c.routing.top_k = from(1, 2), c.capacity_factor = 0.1 * double(from(1, 15));
+    c.drop_policy = from(0, 1) ? DropPolicy::position : DropPolicy::probability;
+    const Index sequences = from(1, 3), ranks = from(2, 5), whole = from(ranks, 23), K = c.routing.top_k;
+    const SequenceOrder order = from(0, 1) ? SequenceOrder::zigzag : SequenceOrder::contiguous;
+    SequenceLayout one{sequences, whole};
+    SharedChoices all;
+    for (Index i = 0; i < sequences * whole; ++i) {
+      const Index first = from(0, c.experts - 1);
+      for (Index k = 0; k < K; ++k) all.chosen.push_back(std::int32_t((first + k) % c.experts)), all.weights.push_back(double(from(1, 4)));
+    }
+    const std::vector<std::int32_t> expected = experts_within_capacity(c, one, all);
+    SequenceLayout shared = one;
+    shared.seq_length = shared_length(order, whole, ranks), shared.order = order, shared.ranks = ranks, shared.whole = whole;
+    SharedChoices by_rank;
+    const auto visit = [&](Index rank, const auto& visitor) {
+      shared.rank = rank;
+      for (Index b = 0; b < sequences; ++b)
+        for (Index t = 0; t < shared.seq_length; ++t) visitor(b * shared.seq_length + t, b, shared.place(t));
+    };
+    for (Index rank = 0; rank < ranks; ++rank)
+      visit(rank, [&](Index, Index b, Index place) {
+        for (Index k = 0; k < K; ++k) {
+          const bool pads = place >= whole;  // with choices of its own, which count for nothing
+          by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * whole + place) * K + k]);
+          by_rank.weights.push_back(pads ? 9 : all.weights[(b * whole + place) * K + k]);
+        }
+      });
+    for (Index rank = 0; rank < ranks; ++rank) {
+      shared.rank = rank;
+      const std::vector<std::int32_t> mine = experts_within_capacity(c, shared, by_rank);
+      visit(rank, [&](Index row, Index b, Index place) {
+        for (Index k = 0; k < K; ++k)
+          EXPECT_EQ(mine[row * K + k], place < whole ? expected[(b * whole + place) * K + k] : std::int32_t(c.experts)) << draw << " rank " << rank;
+      });
+    }
+  }
+}
+
+// A bias that no gradient trains has none, no moments, and stays as it is.
+TEST(experts, bias_is_not_trained_by_its_gradient) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  Rig<double> rig(config, alone(1));
+  const auto& all = rig.engine.stage().parameters().all();
+  const auto numbers = [](const Parameter& p) { return std::vector<double>(p.vector<double>().data(), p.vector<double>().data() + p.size()); };
+  std::vector<std::vector<double>> before;
+  for (const auto& p : all) before.push_back(numbers(*p));
+  rig.engine.train([&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); }, 1, 1, 1e-2);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool bias = all[i]->weight.name.ends_with("correction_bias");
+    EXPECT_EQ(all[i]->trained, !bias) << all[i]->weight.name;
+    EXPECT_EQ(before[i] == numbers(*all[i]), bias) << all[i]->weight.name;
+  }
+}
+
+std::vector<double> biases_of(Engine& engine) {
+  for (const auto& p : engine.stage().parameters().all())
+    if (p->weight.name.ends_with("correction_bias")) return {p->vector<double>().data(), p->vector<double>().data() + p->size()};
+  return {};
+}
+
+// By plain loops: tokens of all micro-batches count, those without labels too, and a second forward counts none again.
+TEST(experts, biases_move_towards_experts_that_fewer_tokens_choose) {
+  constexpr double rate = 0.01;
+  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
+    for (const Index top_k : {1, 2, 5})
+      for (const bool again : {false, true}) {
+        EngineConfig config;
+        config.model = model_of({score, top_k, 1, 1, true, 1}, true, 0);
+        config.model.moe.bias_update_rate = rate, config.model.moe.aux_loss = again ? 0.7 : 0, config.model.moe.z_loss = 0;
+        config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
+        if (again) config.recompute.all = recompute_of("full");
+        Rig<double> rig(config, alone(1));
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, config.model.vocab_size));
+        Values w;
+        for (const auto& p : rig.engine.stage().parameters().all()) {
+          const auto x = p->vector<double>();
+          if (p->weight.name.ends_with("correction_bias"))
+            for (Index e = 0; e < p->size(); ++e) x(e) = 0.02 * double(e);
+          w[p->weight.name].assign(x.data(), x.data() + x.extent(0));
+        }
+        Choices choices;
+        losses_of(config.model, w, batches, choices);
+        std::vector<double> chosen(config.model.moe.experts, 0.0);
+        for (const auto& row : choices.chosen)
+          for (const Index e : row) chosen[e] += 1;
+        const double mean = double(batch * seq_length * micros * top_k) / double(config.model.moe.experts);
+        const StepResult result = rig.engine.train([&](int i) { return batches[i]; }, micros, 1, 1e-2);
+        EXPECT_DOUBLE_EQ(result.expert_load, *std::max_element(chosen.begin(), chosen.end()) / mean);
+        const std::vector<double> moved = biases_of(rig.engine);
+        for (Index e = 0; e < config.model.moe.experts; ++e) {
+          const double step = chosen[e] < mean ? rate : chosen[e] > mean ? -rate : 0;
+          EXPECT_EQ(moved[e], 0.02 * double(e) + step) << "expert " << e << " of " << chosen[e] << " tokens, mean " << mean;
+        }
+      }
+}
+
+TEST(experts, biases_that_are_frozen_or_of_a_step_that_is_not_taken_stay) {
+  EngineConfig config;
+  config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
+  config.model.moe.bias_update_rate = 0.1;
+  config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
+  const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
+  for (const bool frozen : {false, true}) {
+    config.optimizer.frozen = frozen ? std::vector<std::string>{"*correction_bias"} : std::vector<std::string>{};
+    Rig<double> rig(config, alone(1));
+    const auto before = biases_of(rig.engine);
+    StepOrder order{1, 1e-2};
+    order.loss_limit = -1;
+    rig.engine.train(source, 1, order);
+    EXPECT_EQ(biases_of(rig.engine), before);
+    rig.engine.evaluate(source, 1);
+    rig.engine.train(source, 1, 2, 1e-2);
+    EXPECT_EQ(biases_of(rig.engine) == before, frozen);
+  }
+}
+
+// The model held still, a router that sends all tokens to two experts comes to use all of them alike.
+TEST(experts, of_a_skewed_router_are_evenly_used_in_the_end) {
+  EngineConfig config;
+  config.model = model_of({Routing::sigmoid, 2, 1, 1, true, 1}, true, 0);
+  config.model.moe.bias_update_rate = 0.01, config.model.vocab_size = 200;  // so many rows that differ
+  config.micro_batch_size = batch, config.seq_length = 100, config.micros = 1;
+  Rig<double> rig(config, alone(1));
+  for (const auto& p : rig.engine.stage().parameters().all())
+    if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 1.0 : 0.0; });
+  const auto source = [&](int) { return micro_batch(0, batch, 100, config.model.vocab_size); };
+  double first = 0, last = 0;
+  for (int step = 1; step <= 150; ++step) {
+    last = rig.engine.train(source, 1, step, 0).expert_load;
+    if (step == 1) first = last;
+  }
+  EXPECT_EQ(first, 2.5);  // two of five have all
+  EXPECT_LT(last, 1.3);
+}
+
+TEST(experts, flops_of_a_step_are_those_of_the_plan_whatever_is_chosen) {
+  for (const DType precision : {DType::f64, DType::f32, DType::bf16})
+    for (const bool all_to_two : {false, true}) {
+      EngineConfig config;
+      config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, all_to_two, 0);
+      config.micro_batch_size = batch, config.seq_length = 40, config.micros = 1, config.precision = precision;
+      Grid dry = Grid::dry_run(grid_layout(1, 1, 1, {{0, 1}}), 0);
+      Timers timers(engine_timer_names());
+      Engine plan(config, dry, nullptr, timers);
+      AnyRig rig(config, alone(1));
+      for (const auto& p : rig.engine.stage().parameters().all())
+        if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 100.0 : 0.0; });
+      const auto source = [&](int) { return micro_batch(0, batch, 40, config.model.vocab_size); };
+      plan.device().clear_work(), rig.engine.device().clear_work();
+      plan.gradients(source, 1, 1), rig.engine.gradients(source, 1, 1);
+      EXPECT_EQ(plan.device().flops(), rig.engine.device().flops());
+    }
+}
+
+}  // namespace
+}  // namespace gyr::testing::experts_suite

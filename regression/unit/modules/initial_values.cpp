@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where weights begin: range, mean and standard deviation of every kind of weight, of every type of layer, as papers and other programs have them.
+#include <cmath>
+
+#include "modules/model/layer.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::initial_values_suite {
+namespace {
+
+constexpr double init_std = 0.02, dt_low = 1e-3, dt_high = 0.1;
+constexpr Index conv_kernel = 4;
+
+// Wide enough for a thousand numbers of each kind.
+ModelConfig model_of(const std::string& pattern) {
+  ModelConfig m;
+  m.pattern = pattern;
+  m.vocab_size = 200, m.hidden_size = 64, m.init_std = init_std;
+  m.attention = {.num_heads = 8, .num_kv_heads = 2, .head_dim = 8, .rope_theta = 1e4, .bias = true};
+  m.moe.experts = 16;
+  m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel,
+  m.mamba.chunk_size = 8;
+  m.mamba.norm = SsmNorm::gate_first;
+  m.mamba.in_bias = m.mamba.out_bias = true;
+  m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
+  m.mlp = {.intermediate_size = 96, .bias = true};
+  return m;
+}
+
+// Numbers that are drawn: what is uniform or normal about them after `shape`.
+struct Law {
+  enum { same, uniform, normal } kind;
+  double low = 0, high = 0;  // the one value | range | mean, std
+  double (*shape)(double) = [](double x) { return x; };
+};
+
+// By the name alone, not by what the modules declare.
+Law law_of(const std::string& name) {
+  const auto is = [&](const char* end) { return name.ends_with(end); };
+  const double bound = 1 / std::sqrt(double(conv_kernel));
+  if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};    // as PyTorch's convolutions
+  if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as Mamba-2
+  if (is(".dt_bias")) return {Law::uniform, std::log(dt_low), std::log(dt_high), [](double x) { return std::log(std::log1p(std::exp(x))); }};
+  if (is(".D") || is("norm.weight")) return {Law::same, 1, 1};
+  if (is(".bias")) return {Law::same, 0, 0};
+  return {Law::normal, 0, init_std};
+}
+
+// Mean and standard deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they
+// are.
+void expect_law(const std::vector<double>& raw, const Law& law, const std::string& name) {
+  std::vector<double> x;
+  for (const double value : raw) x.push_back(law.shape(value));
+  if (law.kind == Law::same) {
+    for (const double value : x) ASSERT_EQ(value, law.low) << name;
+    return;
+  }
+  const double n = double(x.size());
+  ASSERT_GE(n, 1000) << name;
+  double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
+  const bool uniform = law.kind == Law::uniform;
+  const double range = law.high - law.low, mean = uniform ? (law.low + law.high) / 2 : law.low, spread = uniform ? range / std::sqrt(12.0) : law.high;
+  for (const double value : x) sum += value, squares += (value - mean) * (value - mean), low = std::min(low, value), high = std::max(high, value);
+  EXPECT_NEAR(sum / n, mean, 5 * spread / std::sqrt(n)) << name;
+  EXPECT_NEAR(std::sqrt(squares / n), spread, 5 * spread * std::sqrt((uniform ? 0.2 : 0.5) / n)) << name;
+  if (uniform) {
+    const double rounding = 1e-9 * range;
+    EXPECT_TRUE(low >= law.low - rounding && low < law.low + 20 * range / n) << name << " from " << low;
+    EXPECT_TRUE(high <= law.high + rounding && high > law.high - 20 * range / n) << name << " to " << high;
+  } else {
+    double beyond = 0;
+    for (const double value : x) beyond += std::abs(value) > 2 * spread;
+    EXPECT_NEAR(beyond / n, 0.0455, 5 * std::sqrt(0.0455 / n)) << name << ": beyond two deviations";
+    EXPECT_GT(high, 2.5 * spread) << name << " is cut off";
+    EXPECT_LT(high, 7 * spread) << name;
+  }
+}
+
+std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::uint64_t seed) {
+  EngineConfig config;
+  config.model = model;
+  config.seq_length = 8, config.source_length = has_encoder(model) ? 8 : 0;
+  Rig<double> rig(config, alone(model.layers()));
+  rig.engine.initialise(seed);
+  std::map<std::string, std::vector<double>> all;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const auto v = p->vector<double>();
+    all[p->weight.name] = {v.data(), v.data() + p->size()};
+  }
+  return all;
+}
+
+TEST(initial_values, follow_their_distributions_in_every_layer_type) {
+  for (const LayerType& type : layer_types()) {
+    const bool of_two = type.symbol == 'X' || type.symbol == encoder_end;  // which stand in models with an encoder and a decoder alone
+    for (const auto& [name, values] : drawn(model_of(of_two ? "*>X" : std::string(2, type.symbol)), 3))
+      expect_law(values, law_of(name), type.name + (" " + name));
+  }
+}
+
+// Norms of rows and heads multiply with 1 at first, whatever is added to their weights; the gated norm of Mamba-2 has no offset.
+TEST(initial_values, norms_begin_with_one_less_what_is_added_to_their_weights) {
+  ModelConfig m = model_of("PW");
+  m.norm_offset = 0.75, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
+  for (const auto& [name, values] : drawn(m, 3)) {
+    if (!name.ends_with("norm.weight")) continue;
+    for (const double value : values) ASSERT_EQ(value, name.ends_with(".mamba.norm.weight") ? 1 : 0.25) << name;
+  }
+}
+
+// Equal shapes in different layers, or another seed, are other numbers: the correlation of what is drawn is that of chance.
+TEST(initial_values, differ_by_name_and_seed) {
+  const ModelConfig model = model_of("PP");
+  const auto one = drawn(model, 3), other = drawn(model, 4);
+  const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double ab = 0, aa = 0, bb = 0, ma = 0, mb = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) ma += a[i] / double(a.size()), mb += b[i] / double(a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) ab += (a[i] - ma) * (b[i] - mb), aa += (a[i] - ma) * (a[i] - ma), bb += (b[i] - mb) * (b[i] - mb);
+    return ab / std::sqrt(aa * bb);
+  };
+  for (const auto& [name, values] : one) {
+    if (law_of(name).kind == Law::same) continue;
+    const double chance = 5 / std::sqrt(double(values.size()));
+    EXPECT_LT(std::abs(correlation(values, other.at(name))), chance) << name << " with another seed";
+    if (const auto at = name.find("layers.0."); at != std::string::npos) {
+      std::string above = name;
+      above[at + 7] = '1';
+      EXPECT_LT(std::abs(correlation(values, one.at(above))), chance) << name << " in the next layer";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing::initial_values_suite

@@ -1,0 +1,720 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Laws of the whole model on one rank: nothing reaches back in time, reading at once equals reading token by token,
+// gradients are central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does
+// not.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "modules/cost/flops.hpp"
+#include "modules/model/layer.hpp"
+#include "regression/support/cases.hpp"
+#include "regression/support/testing.hpp"
+#include "src/config/run_config.hpp"
+#include "src/engine/generate/generator.hpp"
+
+namespace gyr::testing::model_suite {
+namespace {
+
+EngineConfig config_of(const ModelConfig& model, Index batch, Index seq_length, int micros = 1) {
+  EngineConfig c;
+  c.model = model;
+  c.micro_batch_size = batch, c.seq_length = seq_length, c.micros = micros;
+  return c;
+}
+
+using Values = std::map<std::string, std::vector<double>>;
+
+struct Outcome {
+  double loss;
+  Values gradients;
+};
+
+template <class T>
+Outcome outcome(Rig<T>& rig, const std::vector<MicroBatch>& batches) {
+  const StepResult result = rig.engine.gradients([&](int i) { return batches[i]; }, int(batches.size()), 1);
+  return {result.loss, gathered_gradients(rig.engine)};
+}
+
+// Largest difference of any weight's gradient, relative to the largest gradient of that weight.
+double difference(const Values& a, const Values& b) {
+  double worst = a.size() == b.size() ? 0 : INFINITY;
+  for (const auto& [name, x] : a) {
+    const auto& y = b.at(name);
+    double error = 0, size = 1e-300;
+    for (std::size_t i = 0; i < x.size(); ++i) error = std::max(error, std::abs(x[i] - y[i])), size = std::max(size, std::abs(x[i]));
+    worst = std::max(worst, error / size);
+  }
+  return worst;
+}
+
+double loss(Engine& engine, const MicroBatch& batch) {
+  const auto [sum, tokens] = engine.evaluate([&](int) { return batch; }, 1);
+  return sum / double(tokens);
+}
+
+// A model that reads tokens and remembers them, with the weights of the cases.
+template <class T>
+class Reader {
+ public:
+  Reader(const ModelConfig& model, Index sequences, Index capacity)
+      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, dtype_of<T>(), alone(model.layers())) {
+    stage_.make_slots({{1, Index(1) << 24}}, false);
+    stage_.allocate(weights_, none_, Gradients::none, capacity);
+    for (const auto& p : stage_.parameters().all()) assign(device_, *p, WeightValues(p->weight));
+    forget();
+  }
+  Index state_bytes() const { return state_->arena().high_water(); }
+  Index slot_bytes() const { return stage_.slots().front().bytes; }
+  void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
+  // Logits of every new token of every sequence, (sequences * seq_length, vocab_size).
+  std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
+    const Index seq_length = Index(tokens.size()) / sequences_;
+    stage_.begin(device_, {sequences_, seq_length, 0, std::vector<Index>(sequences_, past)}, tokens);
+    stage_.forward(device_, *state_);
+    const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
+    std::vector<std::vector<Acc<T>>> rows;
+    for (Index r = 0; r < Index(logits.extent(0)); ++r) rows.emplace_back(&logits(r, 0), &logits(r, 0) + model_.vocab_size);
+    return rows;
+  }
+
+ private:
+  ModelConfig model_;
+  Index sequences_, capacity_;
+  Device device_{false, Index(1) << 26};
+  Arena weights_{Memory::weights, Index(1) << 22}, none_{Memory::gradients, 0};
+  Stage stage_;
+  std::optional<StateStore> state_;
+};
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const Case& c : cases()) names.push_back(c.name);
+  return names;
+}
+
+class model : public ::testing::TestWithParam<std::string> {
+ protected:
+  const Case& c = named(GetParam());
+  MicroBatch batch() const { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }
+};
+
+INSTANTIATE_TEST_SUITE_P(T, model, ::testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
+
+// What has no backward keeps the activations of one layer, however many there are.
+TEST_P(model, reads_in_the_memory_of_one_layer) {
+  const auto bytes = [&](const std::string& pattern) {
+    ModelConfig model = c.model;
+    model.pattern = pattern;
+    Reader<float> reader(model, c.batch, c.seq_length);
+    reader.read(batch().tokens, 0);
+    return reader.slot_bytes();
+  };
+  EXPECT_EQ(bytes(c.model.pattern + c.model.pattern), bytes(c.model.pattern));
+}
+
+template <class T>
+void expect_causal(const Case& c) {
+  Reader<T> reader(c.model, c.batch, c.seq_length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
+  const auto before = reader.read(tokens, 0);
+  for (Index t = 0; t + 1 < c.seq_length; ++t) {
+    std::vector<Token> others = tokens;
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index later = t + 1; later < c.seq_length; ++later) {
+        Token& token = others[b * c.seq_length + later];
+        token = Token((token + 17) % c.model.vocab_size);
+      }
+    reader.forget();
+    const auto after = reader.read(others, 0);
+    for (Index b = 0; b < c.batch; ++b) {
+      for (Index now = 0; now <= t; ++now) {
+        const Index r = b * c.seq_length + now;
+        ASSERT_EQ(std::memcmp(before[r].data(), after[r].data(), before[r].size() * sizeof(before[r][0])), 0)
+            << "the tokens after " << t << " reached the logits of token " << now;
+      }
+      EXPECT_NE(before[b * c.seq_length + t + 1], after[b * c.seq_length + t + 1]) << "the logits do not see their own token";
+    }
+  }
+}
+
+TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_double) { expect_causal<double>(c); }
+TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_single) { expect_causal<float>(c); }
+
+// The same of training, which keeps no state: the loss of the first labels keeps its bits.
+template <class T>
+void expect_causal_loss(const Case& c) {
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  const MicroBatch all = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  for (Index t = 0; t + 1 < c.seq_length; ++t) {
+    MicroBatch before = all;
+    for (Index r = 0; r < c.batch * c.seq_length; ++r)
+      if (r % c.seq_length > t) before.labels[r] = ignored_label;
+    MicroBatch after = before;
+    for (Index r = 0; r < c.batch * c.seq_length; ++r)
+      if (r % c.seq_length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
+    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after)) << "the tokens after " << t << " reached the loss before them";
+    for (Index b = 0; b < c.batch; ++b) after.tokens[b * c.seq_length + t] = Token((after.tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
+    EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
+  }
+}
+
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_double) { expect_causal_loss<double>(c); }
+TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_loss<float>(c); }
+
+template <class T>
+void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance) {
+  Reader<T> reader(c.model, c.batch, c.seq_length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
+  const auto whole = reader.read(tokens, 0);
+  const auto expect_rows = [&](Index first, Index count, const std::string& how) {
+    std::vector<Token> part;
+    for (Index b = 0; b < c.batch; ++b)
+      part.insert(part.end(), tokens.begin() + b * c.seq_length + first, tokens.begin() + b * c.seq_length + first + count);
+    const auto rows = reader.read(part, first);
+    double error = 0;
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index t = 0; t < count; ++t)
+        for (Index v = 0; v < c.model.vocab_size; ++v)
+          error = std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.seq_length + first + t][v])));
+    EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
+  };
+  reader.forget();
+  for (Index t = 0; t < c.seq_length; ++t) expect_rows(t, 1, "token by token");
+  for (const Index k : {Index(1), Index(2), c.seq_length / 2, c.seq_length - 1}) {
+    reader.forget();
+    expect_rows(0, k, "prompt");
+    expect_rows(k, c.seq_length - k, "several tokens after a prompt");
+  }
+}
+
+TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
+TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
+
+// Windows of one token, of some, as long as all and longer, in one layer and beside layers that see all.
+TEST(model, reads_through_windows_token_by_token_as_at_once) {
+  for (const Index window : {1, 2, 5, 8, 20, 21, 22, 100})
+    for (const char* pattern : {"W", "W*-WM"}) {
+      SCOPED_TRACE(fmt::format("{} window {}", pattern, window));
+      Case c = named("T2");
+      c.model.pattern = pattern, c.model.window.size = window;
+      expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+      expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5);
+    }
+}
+
+// A token reaches the logits of the tokens that see it, and changes no bit of others.
+TEST(model, tokens_out_of_the_window_do_not_reach_the_logits) {
+  Case c = named("T2");
+  c.model.pattern = "W";
+  for (const Index window : {1, 3, 8, 21}) {
+    c.model.window.size = window;
+    Reader<float> reader(c.model, c.batch, c.seq_length);
+    const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
+    const auto before = reader.read(tokens, 0);
+    for (Index t = 0; t < c.seq_length; ++t) {
+      std::vector<Token> others = tokens;
+      for (Index b = 0; b < c.batch; ++b) others[b * c.seq_length + t] = Token((tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
+      reader.forget();
+      const auto after = reader.read(others, 0);
+      for (Index r = 0; r < c.batch * c.seq_length; ++r) {
+        const Index now = r % c.seq_length;
+        EXPECT_EQ(before[r] != after[r], now >= t && now < t + window) << "window " << window << ", token " << t << " and the logits of " << now;
+      }
+    }
+  }
+}
+
+TEST(model, whose_window_shows_all_keeps_the_bits_of_none) {
+  Case c = named("T2");
+  c.model.window = {c.seq_length, 0};
+  const auto run = [&](const char* pattern) {
+    c.model.pattern = pattern;
+    Rig<float> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+    return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
+  };
+  const Outcome window = run("W-W"), all = run("*-*");
+  EXPECT_EQ(window.loss, all.loss);
+  EXPECT_EQ(window.gradients, all.gradients);
+  c.model.window.size -= 5;
+  EXPECT_NE(run("W-W").loss, all.loss);
+}
+
+// The cache of a layer with a window: a token less than the window shows, of every sequence, or what there is room for.
+TEST(model, remembers_no_more_than_the_window_looks_back_on) {
+  const Case& c = named("T2");
+  const auto bytes = [&](const char* pattern, Index window, Index capacity) {
+    ModelConfig m = c.model;
+    m.pattern = pattern, m.window.size = window;
+    Reader<float> reader(m, 3, capacity);
+    reader.read(std::vector<Token>(3, 5), 0);
+    return reader.state_bytes();
+  };
+  const auto rounded = [](Index bytes) { return (bytes + 255) / 256 * 256; };
+  const Index token = 3 * 2 * c.model.attention.num_kv_heads * c.model.attention.head_dim * Index(sizeof(float));
+  EXPECT_EQ(bytes("*", 5, 30), rounded(30 * token));
+  for (const Index window : {1, 2, 5, 29, 30, 31, 1000})
+    EXPECT_EQ(bytes("W", window, 30), rounded((window < 30 ? window - 1 : 30) * token)) << window;
+}
+
+// Three prompts of different lengths together, one behind the other where there is room for fewer, each alone, and each the most likely token after
+// all before it.
+TEST_P(model, generates_in_company_what_it_generates_alone) {
+  constexpr Index made = 6;
+  const auto never = [](Index, Token) { return false; };
+  const Sampling greedy{0, 0, 1, 1, made};
+  std::vector<std::vector<Token>> prompts;
+  for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
+  const auto generate = [&](const std::vector<std::vector<Token>>& these, Index room = 3) {
+    Generator generator(c.model, DType::f64, alone(c.model.layers()), {room, {1, 3, 5}, made});
+    Device device(false, 0);
+    for (const auto& p : generator.stage().parameters().all()) assign(device, *p, WeightValues(p->weight));
+    return generator.generate(these, greedy, never);
+  };
+  const auto together = generate(prompts);
+  for (const Index room : {1, 2}) EXPECT_EQ(generate(prompts, room), together);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(together[i], generate({prompts[i]})[0]) << "prompt " << i;
+    std::vector<Token> text = prompts[i];
+    text.insert(text.end(), together[i].begin(), together[i].end());
+    ASSERT_EQ(text.size(), prompts[i].size() + made);
+    Reader<double> reader(c.model, 1, Index(text.size()));
+    const auto logits = reader.read(text, 0);
+    for (std::size_t t = prompts[i].size(); t < text.size(); ++t)
+      EXPECT_EQ(std::max_element(logits[t - 1].begin(), logits[t - 1].end()) - logits[t - 1].begin(), text[t]) << "prompt " << i << " at " << t;
+  }
+}
+
+TEST_P(model, does_not_depend_on_the_chunk_length) {
+  std::optional<Outcome> first;
+  for (const Index chunk : {1, 4, 8, 64}) {
+    ModelConfig changed = c.model;
+    changed.mamba.chunk_size = chunk;
+    Rig<double> rig(config_of(changed, c.batch, c.seq_length), alone(changed.layers()));
+    const Outcome now = outcome(rig, {batch()});
+    if (!first) first = now;
+    EXPECT_NEAR(now.loss, first->loss, 1e-11 * first->loss) << chunk;
+    EXPECT_LE(difference(first->gradients, now.gradients), 1e-11) << chunk;
+  }
+}
+
+TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  rig.engine.initialise(7);
+  EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocab_size))), 1e-9);
+  assign(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
+  EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocab_size)), 1e-14 * 8);
+}
+
+// Logits are made in blocks of 256 rows: an evaluation over several, the last one not full, finds the loss that the gradients are of,
+// and the mean of its sequences' one by one.
+TEST(model, evaluates_several_blocks_of_logits_as_it_trains_on_them) {
+  const ModelConfig m = named("T2").model;
+  const Index batch = 3, seq_length = 200;
+  Rig<double> rig(config_of(m, batch, seq_length), alone(m.layers())), single(config_of(m, 1, seq_length, 3), alone(m.layers()));
+  rig.engine.initialise(7), single.engine.initialise(7);
+  const MicroBatch together = micro_batch(0, batch, seq_length, m.vocab_size);
+  const double all = loss(rig.engine, together);
+  double one_by_one = 0;
+  for (Index i = 0; i < batch; ++i) one_by_one += loss(single.engine, micro_batch(i, 1, seq_length, m.vocab_size)) / double(batch);
+  EXPECT_NEAR(all, one_by_one, 1e-12 * all);
+  EXPECT_NEAR(all, outcome(rig, {together}).loss, 1e-12 * all);
+}
+
+TEST_P(model, takes_four_sequences_together_or_one_by_one) {
+  Rig<double> together(config_of(c.model, 4, c.seq_length), alone(c.model.layers()));
+  Rig<double> apart(config_of(c.model, 1, c.seq_length, 4), alone(c.model.layers()));
+  std::vector<MicroBatch> singles;
+  for (Index i = 0; i < 4; ++i) singles.push_back(micro_batch(i, 1, c.seq_length, c.model.vocab_size));
+  const Outcome a = outcome(together, {micro_batch(0, 4, c.seq_length, c.model.vocab_size)}), b = outcome(apart, singles);
+  EXPECT_NEAR(a.loss, b.loss, 1e-12 * a.loss);
+  EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
+}
+
+// A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled
+// sequence alone.
+TEST_P(model, learns_nothing_from_tokens_without_labels) {
+  Rig<double> two(config_of(c.model, 2, c.seq_length), alone(c.model.layers()));
+  Rig<double> one(config_of(c.model, 1, c.seq_length), alone(c.model.layers()));
+  MicroBatch half = micro_batch(0, 2, c.seq_length, c.model.vocab_size);
+  std::fill(half.labels.begin() + c.seq_length, half.labels.end(), ignored_label);
+  half.labels[0] = ignored_label;
+  MicroBatch other = half;
+  for (Index t = 0; t < c.seq_length; ++t) other.tokens[c.seq_length + t] = Token((half.tokens[c.seq_length + t] + 5) % c.model.vocab_size);
+  MicroBatch first = micro_batch(0, 1, c.seq_length, c.model.vocab_size);
+  first.labels[0] = ignored_label;
+  const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_LE(difference(a.gradients, b.gradients), 1e-13);
+  EXPECT_NEAR(a.loss, alone.loss, 1e-12 * alone.loss);
+  EXPECT_LE(difference(alone.gradients, a.gradients), 1e-12);
+}
+
+// The loss and the gradients of all, where those of each length take a step of an engine that is made for them.
+template <class T>
+Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatch>& all) {
+  std::map<Index, std::vector<MicroBatch>> by_length;
+  for (const MicroBatch& m : all) by_length[m.seq_length].push_back(m);
+  Outcome sum{0, {}};
+  double tokens = 0;
+  for (const auto& [length, group] : by_length) {
+    double labelled = 0;
+    for (const MicroBatch& m : group) labelled += double(std::count_if(m.labels.begin(), m.labels.end(), [](Token t) { return t != ignored_label; }));
+    if (labelled == 0) continue;
+    Rig<T> rig(config_of(config, 1, length, int(group.size())), alone(config.layers()));
+    const Outcome part = outcome(rig, group);
+    sum.loss += labelled * part.loss, tokens += labelled;
+    for (const auto& [name, values] : part.gradients) {
+      auto& to = sum.gradients[name];
+      to.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) to[i] += labelled * values[i];
+    }
+  }
+  sum.loss /= tokens;
+  for (auto& [name, values] : sum.gradients)
+    for (double& x : values) x /= tokens;
+  return sum;
+}
+
+// Documents packed into sequences, however they are cut, give the loss and the gradients that they give one by one.
+template <class T>
+void expect_packed_is_apart(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
+  Rig<T> rig(config_of(config, batch, seq_length), alone(config.layers()));
+  for (const Lengths& lengths : cuts(seq_length)) {
+    const MicroBatch together = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
+    if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
+    const Outcome a = outcome(rig, {together}), b = outcome_by_length<T>(config, taken_apart(together));
+    EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "documents of " << lengths.front() << ", ...";
+    EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "documents of " << lengths.front() << ", ...";
+  }
+}
+
+TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packed_is_apart<double>(c.model, c.batch, 21, 1e-12); }
+
+void expect_packed_is_apart_in_every_layer_type(bool causal, NormPlacement placement) {
+  for (const LayerType& type : layer_types()) {
+    if (of_encoder_and_decoder(type)) continue;  // they take no packed documents
+    SCOPED_TRACE(type.name);
+    ModelConfig config = named("T2").model;
+    config.pattern = std::string(1, type.symbol);
+    config.attention.causal = causal, config.norm_placement = placement;
+    expect_packed_is_apart<double>(config, 2, 21, 1e-12);
+  }
+}
+
+TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
+  expect_packed_is_apart_in_every_layer_type(true, named("T2").model.norm_placement);
+  expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
+}
+TEST(model, that_looks_both_ways_takes_documents_packed_or_one_by_one) { expect_packed_is_apart_in_every_layer_type(false, NormPlacement::after); }
+
+// One document that fills its sequence is what a sequence is: the same bits.
+template <class T>
+void expect_whole_is_unpacked(const Case& c) {
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  const MicroBatch plain = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
+  const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.seq_length})});
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.gradients, b.gradients);
+}
+
+TEST_P(model, whose_documents_fill_their_sequences_keeps_its_bits) {
+  expect_whole_is_unpacked<double>(c);
+  expect_whole_is_unpacked<float>(c);
+  expect_whole_is_unpacked<bf16>(c);
+}
+
+// The loss of a document keeps its bits whatever stands in the others.
+template <class T>
+void expect_documents_apart(const Case& c) {
+  constexpr Index seq_length = 21;
+  Rig<T> rig(config_of(c.model, 1, seq_length), alone(c.model.layers()));
+  const MicroBatch all = packed(micro_batch(0, 1, seq_length, c.model.vocab_size), {3, 8, 2, 8});
+  const auto extents = extents_of(all.positions, seq_length);
+  const auto inside = [](const Extent& e, Index r) { return r >= e.first && r < e.first + e.count; };
+  for (const Extent& one : extents)
+    for (const Extent& other : extents) {
+      MicroBatch before = all;
+      for (Index r = 0; r < seq_length; ++r)
+        if (!inside(one, r)) before.labels[r] = ignored_label;
+      MicroBatch after = before;
+      for (Index r = 0; r < seq_length; ++r)
+        if (inside(other, r)) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
+      EXPECT_EQ(loss(rig.engine, before) == loss(rig.engine, after), one.first != other.first)
+          << "loss of the document at " << one.first << " when that at " << other.first << " changes";
+    }
+}
+
+TEST_P(model, documents_do_not_reach_each_other_in_double) { expect_documents_apart<double>(c); }
+TEST_P(model, documents_do_not_reach_each_other_in_single) { expect_documents_apart<float>(c); }
+
+TEST(model, refuses_positions_that_are_no_documents) {
+  const Case& c = named("T1");
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  MicroBatch bad = packed(micro_batch(0, c.batch, c.seq_length, c.model.vocab_size), {5, 16});
+  bad.positions[3] = 7;
+  EXPECT_THROW(loss(rig.engine, bad), Error);
+  bad.positions.pop_back();
+  EXPECT_THROW(loss(rig.engine, bad), Error);
+}
+
+// What a dry run counts for a packed micro-batch is what it takes, and short documents take less.
+TEST(model, work_of_packed_documents_is_counted) {
+  const Case& c = named("T2");
+  constexpr Index seq_length = 700;
+  const EngineConfig config = config_of(c.model, 1, seq_length);
+  Grid grid = Grid::dry_run(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
+  Timers timers(engine_timer_names());
+  Engine dry(config, grid, nullptr, timers);
+  Rig<float> rig(config, alone(c.model.layers()));
+  const MicroBatch plain = micro_batch(0, 1, seq_length, c.model.vocab_size);
+  double last = 0;
+  for (const MicroBatch& batch : {packed(plain, Lengths(14, 50)), packed(plain, {350, 350}), plain}) {
+    dry.device().clear_work(), rig.engine.device().clear_work();
+    dry.gradients([&](int) { return batch; }, 1, 1), rig.engine.gradients([&](int) { return batch; }, 1, 1);
+    EXPECT_EQ(dry.device().flops(), rig.engine.device().flops());
+    EXPECT_GT(rig.engine.device().flops(), last);
+    last = rig.engine.device().flops();
+  }
+  for (int i = 0; i < memory_categories; ++i)  // positions cost no more memory than a plan foresees
+    EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
+}
+
+TEST_P(model, in_bf16_is_near_the_model_in_double) {
+  Rig<double> exact(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<bf16> rounded(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  const double a = loss(exact.engine, batch()), b = loss(rounded.engine, batch());
+  EXPECT_NEAR(a, b, 2e-2);
+  EXPECT_NE(a, b);
+}
+
+// Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows
+// for 1e-10.
+void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index seq_length) {
+  constexpr double h = 1e-3;
+  constexpr Index samples = 11;
+  Rig<double> rig(config_of(config, batch, seq_length), alone(config.layers()));
+  const MicroBatch tokens = micro_batch(0, batch, seq_length, config.vocab_size);
+  const Values gradients = outcome(rig, {tokens}).gradients;
+  for (const auto& p : rig.engine.stage().parameters().all()) {
+    const auto x = p->vector<double>();
+    for (Index k = 0; k < std::min(samples, p->size()); ++k) {
+      const Index i = k * (p->size() - 1) / std::max<Index>(1, std::min(samples, p->size()) - 1);
+      const double at = x(i), gradient = gradients.at(p->weight.name)[i];
+      const auto moved = [&](double by) {
+        x(i) = at + by;
+        return loss(rig.engine, tokens);
+      };
+      const double slope = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+      x(i) = at;
+      EXPECT_NEAR(gradient, slope, 1e-6 * std::abs(slope) + 1e-10) << p->weight.name << " at " << i;
+    }
+  }
+}
+
+class gradient : public model {};
+
+TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.seq_length); }
+
+INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
+
+// Every layer type there is, alone and twice, with every bias.
+TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
+  ASSERT_FALSE(layer_types().empty());
+  for (const LayerType& type : layer_types()) {
+    if (of_encoder_and_decoder(type)) continue;  // those have laws of their own
+    SCOPED_TRACE(type.name);
+    ModelConfig config = named("T2").model;
+    config.attention.bias = config.mlp.bias = config.mamba.in_bias = config.mamba.out_bias = true;
+    config.pattern = std::string(1, type.symbol);
+    expect_gradients_are_differences(config, 2, 11);
+    config.pattern = std::string(2, type.symbol);
+    expect_gradients_are_differences(config, 1, 9);
+  }
+}
+
+// Caps of scores and of logits, each alone and together.
+TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
+  for (const int which : {1, 2, 3}) {
+    SCOPED_TRACE(which);
+    ModelConfig config = named("T2").model;
+    config.pattern = "PW-";
+    if (which & 1) config.attention.soft_cap = 0.4;
+    if (which & 2) config.lm_head_soft_cap = 0.9;
+    expect_gradients_are_differences(config, 2, 9);
+  }
+}
+
+TEST(model, capped_models_read_token_by_token_as_at_once) {
+  Case c = named("T2");
+  c.model.pattern = "PW*", c.model.window.size = 5, c.model.attention.soft_cap = 0.4, c.model.lm_head_soft_cap = 0.9;
+  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+}
+
+TEST(model, logits_stay_within_their_cap) {
+  ModelConfig m = named("T2").model;
+  const std::vector<Token> tokens = micro_batch(0, 1, 9, m.vocab_size).tokens;
+  m.lm_head_multiplier *= 9;
+  const auto plain = Reader<double>(m, 1, 9).read(tokens, 0);
+  m.lm_head_soft_cap = 2;
+  const auto capped = Reader<double>(m, 1, 9).read(tokens, 0);
+  for (std::size_t r = 0; r < plain.size(); ++r)
+    for (Index v = 0; v < m.vocab_size; ++v) EXPECT_NEAR(capped[r][v], 2 * std::tanh(plain[r][v] / 2), 1e-13);
+}
+
+// Norms in front of branches and behind what they add, and weights of norms stored less one, each alone and together; of heads too.
+TEST(model, gradient_of_norms_on_both_sides_and_of_their_offset_is_the_central_difference) {
+  for (const int which : {1, 2, 3}) {
+    SCOPED_TRACE(which);
+    ModelConfig config = named("T2").model;
+    config.pattern = "PW-B", config.attention.qk_norm = true;
+    if (which & 1) config.norm_placement = NormPlacement::both;
+    if (which & 2) config.norm_offset = 1;
+    expect_gradients_are_differences(config, 2, 9);
+  }
+}
+
+// A weight stored less one computes what that weight does: loss and gradients are the same numbers.
+TEST(model, norms_whose_weights_are_stored_less_one_compute_the_same) {
+  const Case& c = named("T2");
+  const auto run = [&](double offset) {
+    ModelConfig m = c.model;
+    m.norm_offset = offset, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
+    Rig<double> rig(config_of(m, c.batch, c.seq_length), alone(m.layers()));
+    for (const auto& p : rig.engine.stage().parameters().all()) {
+      const std::string& name = p->weight.name;
+      const bool norm = name.find("layernorm") != std::string::npos || name.find("q_norm") != std::string::npos || name.ends_with("k_norm.weight");
+      const WeightValues values(p->weight);
+      assign(rig.engine.device(), *p, [&](Index i) { return norm ? 1 + 0.3 * values(i) - offset : values(i); });
+    }
+    return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
+  };
+  const Outcome whole = run(0), less_one = run(1);
+  EXPECT_NEAR(whole.loss, less_one.loss, 1e-13);
+  EXPECT_LE(difference(whole.gradients, less_one.gradients), 1e-12);
+}
+
+// The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.
+struct Published {
+  const char* name;
+  Index layers, hidden_size, num_heads, num_kv_heads, head_dim, intermediate_size, ssm_num_heads, ssm_head_dim, state_size, num_groups;
+  bool norm;
+  Index vocab_size;
+  bool tie_word_embeddings;
+  Index parameters;
+  double flops;  // to three digits; 0 where none is known
+};
+constexpr Published published[] = {
+    {"0.5B", 36, 1024, 8, 2, 64, 2048, 24, 64, 128, 1, false, 32784, false, 521411104, 1.17e9},
+    {"1.5B", 24, 2048, 8, 2, 128, 4608, 48, 64, 256, 1, true, 65536, false, 1554859392, 3.14e9},
+    {"1.5B-Deep", 66, 1280, 6, 2, 128, 3072, 24, 64, 256, 1, true, 65536, false, 1554872208, 3.49e9},
+    {"3B", 32, 2560, 10, 2, 128, 6144, 32, 128, 256, 1, true, 65536, false, 3149387264, 6.47e9},
+    {"7B", 44, 3072, 12, 2, 128, 12288, 24, 128, 256, 1, true, 130048, false, 7585648736, 1.51e10},
+    {"34B", 72, 5120, 20, 4, 128, 21504, 32, 128, 256, 2, true, 261120, false, 33642516224, 6.65e10},
+    {"Tiny-90M", 24, 512, 8, 2, 64, 768, 24, 32, 64, 1, false, 32768, true, 91131072, 0},
+    {"73M", 12, 512, 4, 2, 64, 1024, 12, 64, 128, 1, false, 32768, false, 73024432, 0},  // not published: the deck of the benchmarks
+};
+
+ModelConfig model_of(const Published& p) {
+  ModelConfig m;
+  m.pattern = std::string(p.layers, 'P');
+  m.vocab_size = p.vocab_size, m.hidden_size = p.hidden_size, m.tie_word_embeddings = p.tie_word_embeddings;
+  m.attention.num_heads = p.num_heads, m.attention.num_kv_heads = p.num_kv_heads, m.attention.head_dim = p.head_dim;
+  m.mamba.num_heads = p.ssm_num_heads, m.mamba.head_dim = p.ssm_head_dim, m.mamba.num_groups = p.num_groups, m.mamba.state_size = p.state_size;
+  m.mamba.norm = p.norm ? SsmNorm::gate_first : SsmNorm::none;
+  m.mlp.intermediate_size = p.intermediate_size;
+  return m;
+}
+
+TEST(model, of_every_published_shape_has_its_published_parameters) {
+  for (const Published& p : published) EXPECT_EQ(parameter_count(model_of(p)), p.parameters) << p.name;
+}
+
+TEST(model, flops_are_the_closed_form) {
+  const double T = 4096, Q = 128, K = 4;
+  for (const Published& p : published) {
+    const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads, E = H * p.ssm_head_dim;
+    const double N = p.state_size, GN = p.num_groups * N, V = p.vocab_size;
+    const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.intermediate_size;
+    const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
+    const TokenFlops flops = forward_flops(model_of(p), Index(T));
+    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.minimal, p.layers * (products + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.megatron, p.layers * (products + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
+    EXPECT_TRUE(p.flops == 0 || std::abs(flops.executed / p.flops - 1) < 0.005) << p.name << " " << flops.executed;
+    const StageCosts costs = stage_costs(model_of(p), Index(T));
+    EXPECT_EQ(costs.layers, std::vector<double>(p.layers, (flops.executed - costs.head) / double(p.layers))) << p.name;
+  }
+}
+
+// Keys that a token sees on average: half of those behind it, or as many as the window shows but for the first tokens.
+TEST(model, flops_of_a_window_count_what_it_shows) {
+  ModelConfig m = named("T2").model;
+  const auto attention = [&](const char* pattern, Index window, Index seq_length) {
+    ModelConfig other = m;
+    other.pattern = pattern, other.window.size = window;
+    const double products = forward_flops(other, 0).minimal;
+    return forward_flops(other, seq_length).minimal - products;
+  };
+  const double each = 4.0 * double(m.attention.num_heads * m.attention.head_dim);
+  EXPECT_EQ(attention("W", 4096, 4096), attention("*", 1, 4096));
+  EXPECT_EQ(attention("W", 8192, 4096), attention("*", 1, 4096));
+  EXPECT_NEAR(attention("W", 512, 4096), each * (4096 * 512 - 512 * 512 / 2) / 4096, 1e-6);
+  const double causal = attention("W", 512, 4096);
+  m.attention.causal = false;
+  EXPECT_EQ(attention("W", 512, 4096), 2 * causal);
+}
+
+std::string deck_name(const Published& p) {
+  std::string name = "falcon-h1-" + std::string(p.name) + ".yaml";
+  std::transform(name.begin() + 10, name.end(), name.begin() + 10, [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// The width rule of the published multipliers: those of the 1.5B-Deep model, scaled by the widths they act on.
+void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::string& deck) {
+  const double d = 1280 / double(m.hidden_size), attention = 768 / double(m.attention.num_heads * m.attention.head_dim);
+  const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.intermediate_size), n = 256 / double(m.mamba.state_size);
+  const auto near = [&](double value, double rule, const char* what) { EXPECT_NEAR(value / rule, 1, 1e-12) << deck << " " << what; };
+  near(m.embedding_multiplier, std::sqrt(32.0), "embedding");
+  near(m.lm_head_multiplier, d / 32, "head");
+  near(m.attention.in_multiplier, 1, "attention in");
+  near(m.attention.key_multiplier, std::exp2(-2.5) * d * d * std::sqrt(128 / double(m.attention.head_dim)), "key");
+  near(m.attention.out_multiplier, 0.5 * d * attention, "attention out");
+  near(m.mamba.in_multiplier, d, "SSM in");
+  near(m.mamba.out_multiplier, std::sqrt(2.0) / 6 * inner, "SSM out");
+  near(m.mlp.gate_multiplier, std::sqrt(0.5) * d, "gate");
+  near(m.mlp.down_multiplier, 0.3125 * d * f, "down");
+  const double sections[] = {std::exp2(-1.5), 0.25, std::exp2(-2.5) * n, 0.5, std::exp2(-1.5)};
+  for (int i = 0; i < 5; ++i) near(m.mamba.multipliers[i], sections[i], "z, x, B, C, dt");
+}
+
+// Every deck that is handed out reads; those that carry a published name have that model's size, cost and multipliers.
+TEST(model, of_every_deck_is_what_its_name_says) {
+  int decks = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(GYR_SOURCE_DIR) / "input")) {
+    const std::string name = file.path().filename();
+    if (file.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(name);
+    Deck deck = Deck::read(file.path());
+    const ModelConfig m = read_run_config(deck).model;
+    deck.finish();
+    decks += 1;
+    if (!name.starts_with("falcon-h1-")) continue;
+    const auto p = std::find_if(std::begin(published), std::end(published), [&](const Published& one) { return deck_name(one) == name; });
+    ASSERT_NE(p, std::end(published)) << "no published model has this name";
+    EXPECT_EQ(parameter_count(m), p->parameters);
+    EXPECT_EQ(forward_flops(m, 4096).executed, forward_flops(model_of(*p), 4096).executed);
+    EXPECT_EQ(m.mamba.norm, model_of(*p).mamba.norm);
+    EXPECT_EQ(m.attention.rope_theta, 1e11);
+    EXPECT_EQ(m.rms_norm_eps, 1e-5);
+    if (!m.tie_word_embeddings) expect_multipliers_follow_the_width_rule(m, name);
+  }
+  EXPECT_GT(decks, 0);
+}
+
+}  // namespace
+}  // namespace gyr::testing::model_suite

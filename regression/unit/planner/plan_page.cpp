@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the page of a plan shows is what the plan says: each task once, rows that come to the step's time, memory that comes to the planned peak, and
+// bytes that are those handed to communicators.
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "regression/planner/random_run.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/commands/plan_page.hpp"
+#include "src/planner/predict/memory_curve.hpp"
+
+namespace gyr::testing::plan_page_suite {
+namespace {
+
+struct Planned {
+  Planned(Dice& dice, const Drawn& d) : plan(d.run, d.layout.ranks()), machine{random_cluster(dice), {}} {
+    machine.cluster.nodes = 0;
+    machine.cluster.name = "</script>";
+  }
+  RunPlan plan;
+  Machine machine;
+};
+
+StepTimeline timeline_on(const Cluster& c, const Drawn& d) { return timeline_of(StagePlans(d.config, d.layout), d.config, d.layout, c); }
+
+// So many drawn runs, planned, on drawn machines.
+template <class F>
+void each_planned(int runs, const F& check) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < runs; ++i) {
+    const Drawn d = draw(dice);
+    check(dice, d, Planned(dice, d));
+  }
+}
+
+bool on_the_clock(const Task& t) { return t.op != Op::send && t.op != Op::receive && t.op != Op::reduce && t.op != Op::gather; }
+
+// From its begin to its end a rank computes or waits, and for each wait it is known for what.
+TEST(plan_page, tasks_and_waits_of_a_rank_follow_each_other) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 40; ++i) {
+    const Drawn d = draw(dice);
+    const Cluster c = random_cluster(dice);
+    const StepTimeline step = timeline_on(c, d);
+    const Simulation& s = step.walked;
+    for (std::size_t rank = 0; rank < s.tasks.size(); ++rank) {
+      const std::vector<Task>& tasks = step.programs[rank].tasks;
+      double clock = 0, busy = 0, messages = 0, buckets = 0;
+      for (std::size_t t = 0; t < tasks.size(); ++t) {
+        const TaskSpan& span = s.tasks[rank][t];
+        EXPECT_GE(span.end, span.begin);
+        EXPECT_LE(span.end, s.makespan * (1 + 1e-12));
+        if (!on_the_clock(tasks[t])) continue;
+        EXPECT_NEAR(span.begin - span.message_wait - span.bucket_wait - span.of_others, clock, 1e-9 * s.makespan) << to_text(step.programs[rank]);
+        clock = span.end;
+        busy += span.end - span.begin, messages += span.message_wait, buckets += span.bucket_wait;
+      }
+      EXPECT_NEAR(busy, s.busy[rank], 1e-9 * s.makespan);
+      EXPECT_NEAR(messages, s.message_wait[rank], 1e-9 * s.makespan);
+      EXPECT_NEAR(buckets, s.bucket_wait[rank], 1e-9 * s.makespan);
+    }
+    for (const Prediction& p : step.of_rank)
+      EXPECT_NEAR((s.makespan + step.left + step.besides) / p.seconds, 1, 1e-9) << "what is walked, left and besides is the step";
+    EXPECT_EQ(predict(StagePlans(d.config, d.layout), d.config, d.layout, c).seconds, step.of_rank[std::size_t(step.longest)].seconds);
+  }
+}
+
+// A computation never begins before what it reads has come.
+TEST(plan_page, no_message_is_read_before_it_is_there) {
+  Dice dice(seed_of_run());
+  int read = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Drawn d = draw(dice);
+    const StepTimeline step = timeline_on(random_cluster(dice), d);
+    std::map<std::tuple<int, int, int, Payload>, double> sent;  // stage of the whole model, micro-batch
+    const auto stage = [&](std::size_t rank, int chunk) { return step.programs[rank].shape.stage(int(rank), chunk); };
+    for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
+      for (std::size_t t = 0; t < step.programs[rank].tasks.size(); ++t)
+        if (const Task& task = step.programs[rank].tasks[t]; task.op == Op::send)
+          sent[{stage(rank, task.chunk) + (task.payload == Payload::activations ? 1 : -1), task.micro, 0, task.payload}] =
+              step.walked.tasks[rank][t].end;
+    for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
+      for (std::size_t t = 0; t < step.programs[rank].tasks.size(); ++t) {
+        const Task& task = step.programs[rank].tasks[t];
+        if (task.op != Op::forward && task.op != Op::backward && task.op != Op::backward_input) continue;
+        const auto message = sent.find({stage(rank, task.chunk), task.micro, 0, task.op == Op::forward ? Payload::activations : Payload::gradients});
+        if (message == sent.end()) continue;
+        EXPECT_GE(step.walked.tasks[rank][t].begin, message->second * (1 - 1e-12));
+        ++read;
+      }
+  }
+  EXPECT_GT(read, 500);
+}
+
+TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
+  each_planned(40, [&](Dice&, const Drawn& d, const Planned& p) {
+    const PredictedRun predicted(p.plan, p.machine);
+    const StepTimeline& step = predicted.step;
+    const Json numbers = plan_numbers(p.plan, predicted, p.machine, 0);
+    const double unit = numbers["unit"], whole = step.walked.makespan + step.besides;
+    const std::vector<std::string> kinds = numbers["kinds"];
+    const std::size_t in_flight = std::size_t(std::find(kinds.begin(), kinds.end(), "sends") - kinds.begin());
+    ASSERT_EQ(numbers["rows"].size(), step.programs.size());
+    for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
+      const std::vector<Index> tasks = numbers["rows"][rank]["tasks"];
+      std::map<std::tuple<std::string, int, int>, int> drawn, said;  // by kind, micro-batch and chunk
+      double sum = 0;
+      for (std::size_t t = 0; t < tasks.size(); t += 7) {
+        EXPECT_GE(tasks[t + 6], 0);
+        if (std::size_t(tasks[t]) < in_flight) sum += double(tasks[t + 6]) * unit;
+        if (kinds.at(std::size_t(tasks[t])).find("wait") == std::string::npos && kinds[std::size_t(tasks[t])] != "what a step costs besides")
+          ++drawn[{kinds[std::size_t(tasks[t])], int(tasks[t + 1]), int(tasks[t + 2])}];
+      }
+      const std::map<Op, std::string> names{{Op::forward, "forward"},
+                                            {Op::backward, "backward"},
+                                            {Op::backward_input, "backward, of the input"},
+                                            {Op::backward_weights, "gradients of weights"},
+                                            {Op::send, "sends"},
+                                            {Op::clear, "gradients begin at zero"},
+                                            {Op::reduce, "sums gradients of a bucket"},
+                                            {Op::gather, "gathers weights of a bucket"},
+                                            {Op::step, "optimizer"}};
+      for (const Task& t : step.programs[rank].tasks)
+        if (t.op != Op::receive) ++said[{names.at(t.op), t.micro, t.chunk}];
+      EXPECT_EQ(drawn, said);
+      EXPECT_NEAR(sum / whole, 1, 1e-4) << d.layout.text() << " rank " << rank;
+    }
+    const double printed = numbers["step"]["seconds"];
+    EXPECT_NEAR((double(numbers["step"]["walked"]) + double(numbers["step"]["left"]) + double(numbers["step"]["besides"])) / printed, 1, 1e-9);
+    EXPECT_TRUE(numbers["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
+    const std::string page = plan_page(p.plan, predicted, p.machine, 0);
+    EXPECT_EQ(page.find("</script>", page.find("id=\"numbers\"")), page.find("</script>\n<script>")) << "no text ends the numbers";
+    EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "nothing comes by the network";
+  });
+}
+
+TEST(plan_page, memory_rises_to_what_is_alive_at_most_and_ends_at_nothing) {
+  Dice dice(seed_of_run());
+  int whole = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Drawn d = draw(dice);
+    const Planned p(dice, d);
+    const StepTimeline step = PredictedRun(p.plan, p.machine).step;
+    for (const RankPlan& plan : p.plan.ranks) {
+      EngineConfig few = d.config;
+      few.micros = std::min(few.micros, 3);
+      const std::size_t rank = std::size_t(d.layout.coordinate(plan.position, Axis::pipeline));
+      const std::vector<MemoryMoment> curve =
+          memory_curve(*StageRuns().of(few, d.layout, plan.position), step.programs[rank], step.walked.tasks[rank]);
+      Index most = 0;
+      double clock = 0;
+      for (const MemoryMoment& m : curve) {
+        EXPECT_GE(m.begin, clock * (1 - 1e-12));
+        clock = m.end, most = std::max(most, m.during);
+      }
+      EXPECT_EQ(curve.back().kept, 0);
+      EXPECT_EQ(curve.back().micros, 0);
+      if (step.micros_left > 0) continue;
+      EXPECT_EQ(most, plan.capacity.live) << d.layout.text();
+      ++whole;
+    }
+  }
+  EXPECT_GT(whole, 30);
+}
+
+// What a rank passes on follows from what it hands over, and nothing of it is lost between links and cells.
+TEST(plan_page, bytes_between_ranks_are_those_of_the_plan) {
+  each_planned(40, [&](Dice& dice, const Drawn& d, const Planned& p) {
+    const int most = dice.one_of<int>({2, 5, 100}), replicas = d.layout.size(Axis::data);
+    const LinkTraffic traffic = link_traffic(p.plan.ranks, d.config, d.layout, p.machine.cluster, most);
+    double passed = 0, sent = 0;
+    for (const RankPlan& plan : p.plan.ranks)
+      for (const CommunicatorTraffic& c : plan.traffic) {
+        if (c.size == 1) continue;
+        const double n = c.size;
+        const auto bytes = [&](Operation op) { return double(c.count.of(op).bytes) * replicas; };
+        passed += 2 * (n - 1) / n * bytes(Operation::all_reduce) + (n - 1) / n * (bytes(Operation::reduce_scatter) + bytes(Operation::broadcast)) +
+                  (n - 1) * bytes(Operation::all_gather) + (n - 1) / n * bytes(Operation::all_to_all) + bytes(Operation::shift) +
+                  bytes(Operation::send);
+        if (c.name == "pipeline") sent += bytes(Operation::send);
+      }
+    EXPECT_NEAR(traffic.all(), passed, 1e-9 * passed) << d.layout.text();
+    EXPECT_NEAR(std::accumulate(traffic.bytes.begin(), traffic.bytes.end(), 0.0), passed, 1e-9 * passed);
+    EXPECT_NEAR(traffic.of(LinkClass::node) + traffic.of(LinkClass::network) + traffic.of(LinkClass::islands), passed, 1e-9 * passed);
+    double of_pipeline = 0;
+    for (const LinkTraffic::Line& line : traffic.lines)
+      if (line.communicator == "pipeline") of_pipeline += line.bytes;
+    EXPECT_NEAR(of_pipeline, sent, 1e-9 * sent);
+    EXPECT_TRUE(traffic.blocks <= most || traffic.block <= p.machine.cluster.per_node);
+    for (int a = 0; a < d.layout.ranks() && traffic.block == 1; ++a) EXPECT_EQ(traffic.bytes[std::size_t(a * traffic.blocks + a)], 0);
+    Cluster one = p.machine.cluster;
+    one.per_node = d.layout.ranks();
+    const LinkTraffic inside = link_traffic(p.plan.ranks, d.config, d.layout, one, most);
+    EXPECT_NEAR(inside.of(LinkClass::node), passed, 1e-9 * passed) << "on one node";
+  });
+}
+
+}  // namespace
+}  // namespace gyr::testing::plan_page_suite

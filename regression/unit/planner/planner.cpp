@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a plan says of time: its parts come to the whole, what is counted once is what is done, and published steps are met within a stated error.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "regression/planner/published.hpp"
+#include "regression/planner/random_cluster.hpp"
+#include "regression/planner/random_run.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/planner/machine/collective.hpp"
+#include "src/planner/machine/profile.hpp"
+#include "src/planner/predict/prediction.hpp"
+#include "src/train/engine_config.hpp"
+
+namespace gyr::testing::planner_suite {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(planner, a_description_of_a_cluster_reads_back) {
+  Dice dice(seed_of_run());
+  const Folder folder;
+  for (int i = 0; i < 20; ++i) {
+    const Cluster c = random_cluster(dice);
+    const std::string file = folder / "cluster.yaml", text = to_yaml(c, "why\nand how");
+    std::ofstream(file) << text;
+    const Cluster back = read_cluster(file);
+    EXPECT_EQ(to_yaml(back, "why\nand how"), text);
+    EXPECT_EQ(back.name, c.name);
+    EXPECT_NEAR(back.islands.bandwidth / c.islands.bandwidth, 1, 1e-5);
+    EXPECT_NEAR(back.node.sums / c.node.sums, 1, 1e-5);
+    EXPECT_EQ(back.links_beside, c.links_beside);
+    EXPECT_NEAR(back.device.fp32 / c.device.fp32, 1, 1e-5);
+    EXPECT_NEAR(back.fit.step, c.fit.step, 1e-5 * c.fit.step);
+  }
+}
+
+TEST(planner, descriptions_that_come_with_it_are_whole_and_a_wrong_one_is_named_by_line) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(GYR_SOURCE_DIR) / "input/clusters")) {
+    const Cluster c = read_cluster(entry.path());
+    ++files;
+    EXPECT_GT(c.device.bf16, c.device.fp32) << entry.path();
+    EXPECT_GT(c.node.bandwidth, c.network.bandwidth) << entry.path();
+    for (int island = 0; island < std::max(1, int(c.parts.size())); ++island)
+      EXPECT_LT(c.island(island).fit.products, 1) << entry.path() << ": nothing reaches its peak";
+  }
+  EXPECT_GE(files, 4);
+  const Folder folder;
+  std::ofstream(folder / "bad.yaml") << to_yaml(Cluster{}, "");
+  try {
+    read_cluster(folder / "bad.yaml");
+    FAIL() << "a device without memory is none";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config);
+    EXPECT_NE(std::string(e.what()).find("bad.yaml:7"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(read_cluster(folder / "none.yaml"), Error);
+}
+
+// A rank finds itself where the communicator says, and all its members find the same ranks.
+TEST(planner, ranks_of_a_communicator_are_those_of_the_grid) {
+  Dice dice(seed_of_run());
+  int seen = 0;
+  for (int i = 0; i < 30; ++i) {
+    const Drawn d = draw(dice);
+    for (int position = 0; position < d.layout.ranks(); ++position) {
+      Grid grid = Grid::dry_run(d.layout, position);
+      grid.visit([&](Communicator& c) {
+        const std::vector<int> ranks = ranks_of(d.layout, position, c.name());
+        ASSERT_EQ(int(ranks.size()), c.size()) << c.name() << " " << d.layout.text();
+        EXPECT_EQ(ranks[std::size_t(c.rank())], position) << c.name();
+        if (c.size() == 1) return;  // of the blocks, `self` stands for whoever asks
+        for (const int other : ranks) EXPECT_EQ(ranks_of(d.layout, other, c.name()), ranks) << c.name();
+        ++seen;
+      });
+    }
+  }
+  EXPECT_GT(seen, 100);
+}
+
+TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 100; ++i) {
+    Cluster c = random_cluster(dice);
+    const int n = dice.between(2, 9);
+    const GroupPlacement here{n, 1, 1, n};
+    const double bytes = 1e12, bandwidth = c.node.bandwidth * c.fit.links, ring = bytes * (n - 1) / n / bandwidth;
+    const auto seconds = [&](Operation op, double b) { return seconds_of(op, {1, Index(b)}, here, c); };
+    EXPECT_NEAR(seconds(Operation::all_reduce, bytes) / (2 * ring / c.node.sums), 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::reduce_scatter, bytes) / (ring / c.node.sums), 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::all_gather, bytes / n) / ring, 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::all_to_all, bytes) / ring, 1, 1e-3);
+    EXPECT_NEAR(seconds(Operation::send, bytes) / (bytes / bandwidth), 1, 1e-3);
+    EXPECT_DOUBLE_EQ(seconds(Operation::send, 0), c.node.latency);
+    EXPECT_LE(seconds(Operation::all_reduce, 0), 2 * (n - 1) * c.node.latency * (1 + 1e-12));
+    EXPECT_EQ(seconds(Operation::receive, bytes), 0);
+    EXPECT_EQ(seconds_of(Operation::all_reduce, {0, 0}, here, c), 0);
+    EXPECT_DOUBLE_EQ(seconds_of(Operation::all_reduce, {5, 50}, here, c), 5 * seconds_of(Operation::all_reduce, {1, 10}, here, c));
+    // Between nodes that have one of the ranks each, the network is what there is; with k ranks on a node, k adapters carry it.
+    const int k = dice.between(1, 4);
+    c.node.bandwidth = 1e15;
+    const GroupPlacement apart{2 * k, 2, 1, k};
+    EXPECT_NEAR(seconds_of(Operation::all_reduce, {1, Index(bytes)}, apart, c) /
+                    (2 * bytes * (2 * k - 1) / (2 * k) / (c.network.bandwidth * c.network.sums * k * c.fit.links)),
+                1, 1e-3);
+  }
+}
+
+// Where passes over memory alone cost anything, what tasks and the rest of a step take comes to all bytes of the plan.
+TEST(planner, tasks_and_the_rest_of_a_step_come_to_the_whole) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 60; ++i) {
+    const Drawn d = draw(dice);
+    Cluster c;
+    c.host.bandwidth = 1;  // copies that nothing hides
+    c.device.fp64 = c.device.fp32 = c.device.bf16 = 1e300, c.device.memory_bandwidth = 1;
+    c.node = c.network = c.islands = {0, 1e300, 1};
+    const int position = dice.between(0, d.layout.ranks() - 1);
+    EngineConfig config = d.config;
+    config.micros = std::min(config.micros, 3);
+    const RankPlan plan = plan_rank(config, d.layout, position);
+    const int rank = d.layout.coordinate(position, Axis::pipeline);
+    const Program program = compile(config.schedule, pipeline_shape(d.layout, config.micros), rank, plan.buckets);
+    const RankCosts costs(CountedTasks({plan, program, config.precision}, c), d.layout, position, c);
+    const TaskTimes times = costs.times_of(program);
+    double sum = 0, whole = 0;
+    for (const double seconds : times.seconds) sum += seconds;
+    for (const Work& w : plan.work)
+      if (const std::string kernel = w.kernel; kernel != "attention_gemm" && kernel != "ssd_gemm") whole += w.bytes;
+    EXPECT_NEAR(sum / whole, 1, 1e-9) << d.layout.text() << " micros " << config.micros << "\n" << to_text(program);
+  }
+}
+
+// From one group of micro-batches to the next a full pipeline does the same: what is not walked is what would be.
+TEST(planner, many_micro_batches_take_what_a_walk_through_all_takes) {
+  Dice dice(seed_of_run());
+  int longer = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Drawn d = draw(dice);
+    const Cluster c = random_cluster(dice);
+    if (c.nodes > 0 && d.layout.ranks() > c.devices()) continue;
+    const StagePlans plans(d.config, d.layout);
+    const std::vector<RankCosts> costs = plans.costs(c);
+    std::vector<Program> programs;
+    std::vector<TaskTimes> times;
+    for (std::size_t rank = 0; rank < costs.size(); ++rank) {
+      programs.push_back(compile(d.config.schedule, pipeline_shape(d.layout, d.config.micros), int(rank), costs[rank].buckets()));
+      times.push_back(costs[rank].times_of(programs.back()));
+    }
+    const double walked = timeline(programs, times).makespan + c.fit.step, predicted = predict(plans, d.config, d.layout, c).seconds;
+    EXPECT_NEAR(predicted / walked, 1, 5e-3) << d.layout.text() << ", " << d.config.micros << " micro-batches";
+    longer += d.config.micros > 5 * d.layout.size(Axis::pipeline);
+  }
+  EXPECT_GT(longer, 10);
+}
+
+// The parts of a prediction are its whole, and none is negative.
+TEST(planner, a_prediction_is_the_sum_of_its_parts) {
+  Dice dice(seed_of_run());
+  int swapping = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Drawn d = draw(dice);
+    const Cluster c = random_cluster(dice);
+    const Prediction p = predict(StagePlans(d.config, d.layout), d.config, d.layout, c);
+    EXPECT_TRUE(d.config.swap.on || p.copies == 0);
+    swapping += p.copies > 0;
+    EXPECT_NEAR((p.compute + p.transfers + p.copies + p.messages + p.buckets + p.rest) / p.seconds, 1, 1e-9);
+    for (const double part : {p.compute, p.transfers, p.copies, p.messages, p.buckets, p.rest}) EXPECT_GE(part, -1e-9 * p.seconds) << d.layout.text();
+    Cluster faster = c;
+    for (Link* link : {&faster.node, &faster.network, &faster.islands}) link->bandwidth *= 2, link->latency /= 2;
+    faster.device.fp32 *= 2, faster.device.memory_bandwidth *= 2, faster.fit.step /= 2, faster.host.bandwidth *= 2;
+    EXPECT_NEAR(predict(StagePlans(d.config, d.layout), d.config, d.layout, faster).seconds / p.seconds, 0.5, 1e-9) << "all twice as fast";
+  }
+  EXPECT_GT(swapping, 5);
+}
+
+// One rank whose weights lie in two buckets: gathers of the step before are waited for by the first forward, part by part, and sums hide behind what
+// is left of the last backward.
+TEST(planner, gathers_and_sums_hide_behind_what_there_is_to_hide_behind) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 50; ++i) {
+    const int micros = dice.between(1, 4);
+    BucketPlan plan{{2}, {{1}, {0}}, {true, true}, false, Shard::optimizer};
+    const Program program = compile(one_f_one_b, {1, 1, micros}, 0, plan);
+    const double f = dice.real(0.1, 1), b = dice.real(0.1, 1), gather = f + dice.real(0, 1), sum = b + dice.real(0, 1), step = dice.real(0, 1);
+    TaskTimes times{{}, plan};
+    for (const Task& t : program.tasks)
+      times.seconds.push_back(t.op == Op::forward    ? f * double(t.parts.size())
+                              : t.op == Op::backward ? b * double(t.parts.size())
+                              : t.op == Op::gather   ? gather
+                              : t.op == Op::reduce   ? sum
+                                                     : step);
+    const Simulation s = timeline({program}, {times});
+    EXPECT_NEAR(s.makespan, 2 * gather + f + (micros - 1) * 2 * f + micros * 2 * b + 2 * sum - b + step, 1e-9) << to_text(program);
+    EXPECT_NEAR(s.busy[0], micros * 2 * (f + b) + step, 1e-9);
+    EXPECT_NEAR(s.bucket_wait[0], 2 * gather - f + 2 * sum - b, 1e-9);
+    times.beside = false;  // nothing hides
+    const Simulation alone = timeline({program}, {times});
+    EXPECT_NEAR(alone.makespan, 2 * (gather + sum) + micros * 2 * (f + b) + step, 1e-9);
+    EXPECT_NEAR(alone.bucket_wait[0], 2 * (gather + sum), 1e-9);
+  }
+}
+
+TEST(planner, one_micro_batch_passes_the_pipeline_there_and_back) {
+  for (int p = 1; p <= 6; ++p) {
+    std::vector<Program> programs;
+    for (int rank = 0; rank < p; ++rank) programs.push_back(compile(one_f_one_b, {p, 1, 1}, rank));
+    EXPECT_NEAR(simulate(programs, {1, 0.5, 0.25, 3}).makespan, p * 1.75 + 2 * (p - 1) * 3, 1e-12);
+  }
+}
+
+// Within what was reached when the constants were fitted; by leaving out one step after the other, see `make planner ARGS=--fit`.
+TEST(planner, published_steps_are_met) {
+  struct Bound {
+    double mean, worst;
+  };
+  const std::map<std::string, Bound> bounds{
+      {"a100-selene", {0.025, 0.055}}, {"a100-selene-2022", {0.035, 0.085}}, {"ampere-megascale", {0.018, 0.035}}, {"h100", {0.025, 0.09}}};
+  std::map<std::string, std::vector<double>> errors;
+  for (const PublishedStep& step : published_steps()) {
+    const std::string file = cluster_file(step.source), name = fs::path(file).stem();
+    if (!bounds.contains(name)) continue;
+    const Cluster cluster = read_cluster(file);
+    errors[name].push_back(std::abs(error_of(PlannedStep(step, cluster), cluster)));
+    EXPECT_LT(errors[name].back(), bounds.at(name).worst) << step.name();
+  }
+  for (const auto& [name, bound] : bounds) {
+    ASSERT_GE(errors[name].size(), 8u);
+    EXPECT_LT(std::accumulate(errors[name].begin(), errors[name].end(), 0.0) / double(errors[name].size()), bound.mean) << name;
+  }
+}
+
+TEST(planner, a_profile_reads_back_and_goes_through_what_was_measured) {
+  Dice dice(seed_of_run());
+  Profile profile;
+  const double power = dice.real(0.5, 1.5);
+  const std::string precision(name_of(DType::f32));
+  for (const double work : {1e3, 1e5, 1e6}) profile.add({"add", precision, work / 4, work * 3 / 4, 1e-9 * std::pow(work, power)});
+  const auto seconds = [&](double work) { return profile.seconds_of({"add", work / 4, work * 3 / 4}, DType::f32); };
+  for (const double work : {1e3, 1e4, 1e5, 3e5, 1e6}) EXPECT_NEAR(seconds(work) / (1e-9 * std::pow(work, power)), 1, 1e-9) << work;
+  EXPECT_NEAR(seconds(1e7) / seconds(1e6), 10, 1e-9) << "at the rate of the largest";
+  EXPECT_EQ(profile.seconds_of({"add", 1, 1}, DType::bf16), 0);
+  EXPECT_EQ(profile.seconds_of({"mul", 1, 1}, DType::f32), 0);
+  EXPECT_EQ(Profile::parse(profile.text(), "it").text(), profile.text());
+  for (const char* bad :
+       {"", "kernel\n", "kernel precision flops bytes seconds\nadd fp32 1 2\n", "kernel precision flops bytes seconds\nadd fp32 1 2 -3\n"})
+    try {
+      Profile::parse(bad, "it");
+      ADD_FAILURE() << bad;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("it:"), std::string::npos) << e.what();
+    }
+}
+
+}  // namespace
+}  // namespace gyr::testing::planner_suite

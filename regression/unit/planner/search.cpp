@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a search finds is what predicting every layout finds; nothing is bounded out that is not slower or too large, and what is found is what the
+// deck's own rules accept and its plan says.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "regression/planner/random_cluster.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/config/layout_rules.hpp"
+#include "src/planner/bounds/layout_bound.hpp"
+#include "src/planner/layouts/offload_fraction.hpp"
+#include "src/planner/machine/run_islands.hpp"
+#include "src/planner/search/search.hpp"
+#include "src/train/engine_config.hpp"
+
+namespace gyr::testing::search_suite {
+namespace {
+
+struct Drawn {
+  std::string text;
+  RunConfig run;
+  int ranks;
+  Cluster cluster;
+};
+
+// A small model of any layers, with an encoder in front or not, some of which fill buckets of their own, on up to 12 ranks of a machine that has room
+// for it, or for some of its layouts. `fewer`: with most of what a search decides kept, so that all layouts can be predicted. `swaps`: what layers
+// keep lies on the host.
+Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
+  Drawn d;
+  d.ranks = dice.one_of<int>({1, 2, 3, 4, 6, 8, 12});
+  std::string keep;
+  for (const char* key : searched_keys)
+    if (const std::string name = key;
+        fewer && name != "data" && name != "pipeline" && name != "context" && name != "tensor" && dice.between(0, 9) < 6)
+      keep += (keep.empty() ? "" : ", ") + name;
+  const std::string pattern =
+      dice.one_of<std::string>({"PPPP", "PPPPPPPP", "M-*-M-*-M-", "\"*- x 3\"", "W-*-W-*-", "\"*E*-*E*-\"", "MPMP", "\"*-*->*X-*X-\"", "L-LEL-"});
+  const std::string objective = pattern.find('>') != pattern.npos ? "span_corruption" : dice.between(0, 5) == 0 ? "mtp" : "next_token";
+  const bool causal = objective != "next_token" || pattern.find_first_of("MPL") != pattern.npos || dice.between(0, 3) > 0;
+  d.text = fmt::format(
+      "model:\n  pattern: {}\n  vocab_size: {}\n  hidden_size: {}\n  attention: {{num_heads: {}, num_kv_heads: 2, head_dim: 4, causal: {}}}\n{}"
+      "  mamba: {{num_heads: 4, head_dim: 4, num_groups: {}, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: {}}}\n"
+      "  latent: {{num_heads: 4, head_dim: 4, rope_dim: 2, v_head_dim: 4, q_rank: 6, kv_rank: 4}}\n"
+      "  moe: {{experts: 4, top_k: 2, intermediate_size: 8}}\n  tie_word_embeddings: {}\n"
+      "train: {{global_batch_size: {}, micro_batch_size: 1, seq_length: {}, precision: {}, objective: {}}}\n"
+      "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: "
+      "{}{}}}\n",
+      pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}), causal,
+      pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
+      8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
+      fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
+      swaps ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), objective, keep,
+      dice.one_of<std::string>({"full", "bf16"}), dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
+      dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}), dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}),
+      dice.one_of<std::string>({"none", "selective", "full"}),
+      !swaps ? ""
+             : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
+                                         ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
+  const bool few = fewer || !swaps;  // layouts: where layers differ, and swap, bounds say little, and most are predicted
+  if (dice.between(0, 5) == 0 && pattern.front() != 'L')
+    d.text += fmt::format("finetune: {{lora: {{rank: {}, targets: [{}], also: [{}]}}}}\n", dice.between(1, 4),
+                          few && dice.coin() ? "\"model.layers.0.*\"" : "\"*_proj\"", dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
+  else if (dice.between(0, 3) == 0)
+    d.text += fmt::format("optimizer: {{frozen: [{}]}}\n",
+                          few && dice.coin() ? dice.one_of<std::string>({"\"model.layers.0.*\"", "\"model.layers.1.*\", \"model.layers.2.*\""})
+                                             : dice.one_of<std::string>({"\"*embed*\"", "\"*norm*\"", "\"*proj*\""}));
+  Deck deck = Deck::parse(d.text, "drawn");
+  d.run = read_run_config(deck);
+  deck.finish();
+  d.cluster = random_cluster(dice);
+  d.cluster.nodes = 0, d.cluster.fit.step = 0;  // so that what differs is most of a step
+  for (Link* link : {&d.cluster.node, &d.cluster.network, &d.cluster.islands}) link->latency *= std::pow(10, -dice.between(0, 5));
+  d.cluster.device.memory = 1e12;
+  d.cluster.host = {dice.coin() ? 1e12 : 0, d.cluster.device.memory_bandwidth * std::pow(10, -dice.real(0, 3)), dice.between(0, 3) > 0};
+  return d;
+}
+
+// On two or three islands that differ.
+Drawn parted(Dice& dice, Drawn d) {
+  const int islands = std::min(d.ranks, dice.between(2, 3));
+  for (int left = d.ranks, i = 0; i < islands; ++i) {
+    const int others = islands - i - 1, ranks = others == 0 ? left : dice.between(1, left - others);
+    const Cluster all = d.cluster;
+    Cluster part = random_cluster(dice);
+    const bool one_node = dice.coin();
+    part.name = fmt::format("i{}", i), part.island_nodes = 0;
+    part.nodes = one_node ? 1 : ranks, part.per_node = one_node ? ranks : 1;
+    part.device.memory = all.device.memory, part.fit.step = 0;
+    part.host = {all.host.memory, part.device.memory_bandwidth * std::pow(10, -dice.real(0, 3)), dice.coin()};
+    for (Link* link : {&part.node, &part.network}) link->latency *= std::pow(10, -dice.between(0, 5));
+    d.cluster.parts.push_back(part);
+    left -= ranks;
+  }
+  d.cluster.island_nodes = 0;
+  d.run = on_islands(d.run, d.cluster, d.ranks);
+  return d;
+}
+
+std::vector<LayoutChoice> all_of(const Drawn& d) {
+  std::vector<LayoutChoice> all;
+  for (const LayoutChoice& shape : space_of(d.run, d.ranks).shapes)
+    for (const LayoutChoice& c : variants_of(d.run, shape)) all.push_back(c);
+  return all;
+}
+
+// With any share of rows, where it is to be found.
+TEST(search, bounds_are_below_what_is_predicted_and_planned) {
+  Dice dice(seed_of_run());
+  int seen = 0, swapping = 0;
+  for (int i = 0; i < 120; ++i) {
+    Drawn d = draw(dice, false, i % 2 == 1);
+    if (i % 3 == 2) d = parted(dice, d);
+    const std::vector<LayoutChoice> all = all_of(d);
+    LayoutBound floor(d.run, d.cluster, nullptr);
+    StageRuns runs;
+    for (int j = 0; j < 8 && !all.empty(); ++j) {
+      LayoutChoice c = dice.one_of(all);
+      if (d.run.swap.find_alpha) c.alpha = dice.between(0, steps_of_share);
+      const RunConfig run = with(d.run, c);
+      const Layout layout = layout_by_rules(run, d.ranks);
+      const EngineConfig config = engine_config(run, layout);
+      const StagePlans plans(config, layout, runs);
+      const double seconds = predict(plans, config, layout, d.cluster).seconds;
+      const MemoryTaken taken = plans.taken(config, d.cluster);
+      LayoutChoice shape = c;
+      shape.schedule = schedules_of(d.run, c, micros_of(d.run, c)).front();
+      shape.shard = shards_of(d.run, c).front();
+      LayoutChoice first = shape;
+      first.recompute = recomputations_of(d.run).front();
+      if (!run.swap.on) shape = first;
+      const auto below = [&](const LayoutBound::Floor& f, const char* which) {
+        const std::string what = fmt::format("{} of {} {} {} b{} alpha {} on {} ranks\n{}", which, c.text(), name_of(c.shard),
+                                             recompute_names[c.recompute], c.micro_batch_size, run.swap.alpha, d.ranks, d.text);
+        EXPECT_LE(f.seconds, seconds) << f.seconds / seconds - 1 << "\n" << what;
+        EXPECT_LE(f.taken.bytes, taken.bytes) << f.taken.bytes / taken.bytes - 1 << "\n" << what;
+        EXPECT_LE(f.taken.host, taken.host) << f.taken.host / taken.host - 1 << "\n" << what;
+      };
+      below(floor.of_shape(first), "shape");
+      if (run.swap.on) below(floor.of_swapping(shape), "swapping");
+      below(floor.of_shared(shape), "shared");
+      below(floor.of(c), "parts");
+      below(floor.of_programs(c), "programs");
+      ++seen, swapping += taken.host > 0;
+    }
+  }
+  EXPECT_GT(seen, 100);
+  EXPECT_GT(swapping, 50);
+}
+
+bool has_room(const Cluster& c, const FoundLayout& f) {
+  return double(f.bytes) <= c.device.memory && double(f.host) <= c.room_on_host(double(f.bytes));
+}
+
+// Those of every layout that have room, fastest first.
+std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
+  // What is found, and where it is looked for, depends on the room.
+  if (!d.cluster.parts.empty() || (d.run.swap.on && d.cluster.host.memory == 0))
+    return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
+  std::vector<FoundLayout> best;
+  for (const FoundLayout& f : every.best)
+    if (has_room(d.cluster, f) && best.size() < 10) best.push_back(f);
+  return best;
+}
+
+std::string told_of(const SearchResult& r) {
+  std::string text = fmt::format("\n{} layouts, {} predicted, {} slower, {} by rules, {} by memory", r.layouts, r.predicted, r.slower,
+                                 r.by_rules.layouts(), r.by_memory.layouts());
+  for (const auto* refusals : {&r.by_rules, &r.by_memory})
+    for (const auto& line : refusals->lines()) text += fmt::format("\n{}: {}", line.layouts, line.why);
+  return text;
+}
+
+struct Searches {
+  int searched = 0, bound_by_memory = 0, bounded_out = 0, waiting = 0;
+};
+
+// The ten best of every layout, with the same predictions to the last bit, where memory binds and where it does not. What is counted of the others
+// comes to the whole.
+void expect_the_same(Drawn d, Searches& so_far) {
+  const std::size_t layouts = all_of(d).size();
+  if (layouts == 0 || layouts > 250) return;
+  const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+  ASSERT_FALSE(every.best.empty()) << d.text;
+  std::vector<Index> bytes;
+  for (const FoundLayout& f : every.best) bytes.push_back(f.bytes), so_far.waiting += f.prediction.copies > 0;
+  std::sort(bytes.begin(), bytes.end());
+  for (const std::size_t place : {bytes.size() - 1, bytes.size() / 2, std::size_t(0)}) {
+    d.cluster.device.memory = double(bytes[place]);
+    for (std::size_t i = 0; i < d.cluster.parts.size(); ++i) d.cluster.parts[i].device.memory = double(bytes[place]) * (1 - 0.1 * double(i));
+    const SearchResult found = search(d.run, d.ranks, d.cluster);
+    const std::vector<FoundLayout> best = best_of(d, every);
+    ASSERT_EQ(found.best.size(), best.size()) << d.text << told_of(found);
+    for (std::size_t j = 0; j < best.size(); ++j) {
+      EXPECT_EQ(found.best[j].choice, best[j].choice) << j << ": " << found.best[j].choice.text() << " instead of " << best[j].choice.text() << "\n"
+                                                      << d.text;
+      EXPECT_EQ(found.best[j].prediction.seconds, best[j].prediction.seconds);
+      EXPECT_EQ(found.best[j].bytes, best[j].bytes);
+    }
+    EXPECT_EQ(found.layouts, every.layouts);
+    EXPECT_DOUBLE_EQ(found.by_rules.layouts() + found.by_memory.layouts() + double(found.predicted) + found.slower, found.layouts);
+    so_far.bound_by_memory += found.by_memory.layouts() > 0, so_far.bounded_out += found.slower > 0;
+  }
+  ++so_far.searched;
+}
+
+TEST(search, finds_what_predicting_every_layout_finds) {
+  Dice dice(seed_of_run());
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 24; ++i) expect_the_same(draw(dice, true), seen);
+  EXPECT_GT(seen.searched, 20);
+  EXPECT_GT(seen.bound_by_memory, 10);
+  EXPECT_GT(seen.bounded_out, 10);
+}
+
+TEST(search, finds_the_same_where_layers_swap) {
+  Dice dice(seed_of_run());
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 16; ++i) expect_the_same(draw(dice, true, true), seen);
+  EXPECT_GT(seen.searched, 12);
+  EXPECT_GT(seen.bound_by_memory, 5);
+  EXPECT_GT(seen.bounded_out, 5);
+  EXPECT_GT(seen.waiting, 20);
+}
+
+TEST(search, finds_the_same_on_islands_that_differ) {
+  Dice dice(seed_of_run());
+  Searches seen;
+  for (int i = 0; i < 200 && seen.searched < 10; ++i) {  // of which each takes as long as several of others
+    const Drawn d = draw(dice, true, i % 4 == 3);
+    if (d.ranks > 1) expect_the_same(parted(dice, d), seen);
+  }
+  EXPECT_GT(seen.searched, 8);
+  EXPECT_GT(seen.bound_by_memory, 5);
+  EXPECT_GT(seen.bounded_out, 5);
+}
+
+// A host that has room for what some layouts swap.
+TEST(search, finds_what_has_room_on_the_host) {
+  Dice dice(seed_of_run());
+  int refused = 0;
+  for (int i = 0; i < 40 && refused < 6; ++i) {
+    Drawn d = draw(dice, true, true);
+    if (d.run.swap.find_alpha || all_of(d).empty() || all_of(d).size() > 250) continue;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    std::vector<Index> host;
+    for (const FoundLayout& f : every.best) host.push_back(f.host);
+    std::sort(host.begin(), host.end());
+    if (host.empty() || host.front() == host.back()) continue;
+    d.cluster.host.memory = std::max(1.0, double(host[host.size() / 3]));
+    const std::vector<FoundLayout> best = best_of(d, every), found = search(d.run, d.ranks, d.cluster).best;
+    ASSERT_EQ(found.size(), best.size()) << d.text;
+    for (std::size_t j = 0; j < best.size(); ++j) EXPECT_EQ(found[j].choice, best[j].choice) << j << "\n" << d.text;
+    ++refused;
+  }
+  EXPECT_GT(refused, 3);
+}
+
+// Its deck's lines say the same layout, whose plan takes the bytes that were found.
+TEST(search, what_is_found_is_what_the_deck_says_then) {
+  Dice dice(seed_of_run());
+  int seen = 0;
+  for (int i = 0; i < 40 && seen < 12; ++i) {
+    Drawn d = draw(dice, dice.coin(), dice.coin());
+    if (d.ranks > 1 && dice.coin()) d = parted(dice, d);
+    d.run.parallel.islands.clear();
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 3);
+    for (const FoundLayout& f : found.best) {
+      Deck deck = Deck::parse(d.text, "drawn", deck_lines(f.choice, d.run.parallel.keep, found.islands));
+      const RunConfig run = read_run_config(deck);
+      deck.finish();
+      const Layout layout = layout_of(run, d.ranks);
+      LayoutChoice said = f.choice;
+      said.alpha = -1;
+      EXPECT_EQ(choice_of(run, layout), said) << f.choice.text();
+      EXPECT_FALSE(run.swap.find_alpha);
+      const EngineConfig config = engine_config(run, layout);
+      Index largest_rank = 0, host = 0;
+      for (int position = 0; position < layout.ranks(); ++position) {
+        const Capacity capacity = plan_rank(config, layout, position).capacity;
+        largest_rank = std::max(largest_rank, capacity.total()), host = std::max(host, capacity.host());
+      }
+      EXPECT_EQ(f.bytes, largest_rank) << f.choice.text() << " " << name_of(f.choice.shard) << "\n" << d.text;
+      EXPECT_EQ(f.host, host) << f.choice.text() << "\n" << d.text;
+      EXPECT_EQ(predict(StagePlans(config, layout), config, layout, d.cluster).seconds, f.prediction.seconds);
+    }
+    ++seen;
+  }
+}
+
+TEST(search, says_which_rule_refuses_how_many_layouts) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 10; ++i) {
+    const Drawn d = draw(dice, false);
+    const LayoutSpace space = space_of(d.run, d.ranks);
+    double allowed = 0, refused = 0;
+    std::set<LayoutChoice> different;
+    for (const LayoutChoice& shape : space.shapes)
+      for (const LayoutChoice& c : variants_of(d.run, shape)) {
+        ++allowed, different.insert(c);
+        layout_by_rules(with(d.run, c), d.ranks);
+      }
+    for (const Refusals::Line& line : space.refusals.lines()) refused += line.layouts;
+    EXPECT_EQ(allowed + refused, space.layouts);
+    EXPECT_EQ(double(different.size()), allowed);
+  }
+  Refusals refusals;
+  refusals.add(refusals.reason("1f1b: 4 heads on 3 ranks"), 2), refusals.add(refusals.reason("1f1b: 4 heads on 12 ranks"), 5);
+  refusals.add(refusals.reason("none"), 9);
+  ASSERT_EQ(refusals.lines().size(), 2u);
+  EXPECT_EQ(refusals.lines()[1].why, "1f1b: 4 heads on 3 to 12 ranks");
+  EXPECT_EQ(refusals.lines()[1].layouts, 7);
+}
+
+TEST(search, more_ranks_than_the_cluster_has_are_refused) {
+  Dice dice(1);
+  Drawn d = draw(dice, true);
+  d.cluster.nodes = 1, d.cluster.per_node = 1, d.ranks = 2;
+  EXPECT_THROW(search(d.run, d.ranks, d.cluster), Error);
+}
+
+TEST(search, ends_where_more_wait_than_there_is_memory_for) {
+  Dice dice(seed_of_run());
+  Drawn d = draw(dice, false);
+  while (all_of(d).size() < 100) d = draw(dice, false);
+  const Error error = error_of([&] { search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::bounds, 3); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("parallel.keep"), std::string::npos) << error.what();
+}
+
+// A bound that leaves something out loses no layout, but all that might be faster are predicted then.
+TEST(search, predicts_few_layouts_of_large_models) {
+  for (const char* name : {"llama-3.2-1b", "mixtral-8x7b", "gpt-oss-20b"}) {
+    Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name));
+    const RunConfig run = read_run_config(deck);
+    const SearchResult found = search(run, 64, read_cluster(GYR_SOURCE_DIR "/input/clusters/h100.yaml"));
+    EXPECT_EQ(found.best.size(), 10u) << name;
+    EXPECT_LE(found.predicted, 40u) << name << ": of " << found.layouts << " layouts";
+  }
+}
+
+// Also where some of each layer stay as they are.
+TEST(search, predicts_few_layouts_where_weights_stay) {
+  for (const char* name : {"gpt2-124m", "mamba2-130m"}) {
+    Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name), std::vector<std::string>{"optimizer.frozen=[\"*norm*\"]"});
+    const RunConfig run = read_run_config(deck);
+    const SearchResult found = search(run, 2, read_cluster(GYR_SOURCE_DIR "/input/clusters/h100.yaml"));
+    EXPECT_EQ(found.best.size(), 10u) << name;
+    EXPECT_LE(found.predicted, 40u) << name << ": of " << found.layouts << " layouts";
+  }
+}
+
+TEST(search, asks_how_fast_copies_are) {
+  Dice dice(seed_of_run());
+  Drawn d = draw(dice, false, true);
+  d.cluster.host.bandwidth = 0;
+  const std::string why = error_of([&] { search(d.run, d.ranks, d.cluster); }).what();
+  EXPECT_NE(why.find("host.bandwidth"), why.npos) << why;
+}
+
+}  // namespace
+}  // namespace gyr::testing::search_suite

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The list of mistakes fits the sources, so that `make mutants` measures what it says, and a list that does not is refused by name.
+#include "regression/mutants/mutants.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::mutants_suite {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+const fs::path root = GYR_SOURCE_DIR;
+
+std::string error_of(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(mutants, the_list_fits_the_sources) {
+  const auto mutants = read_mutants(root / "regression/mutants/list.txt");
+  EXPECT_GE(mutants.size(), 60u);
+  std::set<std::string> files;
+  for (const Mutant& m : mutants) files.insert(m.file);
+  for (const std::string& file : files) {
+    ASSERT_TRUE(fs::exists(root / file)) << file;
+    EXPECT_EQ(error_of([&] { switched(contents(root / file), file, mutants); }), "");
+  }
+}
+
+// A filter that selects nothing would make a mutant look unnoticed: its suite is a file, and a test it names stands there.
+TEST(mutants, are_tried_where_there_is_a_test) {
+  static const std::regex suite_of(R"((?:\*?/?)(\w+)(?:/\*)?\.(.*))");
+  for (const Mutant& m : read_mutants(root / "regression/mutants/list.txt"))
+    for (const Try& t : m.tries) {
+      std::istringstream parts(t.filter);
+      for (std::string part; std::getline(parts, part, ':');) {
+        std::smatch match;
+        ASSERT_TRUE(std::regex_match(part, match, suite_of)) << m.name << ": " << part;
+        const fs::path file = root / "regression" / t.kind / (match[1].str() + ".cpp");
+        ASSERT_TRUE(fs::exists(file)) << m.name << ": " << part;
+        const std::string test = std::regex_replace(match[2].str(), std::regex(R"(/.*)"), "");
+        const bool stands_there = test.find_first_of("*?") != std::string::npos || contents(file).find(test + ")") != std::string::npos;
+        EXPECT_TRUE(stands_there) << m.name << ": " << part;
+      }
+    }
+}
+
+const std::string source = "// licence\nint f(int a) {\n  a += 1;\n  return a * 2;\n}\nint g(int a) { return a * 3; }\n";
+
+std::vector<Mutant> one(const std::string& more) { return parse_mutants("mutant x\nfile f.cpp\nwhy because\n" + more, "list"); }
+
+TEST(mutants, an_expression_and_a_statement_become_switches) {
+  EXPECT_EQ(
+      switched(source, "f.cpp", one("was a * 2\nnow a + 2\n")),
+      "// licence\n#include \"regression/mutants/mutant.hpp\"\nint f(int a) {\n  a += 1;\n  return (GYR_MUTANT(\"x\") ? (a + 2) : (a * 2));\n}\n"
+      "int g(int a) { return a * 3; }\n");
+  EXPECT_NE(switched(source, "f.cpp", one("was a += 1;\nnow\n")).find("  { if (GYR_MUTANT(\"x\")) {  } else { a += 1; } }\n"), std::string::npos);
+  EXPECT_NE(switched(source, "f.cpp", one("in int g\nwas int a\nnow int b\n")).find("int g((GYR_MUTANT(\"x\") ? (int b) : (int a))) {"),
+            std::string::npos);
+}
+
+TEST(mutants, a_snippet_that_is_gone_or_comes_twice_is_told_by_name) {
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: what stands in f.cpp occurs 0 times"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was a *\nnow 1\n")); }).find("occurs 2 times"), std::string::npos);
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("in int h\nwas a *\nnow 1\n")); }).find("around it occurs 0 times"), std::string::npos);
+}
+
+TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
+  const auto refusal = [](const std::string& text) { return error_of([&] { parse_mutants(text, "list"); }); };
+  EXPECT_EQ(refusal("file f.cpp\n"), "list:1: a mutant begins with its name: mutant NAME");
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\nwhy c\n\nmutant x\n"), "list:7: mutant x comes twice");
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\n"), "list:4: mutant x lacks file, was, now or why");
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow a\nwhy c\n"), "list:5: mutant x changes nothing");
+  for (const char* half : {"f(a", "a)", "a, b", "(a]"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"), "list:5: mutant x is no whole expression or statement");
+  for (const char* part :
+       {"else f();", "else if (a)", "if (a > b)", "const int a = f();", "std::vector<A> all = f(a, b);", "Mask mask{a};", "a > 1 ? b"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + part + "\nnow b\nwhy c\n"),
+              "list:5: mutant x is half of a statement, or declares what is used behind it; take an expression in it")
+        << part;
+  for (const char* good : {"a ? b : c", "A::b > c", "a.b = c;", "return a;", "if (a) b = c;", "a += b * c;", "return std::min(a, b);"})
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + good + "\nnow b\nwhy c\n"), "") << good;
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas c == '{' || s == \"(\\\"\"\nnow b\nwhy c\n"), "") << "quoted brackets";
+  EXPECT_EQ(refusal("mutant x\nfile f.hpp\nwas a\nnow b\nwhy c\n"), "list:5: mutant x: only .cpp files can be switched");
+  EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was comes twice in mutant x");
+  EXPECT_EQ(refusal("mutant x\nwhat a\n"), "list:2: unknown word what");
+  EXPECT_EQ(refusal("mutant x\ntry slow a.*\n"), "list:2: try unit|grid|commands FILTER");
+}
+
+}  // namespace
+}  // namespace gyr::testing::mutants_suite

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/config/mixer_split.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "modules/layers/attention.hpp"
+#include "modules/layers/mamba.hpp"
+#include "modules/objectives/objective.hpp"
+#include "src/base/table.hpp"
+
+namespace gyr {
+
+namespace {
+
+bool can_be_distributed(Index units, Index ranks) { return units % ranks == 0 || ranks % units == 0; }
+Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
+
+bool attention_fits(const AttentionConfig& c, int ranks) {
+  return can_be_distributed(c.num_heads, ranks) && can_be_distributed(c.num_kv_heads, ranks);
+}
+bool ssm_fits(const MambaConfig& c, int ranks) {
+  return can_be_distributed(c.num_heads, ranks) && can_be_distributed(c.num_groups, ranks) &&
+         on_a_rank(c.num_heads, ranks) % on_a_rank(c.num_groups, ranks) == 0;
+}
+
+double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
+
+double attention_on(ModelConfig m, Index seq_length, int ranks) {
+  AttentionConfig& c = m.attention;
+  c.num_heads = on_a_rank(c.num_heads, ranks), c.num_kv_heads = on_a_rank(c.num_kv_heads, ranks);
+  return executed(attention_flops(m, seq_length));
+}
+
+// Where ranks outnumber the heads, each has some of the channels of one.
+double ssm_on(ModelConfig m, Index seq_length, int ranks) {
+  MambaConfig& c = m.mamba;
+  if (c.num_heads < ranks) c.head_dim /= std::gcd(c.head_dim, ranks / c.num_heads);
+  c.num_heads = on_a_rank(c.num_heads, ranks), c.num_groups = on_a_rank(c.num_groups, ranks);
+  return executed(mamba_flops(m, seq_length));
+}
+
+std::string numbers_of(const std::vector<MixerSplit>& shares) {
+  std::string text;
+  for (const MixerSplit& share : shares) text += fmt::format("{}{}", text.empty() ? "" : ", ", share.attention_ranks);
+  return text;
+}
+
+}  // namespace
+
+MixerSplit shared_by_all(const ModelConfig& m, Index seq_length, int tensor_ranks) {
+  return {0, attention_on(m, seq_length, tensor_ranks), ssm_on(m, seq_length, tensor_ranks)};
+}
+
+std::vector<MixerSplit> shares_apart(const ModelConfig& m, Index seq_length, int tensor_ranks) {
+  std::vector<MixerSplit> shares;
+  for (int n = 1; n < tensor_ranks; ++n)
+    if (attention_fits(m.attention, n) && ssm_fits(m.mamba, tensor_ranks - n))
+      shares.push_back({n, attention_on(m, seq_length, n), ssm_on(m, seq_length, tensor_ranks - n)});
+  return shares;
+}
+
+int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_length) {
+  require(p.attention_ranks == 0 || (p.mixer != Mixer::split && p.tensor > 1), Exit::config,
+          "parallel.attention_ranks = {} is for mixers that are apart; set parallel.mixer to apart or auto and parallel.tensor to 2 or more, or "
+          "leave it 0",
+          p.attention_ranks);
+  if (p.mixer == Mixer::split) return 0;
+  const bool must = p.mixer == Mixer::apart, hybrid = all_layers(m).find('P') != std::string::npos;
+  require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
+  require(!must || p.tensor > 1, Exit::config,
+          "parallel.mixer = apart gives some tensor ranks the attention and others the SSM, and there is one; set parallel.tensor to 2 or more, or "
+          "parallel.mixer to split");
+  if (!hybrid || p.tensor == 1) return 0;
+  const std::vector<MixerSplit> possible = shares_apart(m, seq_length, p.tensor);
+  std::vector<MixerSplit> shares = possible;
+  if (p.attention_ranks > 0) std::erase_if(shares, [&](const MixerSplit& share) { return share.attention_ranks != p.attention_ranks; });
+  require(p.attention_ranks < p.tensor, Exit::config,
+          "parallel.attention_ranks = {} leaves none of parallel.tensor = {} ranks for the SSM; set it to {} or less, or to 0 to have it chosen",
+          p.attention_ranks, p.tensor, p.tensor - 1);
+  if (shares.empty()) {
+    require(!must && p.attention_ranks == 0, Exit::config,
+            "parallel.attention_ranks = {} of parallel.tensor = {}: {} attention heads on {} key heads, and {} SSM heads in {} groups, must divide, "
+            "or be "
+            "divided by, the ranks that compute them; {}",
+            p.attention_ranks, p.tensor, m.attention.num_heads, m.attention.num_kv_heads, m.mamba.num_heads, m.mamba.num_groups,
+            possible.empty() ? std::string("no number of attention ranks would do: set parallel.mixer to split, or parallel.tensor to another number")
+                             : "numbers that would do: " + numbers_of(possible));
+    return 0;
+  }
+  const auto cheaper = [](const MixerSplit& a, const MixerSplit& b) { return a.slowest() < b.slowest(); };
+  const MixerSplit best = *std::min_element(shares.begin(), shares.end(), cheaper);
+  const bool can_split = attention_fits(m.attention, p.tensor) && ssm_fits(m.mamba, p.tensor);
+  return must || !can_split || cheaper(best, shared_by_all(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
+}
+
+std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
+  const MixerSplit together = shared_by_all(m, seq_length, tensor_ranks);
+  Table table({{"mixers"}, {"attention", true}, {"SSM", true}, {"dearest rank", true}, {"of split", true}});
+  const auto row = [&](const MixerSplit& share) {
+    std::string name =
+        share.attention_ranks == 0 ? "split" : fmt::format("{} attention, {} SSM", share.attention_ranks, tensor_ranks - share.attention_ranks);
+    if (share.attention_ranks == chosen) name += " (this deck)";
+    const auto mega = [](double flops) { return fmt::format("{:.3f}", flops / 1e6); };
+    table.row({name, mega(share.attention), mega(share.ssm), mega(share.slowest()), fmt::format("{:.3f}", share.slowest() / together.slowest())});
+  };
+  if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(together);
+  for (const MixerSplit& share : shares_apart(m, seq_length, tensor_ranks)) row(share);
+  return table.str();
+}
+
+}  // namespace gyr

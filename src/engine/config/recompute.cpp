@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/config/recompute.hpp"
+
+#include <algorithm>
+
+namespace gyr {
+
+Recompute recompute_of(std::string_view name) {
+  static const Recompute policies[] = {{}, RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum};
+  const auto found = std::find(std::begin(recompute_names), std::end(recompute_names), name);
+  ensure(found != std::end(recompute_names), "{} is no policy of recomputation", name);
+  return policies[found - std::begin(recompute_names)];
+}
+
+RecomputeConfig read_recompute(Section& s, std::string_view pattern, const std::string& otherwise) {
+  const std::vector<std::string> names(std::begin(recompute_names), std::end(recompute_names));
+  RecomputeConfig c;
+  c.all = recompute_of(s.get("recompute", otherwise,
+                             "what is computed again in the backward instead of kept: norms, convolutions and gates; products too; or all of a layer")
+                           .one_of(names)
+                           .value());
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  const std::vector<std::string> types =
+      s.get("recompute_types", std::vector<std::string>{}, "layer types of model.pattern that do otherwise, as [\"P:full\"]");
+  for (const std::string& entry : types) {
+    const bool formed = entry.size() > 2 && entry[1] == ':' && std::count(names.begin(), names.end(), entry.substr(2)) > 0;
+    require(formed, Exit::config, "activation.recompute_types: '{}' is not of the form SYMBOL:POLICY, a layer type and one of {}", entry, known);
+    require(pattern.find(entry[0]) != std::string_view::npos, Exit::config,
+            "activation.recompute_types: '{}' is of layers of type '{}', and model.pattern has none", entry, entry[0]);
+    const bool fresh = c.by_type.try_emplace(entry[0], recompute_of(entry.substr(2))).second;
+    require(fresh, Exit::config, "activation.recompute_types: says twice what layers of type '{}' do; leave one entry", entry[0]);
+  }
+  return c;
+}
+
+}  // namespace gyr

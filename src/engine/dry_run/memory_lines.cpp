@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/dry_run/memory_lines.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace gyr {
+
+namespace {
+
+// Elements of one scalar that a rank keeps.
+struct Elements {
+  Index count = 0;
+  DType dtype = DType::f32;
+
+  Index bytes() const { return count * size_of(dtype); }
+  std::string text(const char* what) const { return fmt::format("{}: {} elements x {} bytes", what, count, size_of(dtype)); }
+};
+
+class Lines {
+ public:
+  explicit Lines(Engine& engine) : engine_(engine), total_(engine.measured()) {}
+
+  std::vector<MemoryLine> all() {
+    weights();
+    if (engine_.config().training) gradients(), optimizer(), activations();
+    return std::move(lines_);
+  }
+
+ private:
+  void add(Memory category, const std::string& what, Index bytes) {
+    if (bytes != 0) lines_.emplace_back(category, what, bytes);
+  }
+  void add(Memory category, const char* what, const Elements& elements) { add(category, elements.text(what), elements.bytes()); }
+  void close(Memory category, const char* what) {
+    Index rest = total_.bytes(category);
+    for (const MemoryLine& l : lines_)
+      if (l.category == category) rest -= l.bytes;
+    add(category, what, rest);
+  }
+
+  // Of what this rank keeps of the weights, those in the model's scalar apart from those that are always wide.
+  std::array<Elements, 2> kept(Content content) const {
+    const DType narrow = engine_.precision(), wide = accumulator_of(narrow);
+    std::array<Elements, 2> sums{Elements{0, narrow}, Elements{0, wide}};
+    for (const auto& p : engine_.parameters())
+      if (const Piece piece = engine_.tensor(*p, content)) sums[piece.numbers.dtype != narrow].count += piece.numbers.size;
+    return sums;
+  }
+
+  void weights() {
+    const auto [narrow, wide] = kept(Content::weight);
+    add(Memory::weights, "weights", narrow);
+    add(Memory::weights, "weights kept wide", wide);
+    const Parameters& parameters = engine_.stage().parameters();
+    if (parameters.shard() == Shard::weights)
+      add(Memory::weights, "buckets while they are whole", room_of_buckets([&](int b) {
+            Index bytes = 0;
+            for (const Parameters::Distribution& d : parameters.values(b, 0)) bytes += d.all.bytes();
+            return bytes;
+          }));
+    close(Memory::weights, "angles of positions, sums, alignment");
+  }
+
+  void gradients() {
+    const auto [narrow, wide] = kept(Content::gradient);
+    add(Memory::gradients, "gradients", narrow);
+    add(Memory::gradients, "gradients", wide);
+    const Parameters& parameters = engine_.stage().parameters();
+    const auto size = [&](int b) { return parameters.gradient_size(b) * size_of(parameters.gradients().dtype); };
+    if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "buckets until they are reduced", room_of_buckets(size));
+    close(Memory::gradients, engine_.config().reduce_dtype ? "copies that travel, alignment" : "alignment");
+  }
+
+  void optimizer() {
+    for (const auto& [content, what] :
+         {std::pair{Content::first_moment, "first moments"}, {Content::second_moment, "second moments"}, {Content::master, "masters"}}) {
+      const auto [narrow, wide] = kept(content);
+      add(Memory::optimizer, what, narrow);
+      add(Memory::optimizer, what, wide);
+    }
+    close(Memory::optimizer, "alignment");
+  }
+
+  void activations() {
+    for (const ReplayedSlots& chunk : total_.training)
+      for (const auto& [name, bytes] : largest_kept_tensors(*chunk.script))
+        add(Memory::activations, fmt::format("{}, of {} micro-batch{}", name, chunk.count, chunk.count == 1 ? "" : "es"), chunk.count * bytes);
+    close(Memory::activations, "what does not last, and gaps");
+  }
+
+  // Of buckets that are kept whole, and of the two largest places of those that take turns.
+  template <class Bytes>
+  Index room_of_buckets(const Bytes& bytes_of) const {
+    const auto& buckets = engine_.stage().parameters().buckets();
+    Index whole = 0, most = 0, turning = 0;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const Index bytes = bytes_of(int(b));
+      if (buckets[b].kept_whole) whole += bytes;
+      else most = std::max(most, bytes), ++turning;
+    }
+    return whole + std::min<Index>(turning, 2) * most;
+  }
+
+  Engine& engine_;
+  Capacity total_;
+  std::vector<MemoryLine> lines_;
+};
+
+}  // namespace
+
+std::vector<MemoryLine> memory_lines(Engine& engine) { return Lines(engine).all(); }
+
+std::vector<std::pair<std::string, Index>> largest_kept_tensors(const Script& script) {
+  std::map<Index, Index> changes;  // of the bytes that last, by time
+  for (const SlotBlock& b : script.blocks)
+    if (b.lasting) changes[b.first] += b.bytes, changes[b.last] -= b.bytes;
+  Index now = 0, most = 0, when = 0;
+  for (const auto& [time, change] : changes)
+    if ((now += change) > most) most = now, when = time;
+  std::map<std::string, Index> by_name;
+  std::vector<bool> seen(script.blocks.size(), false);
+  for (const Script::Request& r : script.requests) {
+    const SlotBlock& b = script.blocks[r.block];
+    if (b.lasting && b.first <= when && when < b.last && !seen[r.block]) by_name[r.name] += b.bytes;
+    seen[r.block] = true;
+  }
+  std::vector<std::pair<std::string, Index>> list(by_name.begin(), by_name.end());
+  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return list;
+}
+
+}  // namespace gyr

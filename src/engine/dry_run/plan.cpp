@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/dry_run/plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/engine/dry_run/dry_step.hpp"
+
+namespace gyr {
+
+std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
+  std::vector<CommunicatorTraffic> list;
+  grid.visit([&](Communicator& c) { list.push_back({c.name(), c.size(), c.traffic()}); });
+  return list;
+}
+
+namespace {
+
+// One step, read off.
+RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
+  DryStep step(config, layout, position, beat, known);
+  Engine& engine = step.engine();
+  RankPlan plan{position,
+                {},
+                0,
+                engine.device().flops(),
+                engine.device().work(),
+                traffic_of(step.grid()),
+                {},
+                std::exchange(engine.device().gemm_counts, {}),
+                std::exchange(engine.device().launch_counts, {}),
+                engine.take_task_counts(),
+                engine.buckets()};
+  if (config.training) step.evaluate(1);  // for its memory
+  plan.capacity = engine.measured();
+  plan.memory = memory_lines(engine);
+  for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
+  return plan;
+}
+
+// plan += times * (more - plan)
+void extend(RankPlan& plan, const RankPlan& more, Index times) {
+  const auto grow = [&](auto& x, auto y) { x += (y - x) * times; };
+  grow(plan.flops, more.flops);
+  for (std::size_t i = 0; i < plan.work.size(); ++i) {
+    grow(plan.work[i].calls, more.work[i].calls);
+    grow(plan.work[i].flops, more.work[i].flops);
+    grow(plan.work[i].bytes, more.work[i].bytes);
+  }
+  for (std::size_t c = 0; c < plan.traffic.size(); ++c) plan.traffic[c].count.add(more.traffic[c].count.since(plan.traffic[c].count), times);
+}
+
+constexpr int max_executed_micros = 4096;  // micro-batches of a program that is walked to its end
+
+}  // namespace
+
+// Programs of more micro-batches than anybody schedules are not walked: from one group of them to the next a full pipeline does the same.
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
+  if (config.micros <= max_executed_micros) return dry_run_of(config, layout, position, beat, known);
+  const int group = layout.size(Axis::pipeline);
+  EngineConfig shorter = config;
+  shorter.micros = std::max(1, max_executed_micros / group) * group + config.micros % group;
+  RankPlan plan = dry_run_of(shorter, layout, position, beat, known);
+  const int groups_left = (config.micros - shorter.micros) / group;
+  shorter.micros += group;
+  extend(plan, dry_run_of(shorter, layout, position, beat, known), groups_left);
+  return plan;
+}
+
+}  // namespace gyr

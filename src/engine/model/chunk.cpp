@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/model/chunk.hpp"
+
+#include <algorithm>
+
+#include "kernels/device/upload.hpp"
+#include "modules/objectives/future_tokens.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Copies host numbers into a tensor, wherever it lives.
+template <class V>
+void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
+  if (dev.dry_run() || from.empty()) return;
+  backend::upload(dev.queue, from.data(), to.data(), Index(from.size_bytes()));
+}
+
+// What this rank has of a value for each token of whole sequences.
+template <class V>
+std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V padding) {
+  if (!s.shared() || whole.empty()) return {whole.begin(), whole.end()};
+  ensure(Index(whole.size()) == s.batch * s.whole, "{} tokens in {} sequences of {}", whole.size(), s.batch, s.whole);
+  std::vector<V> mine;
+  for (Index b = 0; b < s.batch; ++b)
+    for (Index t = 0; t < s.seq_length; ++t) mine.push_back(s.place(t) < s.whole ? whole[b * s.whole + s.place(t)] : padding);
+  return mine;
+}
+
+// Of so many heads, those of this rank.
+Index heads_of(Index heads, const Parameters& parameters) { return std::max<Index>(1, heads / parameters.coordinates()[Axis::tensor].ranks); }
+
+}  // namespace
+
+Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
+             const OffloadConfig& swap)
+    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
+      stream_parts_(stream_parts), recompute_(recompute), swap_(swap) {
+  const bool first = layers.first == 0, last = layers.last == config.layers();
+  const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
+  const auto declared = [&](auto&& declare) {
+    parameters.begin_group();
+    const Index begin = parameters.groups() - 1;
+    declare();
+    groups_.push_back({begin, parameters.groups()});
+    if (first && !trained()) lowest_ = Index(groups_.size());
+  };
+  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
+  for (Index i = layers.first; i < layers.last; ++i)
+    declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
+  if (last)
+    declared([&] {
+      if (first) table = &embedding_->table();
+      head_ = config_.objective->head(config_, shares_embedding(config_) ? table : nullptr, parameters);
+    });
+}
+
+std::string Chunk::stream_name(Index layer) const {
+  return layer < 0 ? "model.embed_tokens.output" : fmt::format("model.layers.{}.output", first_layer_ + layer);
+}
+
+// Positions of whole sequences in their documents: those that are packed, and where attention would look ahead into what only pads, each sequence
+// apart from that.
+std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed, bool both_ways) {
+  if (!packed.empty() || !both_ways || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
+  return documents_of_source(s, std::vector<Index>(std::size_t(s.batch), s.whole));
+}
+
+// Of texts of such lengths, the padding behind each being another document.
+std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, std::span<const Index> lengths) {
+  std::vector<std::int32_t> positions;
+  for (Index b = 0; b < s.batch && !lengths.empty(); ++b)
+    for (Index t = 0; t < s.whole_length(); ++t) positions.push_back(std::int32_t(t < lengths[b] ? t : t - lengths[b]));
+  return positions;
+}
+
+// Labels of this rank's rows; where few can have one, also which do.
+void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
+  const auto of_rows = slot.frame.put(Keys::labels, rows);
+  slot.labels = {of_rows};
+  upload<Token>(dev, labels, of_rows);
+  if (!last() || most == rows) return;
+  const auto picked = slot.frame.put(Keys::picked, most), label = slot.frame.put(Keys::picked_labels, most),
+             place = slot.frame.put(Keys::places, rows);
+  slot.labels = {of_rows, picked, label, place};
+  std::vector<Token> row_of(most, -1), label_of(most, ignored_label), place_of(rows, -1);
+  Index count = 0;
+  for (Index r = 0; r < Index(labels.size()); ++r) {
+    if (labels[r] == ignored_label) continue;
+    ensure(count < most, "more than {} of {} rows have a label", most, rows);
+    row_of[count] = Token(r), label_of[count] = labels[r], place_of[r] = Token(count), ++count;
+  }
+  upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
+}
+
+// What modules further ahead read and are scored by, where there is a backward.
+void Chunk::upload_mtp_tokens(Device& dev, Slot& slot, const MicroBatch& batch) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index depths = config_.objective->depths();
+  if (!last() || !slot.tape || depths == 0) return;
+  const auto put = slot.frame.put(Keys::ahead, 2 * depths, s.rows());
+  for (Index k = 0; k < depths; ++k) {
+    const auto tokens = flat(rows(put, 2 * k, 1)), labels = flat(rows(put, 2 * k + 1, 1));
+    slot.labels.ahead.push_back({tokens, labels});
+    const MtpTargets whole = future_tokens(1 + k, batch.seq_length, batch.tokens, batch.labels, batch.positions);
+    upload<Token>(dev, share_of<Token>(s, whole.tokens, 0), tokens);
+    upload<Token>(dev, share_of<Token>(s, whole.labels, ignored_label), labels);
+  }
+}
+
+// Which texts this rank's rows are of, and all pairs.
+void Chunk::upload_pairs(Device& dev, Slot& slot, const TextPairs& pairs) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const Index room = s.batch * config_.objective->most_pairs(s.whole_length());
+  if (!last() || room == 0) return;
+  const auto texts = slot.frame.put(Keys::texts, s.rows()), labels = slot.frame.put(Keys::pairs, room);
+  const auto references = slot.frame.put(Keys::references, 2 * room);
+  slot.labels.pairs = {texts, labels, references};
+  fill<double>(dev, references, 0);
+  const bool none = pairs.room() == 0;
+  ensure(none || pairs.room() == room, "{} pairs of texts in room for {}", pairs.room(), room);
+  upload<Token>(dev, none ? std::vector<Token>(s.rows(), -1) : share_of<Token>(s, pairs.text_of_row, -1), texts);
+  upload<Token>(dev, none ? std::vector<Token>(room, ignored_label) : pairs.label_of_pair, labels);
+  upload<double>(dev, pairs.reference, references);
+}
+
+// Types of tokens, and labels of the rows that tell whether halves are in their order.
+void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const {
+  const SequenceLayout& s = slot.text.sequences;
+  const auto upload_inputs = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& whole, Token otherwise) {
+    const auto there = slot.frame.put(key, s.rows());
+    upload<Token>(dev, whole.empty() ? std::vector<Token>(std::size_t(s.rows()), otherwise) : share_of<Token>(s, whole, otherwise), there);
+    return there;
+  };
+  if (first() && reads_types(config_)) slot.text.types = upload_inputs(Keys::types, batch.types, 0);
+  if (last() && config_.objective->predicts_sentence_order())
+    slot.labels.ahead.push_back({{}, upload_inputs(Keys::order, batch.order, ignored_label)});
+}
+
+// Where every row stands.
+void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
+  Text& text = arriving.text;
+  SequenceLayout& s = text.sequences;
+  const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, arriving.documents, 0);
+  const auto positions = slot.frame.put(arriving.keys.positions, s.rows());
+  if (!dev.dry_run() || !packed.empty()) text.positions = positions_of(s, packed);
+  upload<std::int32_t>(dev, text.positions, positions);
+  s.positions = positions;
+  s.documents = packed.empty() ? Documents() : Documents{positions, text.positions};
+  if (!arriving.both_ways) return;
+  const auto ahead = slot.frame.put(arriving.keys.ahead, s.rows());
+  if (packed.empty()) return;
+  text.ahead = share_of<std::int32_t>(s, tokens_ahead(arriving.documents, s.whole_length()), 0);
+  upload<std::int32_t>(dev, text.ahead, ahead);
+  s.documents.ahead = ahead, s.documents.host_ahead = text.ahead;
+}
+
+// The same of all tokens, and padding behind them.
+void Chunk::upload_full_positions(Device& dev, Slot& slot, const Arriving& arriving) {
+  Text& text = arriving.text;
+  SequenceLayout& s = text.sequences;
+  const std::span<const std::int32_t> documents = arriving.documents;
+  if (!s.computes_for_other_ranks()) return;
+  const Index length = s.ranks * s.seq_length;
+  const auto put = [&](const Key<Tensor1<std::int32_t>>& key, std::span<const std::int32_t> numbers, std::vector<std::int32_t>& padded) {
+    const auto there = slot.frame.put(key, s.batch * length);
+    padded.assign(numbers.empty() ? 0 : std::size_t(s.batch * length), 0);
+    for (Index b = 0; b < s.batch && !numbers.empty(); ++b) std::copy_n(numbers.begin() + b * s.whole, s.whole, padded.begin() + b * length);
+    upload<std::int32_t>(dev, padded, there);
+    return there;
+  };
+  const auto positions = put(arriving.keys.whole_positions, documents, text.whole_positions);
+  s.whole_documents = documents.empty() ? Documents() : Documents{positions, text.whole_positions};
+  if (!arriving.both_ways) return;
+  const auto ahead = put(arriving.keys.whole_ahead, tokens_ahead(documents, s.whole), text.whole_ahead);
+  if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = text.whole_ahead;
+}
+
+// Every row of the text sees the source of its sequence, but for what pads that.
+void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index> source_lengths) const {
+  SequenceLayout& text = slot.text.sequences;
+  const SequenceLayout& source = slot.source.sequences;
+  const auto begins = slot.frame.put(Keys::visible_begins, text.rows()), ends = slot.frame.put(Keys::visible_ends, text.rows());
+  if (source_lengths.empty() && (!source.shared() || source.whole == source.ranks * source.seq_length)) return;
+  slot.visible_begins.clear(), slot.visible_ends.clear();
+  for (Index b = 0; b < text.batch; ++b)
+    for (Index t = 0; t < text.seq_length; ++t) {
+      const Index length = source_lengths.empty() ? source.whole_length() : source_lengths[b], place = text.place(t);
+      slot.visible_begins.push_back(std::int32_t(place)), slot.visible_ends.push_back(std::int32_t(length - 1 - place));
+    }
+  upload<std::int32_t>(dev, slot.visible_begins, begins);
+  upload<std::int32_t>(dev, slot.visible_ends, ends);
+  text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
+}
+
+void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std::span<const Token> tokens) const {
+  arriving.text.tokens = slot.frame.put(arriving.keys.tokens, arriving.text.sequences.rows());
+  if (first()) upload<Token>(dev, tokens, arriving.text.tokens);
+  place(dev, slot, arriving);
+}
+
+Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch, const SequenceLayout& source) const {
+  ensure(slot.frame.empty(), "the slot still holds a micro-batch");
+  slot.text = {sequences}, slot.source = {source};
+  const bool both_ways = !config_.attention.causal;
+  const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways)};
+  upload_inputs(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
+  label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
+  upload_mtp_tokens(dev, slot, batch);
+  upload_pairs(dev, slot, batch.pairs);
+  label_halves(dev, slot, batch);
+  upload_full_positions(dev, slot, text);
+  if (source.rows() > 0) {
+    const Arriving encoded{slot.source, source_keys, true,
+                           batch.source_lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, batch.source_lengths)};
+    upload_inputs(dev, slot, encoded, share_of<Token>(source, batch.source, 0));
+    upload_full_positions(dev, slot, encoded);
+    upload_source_ranges(dev, slot, batch.source_lengths);
+  }
+  return put_input(slot);
+}
+
+void Chunk::draw(Device& dev, Slot& slot, const DrawnAt& now) const {
+  slot.drawn_at = {};
+  if (!config_.dropout.any()) return;
+  const auto there = slot.frame.put(Keys::drawn_at, Index(1));
+  upload<DrawnAt>(dev, {&now, 1}, there);
+  slot.drawn_at = there;
+}
+
+Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenText& source) const {
+  slot.clear();
+  slot.text = {text.sequences}, slot.source = {source.sequences};
+  upload_inputs(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
+  if (source.sequences.rows() > 0) upload_inputs(dev, slot, {slot.source, source_keys, true}, source.tokens);
+  return put_input(slot);
+}
+
+Bundle Chunk::put_input(Slot& slot) const {
+  slot.stream = first() ? Bundle() : put(slot, input_keys);
+  return slot.stream;
+}
+
+Bundle Chunk::put(Slot& slot, const BundleKeys& keys) const {
+  Bundle bundle;
+  bundle.x = put_stream(slot, slot.text.sequences, keys.x);
+  if (slot.source.sequences.rows() > 0) bundle.source = put_stream(slot, slot.source.sequences, keys.source);
+  if (has_relative_bias(config_))
+    bundle.bias = slot.frame.put(keys.bias, accumulator_of(dtype_), config_.attention.relative_bias.buckets, heads_here_);
+  return bundle;
+}
+
+AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const Key<AnyTensor2>& key) const {
+  return slot.frame.put(key, dtype_, StreamRows{sequences.rows(), stream_parts_}.share(), config_.hidden_size);
+}
+
+void Chunk::embed(Pass& a, Slot& slot) {
+  Frame& frame = frame_of(slot, -1);
+  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens, slot.text.types);
+  if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
+  if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream.bias = bias->forward(a, frame);
+}
+
+Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bundle& gradient) const {
+  ensure(a.source || !in_encoder(layer), "layer {} reads a source, and there is none", first_layer_ + layer);
+  Pass pass = in_encoder(layer) ? *a.source : a;
+  pass.bias = {stream.bias, gradient.bias};
+  if (!in_encoder(layer)) pass.encoded = {stream.source, gradient.source};
+  return pass;
+}
+
+Bundle Chunk::part_for(Index layer, const Bundle& all) const { return in_encoder(layer) ? Bundle{all.source, {}, all.bias} : all; }
+
+void Chunk::take_back(Index layer, const Bundle& part, Bundle& all) const {
+  if (in_encoder(layer)) all.source = part.x;
+  else all = part;
+}
+
+void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
+  if (part == 0) slot.inputs.clear();
+  const Index layer = part - Index(first());
+  if (layer < 0) {
+    embed(a, slot);
+    return a.show(Observed::activation, stream_name(layer), slot.stream.x);
+  }
+  slot.inputs.push_back(slot.stream);
+  Pass pass = pass_of(a, layer, slot.stream, {});
+  Bundle mine = part_for(layer, slot.stream);
+  layers_[layer]->forward(pass, frame_of(slot, layer), mine);
+  if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x.data);
+  if (slot.swap) swap_out(a, slot, layer, mine.x.data);
+  pass.show(Observed::activation, stream_name(layer), mine.x);
+  take_back(layer, mine, slot.stream);
+}
+
+// What a layer has kept makes room for the next one's, and the stream stays in one place.
+void Chunk::run(Pass& a, Slot& slot, Index part) {
+  const Index layer = part - Index(first());
+  if (layer < 0) return embed(a, slot);
+  if (in_encoder(layer) && !a.source) return;
+  Pass pass = pass_of(a, layer, slot.stream, {});
+  const Bundle in = part_for(layer, slot.stream);
+  Bundle out = in;
+  layers_[layer]->forward(pass, frame_of(slot, layer), out);
+  const auto stay = [&](const AnyTensor2& from, const AnyTensor2& to) {
+    if (from.data != to.data) convert(a.dev, from, to);
+  };
+  stay(out.x, in.x), stay(out.source, in.source), stay(out.bias, in.bias);
+  frame_of(slot, layer).clear();
+}
+
+void Chunk::run_through(Pass& a, Slot& slot) {
+  for (Index part = 0; part < Index(first()) + Index(layers_.size()); ++part) run(a, slot, part);
+}
+
+void Chunk::forward(Pass& a, Slot& slot, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said) {
+  for (Index part = parts.first; part < parts.last; ++part)
+    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scales, loss, said);
+    else scales.extent(0) == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
+}
+
+void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said) {
+  const AnyTensor2 x = slot.stream.x;
+  if (scales.extent(0) == 0) {
+    head_->loss(a, head_frame(slot), x, slot.labels, loss, said);
+  } else {
+    head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scales, loss);
+    slot.gradient = put(slot, gradient_keys);
+    head_->backward(a, head_frame(slot), slot.gradient.x);
+    for (const AnyTensor2& of_nothing_yet : {slot.gradient.source, slot.gradient.bias})
+      if (of_nothing_yet.rows > 0) fill(a.dev, of_nothing_yet.flat(), 0);
+    head_frame(slot).release(Phase::weight_gradients);
+  }
+}
+
+// Of an encoder's last layer here the output is the source.
+Bundle Chunk::begin_backward(Slot& slot) const {
+  if (last()) return slot.gradient;
+  slot.frame.release(slot.stream.x.data);
+  if (!layers_.empty() && in_encoder(Index(layers_.size()) - 1)) slot.frame.release(slot.stream.source.data);
+  slot.gradient = put(slot, gradient_keys);
+  return slot.gradient;
+}
+
+Layer* Chunk::layer_of(Index part) const {
+  const Index layer = part - Index(first());
+  return layer >= 0 && layer < Index(layers_.size()) ? layers_[layer].get() : nullptr;
+}
+
+void Chunk::backward(Pass& a, Slot& slot, const Span& parts, MatrixGradients when) {
+  for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
+    backward_part(a, slot, part, when);
+    slot.frame.nested(int(part)).release(when == MatrixGradients::later ? Phase::input_gradients : Phase::weight_gradients);
+  }
+}
+
+void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
+  for (Index part = parts.last - 1; part >= std::max(parts.first, lowest_); --part) {
+    if (Layer* layer = layer_of(part)) {
+      const Index number = part - Index(first());
+      Pass pass = pass_of(a, number, slot.inputs[number], slot.gradient);
+      layer->backward_weights(pass, slot.frame.nested(int(part)));
+    }
+    slot.frame.nested(int(part)).release(Phase::weight_gradients);
+  }
+}
+
+bool Chunk::swaps(Index layer) const {
+  const Index kept = last() ? 2 : 0, layers = Index(layers_.size());
+  return swap_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
+}
+
+// A layer's cargo is what entered it and what it has kept, but not its output, which enters the next.
+void Chunk::swap_out(Pass& a, Slot& slot, Index layer, const void* output) {
+  if (swaps(layer)) {
+    OffloadBatch offload_batch;
+    offload_batch.load(slot.frame, part_for(layer, slot.inputs[layer]).x.data);
+    offload_batch.load(frame_of(slot, layer), swap_.alpha, output);
+    slot.swap->out(a.dev, layer, std::move(offload_batch));
+  }
+  if (swaps(layer - 1)) slot.swap->leave(layer - 1);
+  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->leave(layer);
+}
+
+// Whether something of it has to be made again.
+bool Chunk::swap_in(Pass& a, Slot& slot, Index layer) {
+  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->back(a.dev, layer);
+  if (swaps(layer - 1)) slot.swap->back(a.dev, layer - 1);
+  if (!swaps(layer)) return false;
+  const OffloadBatch offload_batch = slot.swap->arrive(layer);
+  Frame& frame = frame_of(slot, layer);
+  offload_batch.settle(frame);
+  AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer].source : slot.inputs[layer].x;
+  input.data = offload_batch.moved(input.data);
+  return offload_batch.needs_forward();
+}
+
+// What the layer has dropped comes back, without another word to hooks.
+void Chunk::recompute_forward(const Pass& a, Slot& slot, Index layer) {
+  Pass again = pass_of(a, layer, slot.inputs[layer], {});
+  again.hook = nullptr;
+  Bundle stream = part_for(layer, slot.inputs[layer]);
+  frame_of(slot, layer).again();
+  layers_[layer]->forward(again, frame_of(slot, layer), stream);
+}
+
+// The head's is done with its forward.
+void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when) {
+  const Index layer = part - Index(first());
+  if (layer == Index(layers_.size())) return;
+  if (layer < 0) return backward_embedding(a, slot);
+  const bool in_part = slot.swap && swap_in(a, slot, layer);
+  Pass pass = pass_of(a, layer, slot.inputs[layer], slot.gradient);
+  Bundle gradient = part_for(layer, slot.gradient);
+  pass.show(Observed::gradient, stream_name(layer), gradient.x);
+  if (in_part || recompute_of(layer)) recompute_forward(a, slot, layer);
+  layers_[layer]->backward(pass, frame_of(slot, layer), gradient, when);
+}
+
+void Chunk::backward_embedding(Pass& a, Slot& slot) {
+  Frame& frame = frame_of(slot, -1);
+  a.show(Observed::gradient, stream_name(-1), slot.gradient.x);
+  embedding_->backward(a, frame, slot.gradient.x);
+  if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.source);
+  if (const RelativeBias* bias = embedding_->relative_bias()) bias->backward(a, slot.gradient.bias);
+}
+
+}  // namespace gyr

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/model/stage.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace gyr {
+
+Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute, Factors factors,
+             const OffloadConfig& swap)
+    : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained),
+                                                grid.layout().sharded_over(grid.position()), grid.layout().mixers()),
+      swap_(swap) {
+  parameters_.adapt(config_.lora);
+  const PipelineShape shape = pipeline_shape(grid.layout(), 1);
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
+    Embedding* embedding = chunks_.empty() ? nullptr : chunks_.front()->embedding();
+    chunks_.push_back(std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(),
+                                              recompute, swap));
+  }
+  parameters_.hold(factors);
+  parameters_.lay_out(grid.layout().bucket_bytes);
+  grid.add_blocks(grid.tensor(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::all));
+  if (grid.team()) grid.add_blocks(*grid.team(), parameters_.copy_counts(Axis::tensor, Parameters::Holders::team));
+}
+
+void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index positions) {
+  require(config_.positions == 0 || positions <= config_.positions, Exit::config,
+          "sequences of {} tokens: the model has learned {} positions (model.positions); take shorter ones", positions, config_.positions);
+  parameters_.allocate(weights, gradients, keep);
+  rotary_.emplace(weights, positions);
+}
+
+void Stage::fill(const std::function<void(ParameterList, const Arrived&)>& load) {
+  const Index most = parameters_.largest_int8_weight();
+  Device dev(false, most * size_of(parameters_.dtype()));
+  parameters_.load_into(take(dev.scratch, parameters_.dtype(), most));
+  load(parameters_.all(), [&](const Parameter& p) {
+    if (parameters_.in_int8(p)) parameters_.quantize_loaded(dev, p);
+  });
+  parameters_.load_into({});
+}
+
+Parameter* Stage::shared_embedding() {
+  if (!shares_embedding(config_) || first() == last()) return nullptr;
+  return first() ? &chunks_.front()->embedding()->table() : &head().table();
+}
+
+// A head that shares this rank's table uses that besides its own weights.
+BucketPlan Stage::buckets() const {
+  BucketPlan plan;
+  plan.shard = parameters_.shard();
+  plan.head = last();
+  for (const Bucket& bucket : parameters_.buckets()) plan.kept_whole.push_back(bucket.kept_whole);
+  for (const auto& chunk : chunks_) {
+    plan.parts.push_back(int(chunk->groups().size()));
+    for (const Span& groups : chunk->groups()) {
+      std::set<int> buckets;
+      for (Index group = groups.first; group < groups.last; ++group) buckets.insert(parameters_.bucket_of(int(group)));
+      plan.buckets.emplace_back(buckets.begin(), buckets.end());
+    }
+  }
+  if (last())
+    for (const Parameter* used : {&chunks_.back()->head()->weight(), &chunks_.back()->head()->table()})
+      if (const int bucket = parameters_.bucket_of(used->group()); !std::count(plan.buckets.back().begin(), plan.buckets.back().end(), bucket))
+        plan.buckets.back().push_back(bucket);
+  return plan;
+}
+
+void Stage::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
+  for (const SlotMemory& chunk : memory) {
+    auto& slots = slots_.emplace_back();
+    for (int i = 0; i < chunk.count; ++i) slots.emplace_back(Arena::make(Memory::activations, chunk.bytes, dry_run));
+  }
+}
+
+void Stage::make_slots(const std::vector<SlotMemory>& chunks, const Arena& memory) {
+  Index at = 0;
+  for (const SlotMemory& chunk : chunks) {
+    auto& slots = slots_.emplace_back();
+    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(memory.part(Memory::activations, at, chunk.bytes));
+  }
+}
+
+void Stage::rehearse(const std::vector<int>& counts) {
+  for (const int count : counts) {
+    auto& slots = training_slots_.emplace_back();
+    scripts_.push_back(std::make_shared<Script>());
+    for (int i = 0; i < count; ++i) slots.emplace_back(Tape(scripts_.back()), true);
+    if (swap_.on)
+      for (Slot& slot : slots) slot.swap.emplace();
+  }
+}
+
+void Stage::replay(const std::vector<ReplayedSlots>& chunks, const Arena& memory, const Queue& queue) {
+  char *const shared = memory.begin() + slot_bytes(chunks), *at = memory.begin();
+  if (swap_.on) host_memory_ = HostMemory(host_bytes(chunks), swap_.folder), host_copies_ = std::make_unique<HostCopies>(queue);
+  char* there = host_memory_.begin();
+  for (const ReplayedSlots& chunk : chunks) {
+    auto& slots = training_slots_.emplace_back();
+    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(Tape(chunk.script, at, shared), false);
+    if (!swap_.on) continue;
+    for (Slot& slot : slots) slot.swap.emplace(*host_copies_, there, chunk.host), there += chunk.host;
+  }
+}
+
+namespace {
+// Bytes of the fullest slot on the host.
+Index swapped(const std::deque<Slot>& slots) {
+  Index most = 0;
+  for (const Slot& slot : slots)
+    if (slot.swap) most = std::max(most, slot.swap->high_water());
+  return most;
+}
+}  // namespace
+
+std::vector<ReplayedSlots> Stage::rehearsed() const {
+  int all = 0;
+  for (const auto& chunk : training_slots_) all += int(chunk.size());
+  std::vector<ReplayedSlots> list;
+  for (std::size_t c = 0; c < training_slots_.size(); ++c) {
+    const auto script = std::make_shared<Script>(*scripts_[c]);
+    script->plan = plan_slot(script->blocks, all == 1);
+    list.push_back({int(training_slots_[c].size()), script->plan.slot, script->plan.shared, swapped(training_slots_[c]), script});
+  }
+  return list;
+}
+
+std::vector<ReplayedSlots> Stage::replayed() const {
+  std::vector<ReplayedSlots> list;
+  for (const auto& chunk : training_slots_) {
+    list.push_back({int(chunk.size()), 0, 0, swapped(chunk), nullptr});
+    for (const Slot& slot : chunk) {
+      list.back().bytes = std::max(list.back().bytes, slot.tape->slot_high());
+      list.back().shared = std::max(list.back().shared, slot.tape->shared_high());
+    }
+  }
+  return list;
+}
+
+std::vector<SlotMemory> Stage::slots() const {
+  std::vector<SlotMemory> memory;
+  for (const auto& chunk : slots_) {
+    memory.push_back({int(chunk.size()), 0});
+    for (const Slot& slot : chunk) memory.back().bytes = std::max(memory.back().bytes, slot.arena.high_water());
+  }
+  return memory;
+}
+
+Index Stage::slots_capacity() const {
+  Index sum = 0;
+  for (const auto& chunk : slots_)
+    for (const Slot& slot : chunk) sum += slot.arena.capacity();
+  return sum;
+}
+
+Pass Stage::pass_of(Device& dev, const Text& text, bool causal, Hook* hook) {
+  if (!text.positions.empty()) {
+    const Index furthest = *std::max_element(text.positions.begin(), text.positions.end());
+    ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
+  }
+  const StreamRows stream{text.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
+  const Mask mask{causal, 0, 0, text.sequences.documents};
+  Communicator* const context = text.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
+  const ExpertRanks experts{grid_.experts(), grid_.layout().expert_room};
+  return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, text.sequences, stream, mask, nullptr, hook};
+}
+
+Pass Stage::pass(Device& dev, Slot& slot) { return pass_of(dev, slot.text, config_.attention.causal, hook_); }
+
+std::optional<Pass> Stage::source_pass(Device& dev, Slot& slot) {
+  if (slot.source.sequences.rows() == 0) return {};
+  return pass_of(dev, slot.source, false, nullptr);  // hooks are told of the text
+}
+
+Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source) {
+  ensure(chunks() == 1 && !grid_.layout().sequence, "generation takes one chunk and the whole stream");
+  return chunk(0).begin(dev, slot(0, 0), {sequences, tokens}, source);
+}
+
+Bundle Stage::forward(Device& dev, StateStore& state) {
+  Pass a = pass(dev, slot(0, 0));
+  std::optional<Pass> source = source_pass(dev, slot(0, 0));
+  if (source) a.source = &*source;
+  a.state = &state;
+  chunk(0).run_through(a, slot(0, 0));
+  return slot(0, 0).stream;
+}
+
+AnyTensor2 Stage::logits(Device& dev, Rows which) {
+  Slot& slot = this->slot(0, 0);
+  Pass a = pass(dev, slot);
+  const AnyTensor2 all = slot.stream.x;
+  AnyTensor2 x = all;
+  if (const Index seq_length = slot.text.sequences.seq_length; which == Rows::last && seq_length > 1) {
+    x = slot.frame.put(Keys::last_rows, all.dtype, slot.text.sequences.batch, all.columns);
+    for (Index b = 0; b < slot.text.sequences.batch; ++b) convert(dev, rows(all, (b + 1) * seq_length - 1, 1), rows(x, b, 1));
+  }
+  const AnyTensor2 out = slot.frame.put(Keys::logits, accumulator_of(x.dtype), x.rows, head().columns_here());
+  head().predict(a, chunk(0).head_frame(slot), x, out);
+  return out;
+}
+
+}  // namespace gyr

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/step/non_finite.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/ops/sum.hpp"
+#include "modules/cost/flops.hpp"
+#include "modules/objectives/objective.hpp"
+#include "src/parallel/collective_check.hpp"
+
+namespace gyr {
+
+namespace {
+
+// Replicas hold the same numbers once gradients are reduced: those of a weight that is not an expert's, or with all experts among themselves. Where
+// only some of them see a bad one, names their ranks.
+std::string only_some_replicas(Grid& grid, bool bad) {
+  const Layout& layout = grid.layout();
+  const double mine = bad;
+  const std::vector<double> seen = grid.world().gather({&mine, 1});
+  std::vector<bool> replicas(layout.size(token_axes) / layout.expert, false);
+  std::string ranks;
+  for (int position = 0; position < layout.ranks(); ++position) {
+    if (seen[position] == 0) continue;
+    replicas[layout.coordinate(position, token_axes) / layout.expert] = true;
+    ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
+  }
+  if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";
+  return fmt::format(", by rank{} and not by other replicas of the same numbers (suspect the memory or processor there)", ranks);
+}
+
+// Every weight's name in the order of the model. A table that the last stage has too is there the last, not where the first stage has it.
+std::vector<std::string> names_of(const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const Weight& w : declared_weights(model)) names.push_back(w.name);
+  if (shares_embedding(model)) names.push_back(names.front());
+  return names;
+}
+
+// Numbers in the order of the model, -1: none.
+struct Bad {
+  double weight = -1, gradient = -1;
+};
+
+Bad bad_on_this_rank(Device& dev, const std::vector<std::string>& names, const Parameters& parameters, const Optimizer& optimizer) {
+  const auto finite = [&](const AnyTensor& x) {
+    return with_type(x, [&]<class Typed>(const Typed& typed) { return std::isfinite(sum_of_squares<typename Typed::value_type>(dev, typed)); });
+  };
+  Bad bad;
+  for (const auto& p : parameters.all()) {
+    const double number = p->tied ? double(names.size() - 1) : double(std::find(names.begin(), names.end(), p->weight.name) - names.begin());
+    const Piece value = optimizer.has_master(*p) ? optimizer.master(*p) : p->kept_value();
+    if (bad.weight < 0 && !finite(value.numbers)) bad.weight = number;
+    if (p->trained && !finite(p->kept_gradient().numbers)) bad.gradient = std::max(bad.gradient, number);
+  }
+  return bad;
+}
+
+}  // namespace
+
+void throw_non_finite(Device& dev, Grid& grid, const ModelConfig& model, const Parameters& parameters, const Optimizer& optimizer, std::int64_t step,
+                      double loss, double norm) {
+  const std::vector<std::string> names = names_of(model);
+  const Bad bad = bad_on_this_rank(dev, names, parameters, optimizer);
+  const double weight = grid.world().max(bad.weight), gradient = grid.world().max(bad.gradient);
+  const std::string alone = grid.layout().cut() != Shard::none ? "" : only_some_replicas(grid, bad.weight >= 0 || bad.gradient >= 0);
+  collective_check(grid.world(), [&] {  // one rank that has seen it tells; all ranks end with its error
+    if (weight >= 0 ? bad.weight == weight : gradient >= 0 && bad.gradient == gradient)
+      fail(Exit::numeric,
+           "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
+           "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",
+           step, loss, norm, weight >= 0 ? "value" : "gradient", names[std::size_t(weight >= 0 ? weight : gradient)], alone);
+  });
+  fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
+}
+
+}  // namespace gyr

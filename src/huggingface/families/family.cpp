@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/huggingface/family.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "modules/model/layer.hpp"
+#include "modules/objectives/span_corruption.hpp"
+#include "src/deck/deck.hpp"
+#include "src/huggingface/config_reader.hpp"
+#include "src/huggingface/families/families.hpp"
+
+namespace gyr {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = [] {
+    std::vector<Family> list;
+    for (const auto& of_file :
+         {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
+          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families()})
+      list.insert(list.end(), of_file.begin(), of_file.end());
+    return list;
+  }();
+  return all;
+}
+
+const Family* family_called(const std::string& model_type, const std::string& architecture) {
+  const Family* first = nullptr;
+  for (const Family& f : families()) {
+    if (f.model_type != model_type) continue;
+    if (f.architecture == architecture) return &f;
+    if (!first) first = &f;
+  }
+  return first;
+}
+
+namespace {
+
+// What the model computes with its weights, by key of a deck; without the settings of kinds of layers that it has not.
+std::map<std::string, std::string> function_of(const ModelConfig& m) {
+  std::set<std::string> used, unused;
+  for (const LayerSection& section : layer_sections()) unused.insert(section.name);
+  for (const char symbol : all_layers(m))
+    for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
+  Deck deck = Deck::parse("{}", "a model");
+  read_model_config(deck.section("model", "", Effect::function), m);
+  // What compares texts tells the next token as any other, and what reads pairs writes as any other behind an encoder.
+  const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective->reads_pairs() ? span_corruption() : m.objective;
+  read_objective(deck.section("train", ""), m, *objective);  // has a head of its own
+  std::map<std::string, std::string> values;
+  for (const Declaration& d : deck.settings()) {
+    const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
+    const bool turns = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
+    if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
+  }
+  return values;
+}
+
+struct Loss {
+  std::size_t settings = 0;  // that the family's config.json does not say as they are
+  std::string obstacles;
+};
+
+// The most that a list of obstacles shows.
+constexpr std::size_t most_shown = 3;
+constexpr std::size_t other_layers = 1000;  // count as so many other settings
+
+Loss lost(const Family& family, const ModelConfig& m) {
+  HuggingFaceConfig config;
+  config.model = m;
+  std::map<std::string, std::string> back;
+  try {
+    HuggingFaceConfig read = parse_config_json(write_config_json(config, family), family.model_type);
+    if (read.ahead && m.objective->depths() > 0) read.model.objective = read.ahead;
+    back = function_of(read.model);
+  } catch (const Error& error) {
+    return {std::size_t(-1), error.what()};
+  }
+  Loss loss;
+  std::size_t obstacles = 0;
+  for (const auto& [key, value] : function_of(m)) {
+    const auto there = back.find(key);
+    if (there != back.end() && there->second == value) continue;
+    loss.settings += key == "model.pattern" ? other_layers : 1;
+    if (++obstacles <= most_shown)
+      loss.obstacles +=
+          fmt::format("{}{} is {}, there {}", loss.obstacles.empty() ? "" : "; ", key, shown(value), there == back.end() ? "nothing" : there->second);
+  }
+  if (obstacles > most_shown) loss.obstacles += fmt::format("; and {} more", obstacles - most_shown);
+  return loss;
+}
+
+}  // namespace
+
+const Family& family_for(const ModelConfig& m, const std::string& preferred) {
+  const Family *nearest = nullptr, *const first = family_called(preferred);
+  Loss least;
+  std::vector<const Family*> order;
+  if (first) order.push_back(first);
+  for (const Family& family : families())
+    if (&family != first) order.push_back(&family);
+  for (const Family* family : order) {
+    const Loss loss = lost(*family, m);
+    if (loss.settings == 0) return *family;
+    if (!nearest || loss.settings < least.settings) nearest = family, least = loss;
+  }
+  fail(Exit::config, "no class of Hugging Face's transformers that is known here computes what this model does; the nearest is {}: {}",
+       nearest->architecture, least.obstacles);
+}
+
+LayerName layer_name(const std::string& weight, std::string_view begin) {
+  if (!weight.starts_with(begin)) return {};
+  LayerName name;
+  const char* const end = weight.data() + weight.size();
+  const auto [rest, error] = std::from_chars(weight.data() + begin.size(), end, name.layer);
+  if (error != std::errc() || rest == end || *rest != '.') return {};
+  name.rest.assign(rest + 1, end);
+  return name;
+}
+
+}  // namespace gyr

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/bounds/layout_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "modules/cost/flops.hpp"
+#include "modules/pass/offload_batch.hpp"
+#include "src/planner/layouts/layout_space.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr double rounding = 1 - 1e-9;  // sums here are in another order than those of a prediction
+
+// Shares of whose least and most the dry run of a floor is made, which need not be those of the run.
+Shares ends_of(const OffloadConfig& swap) { return swap.find_alpha || swap.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
+
+// The same on ranks that share no sequence, of which each has one.
+LayoutChoice with_one_sequence(LayoutChoice c) {
+  c.context = c.expert = 1, c.context_mode = ContextMode::ring, c.micro_batch_size = 1;
+  return c;
+}
+
+// Not sure where weights stay as they are, but where the first layer trains something, and with it one stream.
+bool all_go_back(const RunConfig& run) {
+  const bool adapters = bool(run.optimizer.lora), frozen = !run.optimizer.frozen.empty();
+  if (!adapters && !frozen) return true;
+  const std::vector<Weight> weights = declared_weights(run.model);
+  const Trained trained = run.optimizer.trained();
+  return layers_of_encoder(run.model) == 0 && adapters != frozen &&
+         std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return trained(w) && w.name.starts_with("model.layers.0."); });
+}
+
+}  // namespace
+
+LayoutBound::LayoutBound(const RunConfig& run, const Cluster& cluster, const Profile* profile)
+    : run_(run), cluster_(cluster), runs_(run, cluster, profile), backwards_(all_go_back(run) && runs_.train_alike()), contents_(run, cluster),
+      weights_(run, contents_, backwards_), memory_(run, cluster, contents_, weights_, backwards_), places_(cluster, contents_),
+      stages_(run, cluster, contents_, backwards_, profile != nullptr), replicas_(run, cluster, contents_, weights_, profile != nullptr),
+      programs_(run, cluster, contents_, stages_, replicas_) {}
+
+double LayoutBound::seconds_of(const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times) {
+  const std::vector<ReplicaTimes>& replicas = replicas_.of(c, places);
+  const double m = micros_of(run_, c);
+  const bool splits = schedule_of(c) == zero_bubble;
+  double fill = 0, drain = 0, most = 0, step = 0;
+  for (int rank = 0; rank < c.pipeline; ++rank) {
+    double forward = 0, backward = 0, least = 0;
+    for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+      const StageTimes& stage = times[std::size_t(chunk * c.pipeline + rank)];
+      const double of_chunk = m * stage.forward + (m - 1) * stage.backward();
+      forward += stage.forward, backward += stage.backward();
+      least = chunk == 0 ? of_chunk : std::min(least, of_chunk);
+    }
+    const ReplicaTimes& r = replicas[std::size_t(rank)];
+    step = std::max(step, r.step);
+    const double before = fill, behind = splits ? 0 : drain;
+    most = std::max(most, m * r.turning);
+    most = std::max(most, before + m * (forward + backward + r.clear) + behind);
+    most = std::max(most, before + least + r.reduce);
+    most = std::max(most, r.gather + m * backward + behind);
+    if (c.shard == Shard::weights) most = std::max(most, r.gather + r.reduce);
+    fill += times[std::size_t(rank)].forward + times[std::size_t(rank)].message;
+    drain += times[std::size_t(rank)].backward() + times[std::size_t(rank)].message;
+  }
+  double there = 0, back = 0;  // of a micro-batch through all stages before
+  for (const StageTimes& stage : times) {
+    most = std::max(most, there + m * (stage.forward + stage.backward()) + (splits ? 0 : back));
+    there += stage.forward + stage.message, back += stage.backward() + stage.message;
+  }
+  return (most + step + cluster_.fit.step) * rounding;
+}
+
+LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places& places, const std::vector<StageTimes>& times) {
+  LayoutChoice best = shape;
+  for (const int schedule : schedules_of(run_, shape, micros_of(run_, shape)))
+    if (schedules[std::size_t(schedule)].schedule == zero_bubble) best.schedule = schedule;
+  // Where more is cut, more has room and more is moved.
+  Floor least{std::numeric_limits<double>::infinity()};
+  for (const Shard shard : shards_of(run_, shape)) {
+    best.shard = shard;
+    least.taken = memory_.of_states(best);
+    if (!least.taken.of_device.lacks()) least.seconds = std::min(least.seconds, seconds_of(best, places, times));
+  }
+  return least;
+}
+
+// Rows are swapped in blocks.
+Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
+  if (!run_.swap.on || (!run_.swap.find_alpha && shares.least == 1)) return shares;
+  const TextLengths lengths = run_.lengths();
+  const Index tokens = lengths.source > 0 ? std::min(lengths.text, lengths.source) : lengths.text;
+  const double rows = std::floor(double(c.micro_batch_size * tokens) / c.context / (c.sequence ? c.tensor : 1));
+  return {std::max(0.0, shares.least - double(OffloadBatch::row_block) / rows), shares.most};
+}
+
+// Of a share that is to be found ranges are halved, that of the least first, until that is no longer than `finest`. Where the host has no room for
+// the least of a range it is not there.
+LayoutBound::Floor LayoutBound::least_of(BoundOf of_shares, const LayoutChoice& c, double finest) {
+  if (!run_.swap.find_alpha) return (this->*of_shares)(c, {run_.swap.alpha, run_.swap.alpha});
+  using Range = std::pair<double, std::pair<double, double>>;  // seconds, of shares
+  std::priority_queue<Range, std::vector<Range>, std::greater<>> ranges;
+  const Floor all = (this->*of_shares)(c, {0, 1});
+  ranges.push({all.seconds, {0, 1}});
+  while (true) {
+    const auto [seconds, shares] = ranges.top();
+    const auto [least, most] = shares;
+    if (most - least <= finest || all.taken.of_device.lacks() || all.taken.of_host.lacks()) return {seconds, all.taken};
+    ranges.pop();
+    const double middle = (least + most) / 2;
+    for (const Shares& half : {Shares{least, middle}, Shares{middle, most}})
+      if (const Floor floor = (this->*of_shares)(c, half); half.least == 0 || !floor.taken.of_host.lacks())
+        ranges.push({std::max(seconds, floor.seconds), {half.least, half.most}});
+  }
+}
+
+LayoutBound::Floor LayoutBound::of_swapping(const LayoutChoice& c) { return least_of(&LayoutBound::of_swapping, c); }
+LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& c) { return least_of(&LayoutBound::of_shared, c); }
+LayoutBound::Floor LayoutBound::of(const LayoutChoice& c) { return least_of(&LayoutBound::of, c); }
+LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c) { return least_of(&LayoutBound::of_programs, c, 1.0 / 128); }
+
+LayoutBound::Floor LayoutBound::of_shape(const LayoutChoice& shape) {
+  LayoutChoice best = shape;
+  best.shard = shards_of(run_, shape).back();
+  if (const MemoryTaken& taken = memory_.of_states(best); taken.of_device.lacks()) return {0, taken};
+  return of_one_sequence(shape, runs_.of_kept(with_one_sequence(shape)), {});
+}
+
+LayoutBound::Floor LayoutBound::of_swapping(const LayoutChoice& shape, const Shares& shares) {
+  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.swap)), within(shares, shape));
+}
+
+LayoutBound::Floor LayoutBound::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const Shares& shares) {
+  const Places& places = places_.of(shape, run, false);
+  Scale scale = stages_.scale_of(shape, 1);
+  if (shape.context > 1) scale.waits = stages_.meeting(shape, places), scale.attention_ranks = shape.attention_ranks;
+  return of_best(shape, places, stages_.of(shape, run, places, scale, shares));
+}
+
+LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& shape, const Shares& shares) {
+  LayoutChoice base = shape;
+  base.micro_batch_size = 1;
+  const PartRun& run = runs_.of(base, false, ends_of(run_.swap));
+  const Places& places = places_.of(shape, run, true);
+  return of_best(shape, places, stages_.of(shape, run, places, stages_.scale_of(shape, shape.context), within(shares, shape)));
+}
+
+LayoutBound::Floor LayoutBound::of(const LayoutChoice& c, const Shares& shares) {
+  const Shares rows = run_.swap.find_alpha ? within(shares, c) : shares;
+  const PartRun& run = runs_.of(c, false, run_.swap.find_alpha ? Shares{0, 1} : shares);
+  const Places& places = places_.of(c, run, true);
+  return {seconds_of(c, places, stages_.of(c, run, places, rows)), memory_.of(c, run, rows)};
+}
+
+LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c, const Shares& shares) {
+  RunConfig run = with(run_, c);
+  if (run.swap.find_alpha) run.swap = {run.swap.on, shares.most};  // programs and weights are alike
+  const Layout layout = contents_.layout_of(c);
+  const EngineConfig config = engine_config(run, layout);
+  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.swap.find_alpha ? Shares{0, 1} : shares);
+  const Places& places = places_.of(c, parts, true);
+  const Shares rows = within(shares, c);
+  std::vector<const ProgramBound::Held*> held;
+  Floor floor;
+  for (int rank = 0; rank < c.pipeline; ++rank) {
+    held.push_back(&programs_.held_by(run, layout, rank));
+    memory_.add(floor.taken, c, parts, rows, rank, held.back()->state);
+  }
+  floor.seconds = programs_.seconds_of(config, c, places, stages_.of(c, parts, places, rows), held);
+  return floor;
+}
+
+}  // namespace gyr

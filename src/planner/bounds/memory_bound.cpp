@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/bounds/memory_bound.hpp"
+
+#include <algorithm>
+
+#include "src/planner/layouts/layout_space.hpp"
+
+namespace gyr {
+
+namespace {
+
+// The largest memory that a device has, and that its host has.
+Cluster largest_of(const Cluster& cluster) {
+  Cluster largest = cluster;
+  for (const Cluster& part : cluster.parts) {
+    largest.device.memory = std::max(largest.device.memory, part.device.memory);
+    if (part.room_on_host(0) > largest.room_on_host(0)) largest.host.memory = part.room_on_host(0);
+  }
+  return largest;
+}
+
+}  // namespace
+
+Schedule schedule_of(const LayoutChoice& c) { return c.virtual_stages > 1 ? interleaved : schedules[std::size_t(c.schedule)].schedule; }
+
+MemoryBound::MemoryBound(const RunConfig& run, const Cluster& cluster, StageContents& contents, WeightShards& weights, bool backwards)
+    : run_(run), cluster_(cluster), largest_(largest_of(cluster)), contents_(contents), weights_(weights), types_(contents.types()),
+      backwards_(backwards) {}
+
+const MemoryTaken& MemoryBound::of_states(const LayoutChoice& c) {
+  const auto [known, fresh] = states_.try_emplace(WeightKey(c));
+  if (!fresh) return known->second;
+  const std::vector<double>& bytes = weights_.bytes_of_states(c);
+  for (int rank = 0; rank < c.pipeline; ++rank) add(known->second, c, rank, bytes[std::size_t(rank)]);
+  return known->second;
+}
+
+MemoryTaken MemoryBound::of(const LayoutChoice& c, const PartRun& run, const Shares& shares) {
+  MemoryTaken taken;
+  const std::vector<double>& states = weights_.bytes_of_states(c);
+  for (int rank = 0; rank < c.pipeline; ++rank)
+    add(taken, c, rank, states[std::size_t(rank)] + least_kept(c, run, rank, shares), least_on_host(c, run, rank, shares));
+  return taken;
+}
+
+void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, const PartRun& run, const Shares& shares, int rank, double states) {
+  const PartsOfRank& first = run.ranks.front();
+  add(taken, c, rank, states + bytes_of_kept(c, run, first, rank, shares), bytes_on_host(c, first, rank, shares));
+}
+
+// An even part may be less than the first rank has of it where mixers are apart: then it is looked for on the largest of the islands.
+void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, int rank, double bytes, double host) {
+  if (c.attention_ranks > 0) return taken.add(bytes, host, largest_);
+  for (const int island : contents_.of(c).islands[std::size_t(rank)]) taken.add(bytes, host, cluster_.island(island));
+}
+
+// Each chunk of a rank keeps the micro-batches between its forward and its backward. One of them also has what its head computes with, or its last
+// layer while it goes back: where that is split, the parts have to be of a run that splits it.
+double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (run_.swap.on) return bytes_of_offloading(c, parts, rank, shares);
+  const Stages& stages = contents_.of(c);
+  const bool as_it_goes_back = backwards_ && run.split == (schedule_of(c) == zero_bubble);
+  double sum = 0, more = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
+    const std::vector<int>& layers = stages.contents[stage].layers;
+    double kept = 0;
+    for (std::size_t type = 0; type < layers.size(); ++type) kept += double(layers[type]) * double(parts.parts[type + 1].kept);
+    sum += kept * in_flight(c, rank, chunk);
+    if (!as_it_goes_back) continue;
+    if (stages.contents[stage].last) more = std::max(more, double(parts.parts.back().most));
+    if (const Span& span = stages.spans[stage]; span.size() > 0)
+      more = std::max(more, double(parts.parts[std::size_t(types_.of_layer(span.last - 1)) + 1].back));
+  }
+  return sum + more;
+}
+
+// Of each micro-batch between its forward and its backward what layers keep that stay, or what goes to the next stage. Of one of them also what a
+// layer has while it goes back and the one before comes back, or what the head computes with. Where backwards are split, a layer has what it keeps.
+double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (!backwards_) return 0;
+  const Stages& stages = contents_.of(c);
+  const std::size_t types = std::size_t(types_.count());
+  const bool splits = schedule_of(c) == zero_bubble;
+  double sum = 0, more = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
+    const StageContent& content = stages.contents[stage];
+    const Span& span = stages.spans[stage];
+    double kept = content.last ? 0 : double(message_bytes(run_, c));
+    for (std::size_t type = 0; type < types; ++type) kept += double(content.staying[type]) * double(parts.staying[type].kept);
+    sum += kept * in_flight(c, rank, chunk);
+    if (content.last) more = std::max(more, double(parts.parts[types + 1].most));
+    for (Index layer = span.first; layer < span.last; ++layer) {
+      if (!contents_.swaps(span, layer)) continue;
+      const double before = contents_.swaps(span, layer - 1) ? parts.copied(std::size_t(types_.of_layer(layer - 1)) + 1, shares.least) : 0;
+      const std::size_t type = std::size_t(types_.of_layer(layer));
+      const double back = double(splits ? parts.staying[type].kept : parts.parts[type + 1].most);
+      more = std::max(more, back + before - kept);
+    }
+  }
+  return sum + more;
+}
+
+double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+  if (!run_.swap.on || !backwards_) return 0;
+  const Stages& stages = contents_.of(c);
+  double sum = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const StageContent& content = stages.contents[std::size_t(chunk * c.pipeline + rank)];
+    double swapped = 0;
+    for (std::size_t type = 0; type < content.layers.size(); ++type)
+      swapped += (content.layers[type] - content.staying[type]) * parts.copied(type + 1, shares.least);
+    sum += swapped * in_flight(c, rank, chunk);
+  }
+  return sum;
+}
+
+// Beside an even part of the weights: where each rank has one of the mixers, of the one that keeps less.
+double MemoryBound::least_kept(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
+  double least = bytes_of_kept(c, run, run.ranks.front(), rank, shares);
+  for (const PartsOfRank& parts : run.ranks)
+    if (c.attention_ranks > 0) least = std::min(least, bytes_of_kept(c, run, parts, rank, shares));
+  return least;
+}
+
+double MemoryBound::least_on_host(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
+  double least = bytes_on_host(c, run.ranks.front(), rank, shares);
+  for (const PartsOfRank& parts : run.ranks)
+    if (c.attention_ranks > 0) least = std::min(least, bytes_on_host(c, parts, rank, shares));
+  return least;
+}
+
+int MemoryBound::in_flight(const LayoutChoice& c, int rank, int chunk) {
+  const int micros = micros_of(run_, c);
+  const Schedule schedule = schedule_of(c);
+  if (schedule == all_forward_all_backward) return micros;
+  const int enough = std::min(micros, micros % c.pipeline + 4 * c.pipeline);
+  auto& known = in_flight_[{c.pipeline, c.virtual_stages * 8 + c.schedule, enough, rank}];
+  if (known.empty()) {
+    const std::vector<Turn> turns = schedule({c.pipeline, c.virtual_stages, std::max(1, enough)}, rank);
+    for (int each = 0; each < c.virtual_stages; ++each) known.push_back(gyr::in_flight(turns, each));
+  }
+  return known[std::size_t(chunk)];
+}
+
+}  // namespace gyr

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/layouts/layout_choice.hpp"
+
+#include <algorithm>
+
+#include "src/planner/layouts/offload_fraction.hpp"
+
+namespace gyr {
+
+namespace {
+
+bool keeps(const std::vector<std::string>& kept, const char* key) { return std::find(kept.begin(), kept.end(), key) != kept.end(); }
+
+}  // namespace
+
+std::string LayoutChoice::text() const {
+  std::string text = fmt::format("{} data x {} pipeline", data, pipeline);
+  if (context > 1) text += fmt::format(" x {} context ({})", context, name_of(context_mode));
+  text += fmt::format(" x {} tensor", tensor);
+  if (attention_ranks > 0) text += fmt::format(" ({} attention)", attention_ranks);
+  if (sequence) text += ", sequence";
+  if (expert > 1) text += fmt::format(", experts over {}", expert);
+  if (virtual_stages > 1) text += fmt::format(", {} virtual stages", virtual_stages);
+  else if (pipeline > 1) text += fmt::format(", {}", schedules[std::size_t(schedule)].name);
+  return text;
+}
+
+double LayoutChoice::share() const { return double(alpha) / steps_of_share; }
+
+std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std::string>& kept, const Islands& islands) {
+  std::vector<std::string> lines;
+  const auto say = [&](std::string_view key, const auto& value) { lines.push_back(fmt::format("{}={}", key, value)); };
+  say("parallel.data", c.data), say("parallel.pipeline", c.pipeline), say("parallel.context", c.context), say("parallel.tensor", c.tensor);
+  say("parallel.expert", c.expert);
+  say("parallel.virtual_stages", c.virtual_stages);
+  say("parallel.schedule", schedules[std::size_t(c.schedule)].name);
+  say("parallel.context_mode", name_of(c.context_mode));
+  say("parallel.mixer", mixer_names[c.attention_ranks > 0]);
+  say("parallel.attention_ranks", c.attention_ranks);
+  say("parallel.sequence", c.sequence);
+  say("parallel.shard", name_of(c.shard));
+  say("train.micro_batch_size", c.micro_batch_size);
+  say("activation.recompute", recompute_names[c.recompute]);
+  if (!keeps(kept, "recompute")) say("activation.recompute_types", "[]");
+  if (c.alpha >= 0) say("activation.alpha", c.share());
+  if (!islands.empty()) say("cluster.emulate", fmt::format("\"{}\"", to_text(islands)));
+  return lines;
+}
+
+ParallelConfig with(ParallelConfig p, const LayoutChoice& c) {
+  p.data = c.data, p.pipeline = c.pipeline, p.context = c.context, p.tensor = c.tensor, p.expert = c.expert;
+  p.virtual_stages = c.virtual_stages;
+  p.one_chunk = schedules[std::size_t(c.schedule)].schedule;
+  p.context_mode = c.context_mode;
+  p.mixer = c.attention_ranks > 0 ? Mixer::apart : Mixer::split, p.attention_ranks = c.attention_ranks;
+  p.sequence = c.sequence;
+  p.shard = c.shard;
+  return p;
+}
+
+RunConfig with(RunConfig run, const LayoutChoice& c) {
+  run.parallel = with(std::move(run.parallel), c);
+  run.train.micro_batch_size = c.micro_batch_size;
+  run.recompute.all = recompute_of(recompute_names[c.recompute]);
+  if (!keeps(run.parallel.keep, "recompute")) run.recompute.by_type.clear();
+  if (c.alpha >= 0) run.swap.alpha = c.share(), run.swap.find_alpha = false;
+  return run;
+}
+
+LayoutChoice choice_of(const RunConfig& run, const Layout& layout) {
+  const ParallelConfig& p = run.parallel;
+  LayoutChoice c;
+  c.tensor = p.tensor, c.pipeline = p.pipeline, c.context = p.context, c.data = layout.size(Axis::data), c.expert = p.expert;
+  c.virtual_stages = p.virtual_stages;
+  c.attention_ranks = layout.attention_ranks;
+  c.context_mode = p.context_mode;
+  c.sequence = p.sequence;
+  c.micro_batch_size = run.train.micro_batch_size;
+  while (schedules[std::size_t(c.schedule)].schedule != p.one_chunk) ++c.schedule;
+  while (recompute_of(recompute_names[c.recompute]) != run.recompute.all) ++c.recompute;
+  c.shard = p.shard;
+  return c;
+}
+
+}  // namespace gyr

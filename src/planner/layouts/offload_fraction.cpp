@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/layouts/offload_fraction.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "src/planner/predict/prediction.hpp"
+#include "src/train/engine_config.hpp"
+
+namespace gyr {
+
+namespace {
+
+double rounded_down(double share) { return std::floor(std::clamp(share, 0.0, 1.0) * steps_of_share) / steps_of_share; }
+
+// What tasks take at a share, from what they take at none and at all. Transfers are those of a forward that is done again.
+CountedTasks between(const CountedTasks& none, const CountedTasks& all, double share) {
+  const auto mixed = [&](CountedTasks::Count count, const CountedTasks::Count& other) {
+    for (double CountedTasks::Count::*of : {&CountedTasks::Count::compute, &CountedTasks::Count::copying, &CountedTasks::Count::hides})
+      count.*of += share * (other.*of - count.*of);
+    return count;
+  };
+  CountedTasks tasks = share < 1 ? none : all;
+  for (auto& [key, count] : tasks.counts) {
+    const auto transfers = count.transfers;
+    count = mixed(none.counts.at(key), all.counts.at(key));
+    count.transfers = transfers;
+  }
+  return tasks;
+}
+
+class ShareSearch {
+ public:
+  ShareSearch(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns& runs)
+      : run_(std::move(run)), layout_(layout), cluster_(cluster), profile_(profile), runs_(runs), none_(plans(0)), all_(plans(1)) {
+    for (std::size_t stage = 0; stage < none_.stages().size(); ++stage)
+      for (std::size_t i = 0; i < none_.stages()[stage].size(); ++i) {
+        const auto& [position, none] = none_.stages()[stage][i];
+        const StageRun& all = *all_.stages()[stage][i].second;
+        for (const auto& [island, there] : on_islands(layout_, position, cluster_)) {
+          const Cluster& here = cluster_.island(island);
+          if (!tasks_.contains({none.get(), island}))
+            tasks_.emplace(std::pair{none.get(), island}, Ends{{*none, here, profile_}, {all, here, profile_}});
+        }
+      }
+  }
+
+  // Of a step.
+  double seconds(double share) { return predict(plans(share), config(share), layout_, cluster_, profile_).seconds; }
+  double about(double share) {
+    StagePlans::Counted counted;
+    for (const auto& [run, ends] : tasks_) counted.emplace(run, between(ends.none, ends.all, share));
+    return predict(none_, config(0), layout_, cluster_, profile_, &counted).seconds;
+  }
+
+  // The largest that every rank's host has room for.
+  double most() {
+    std::vector<Capacity> of_none;
+    none_.each_rank(config(0), cluster_, [&](const Capacity& none, const Cluster&) { of_none.push_back(none); });
+    double most = 1;
+    auto rank = of_none.begin();
+    all_.each_rank(config(1), cluster_, [&](const Capacity& all, const Cluster& island) {
+      const Capacity& none = *rank++;
+      const double room = island.room_on_host(double(std::max(none.total(), all.total()))), least = double(none.host());
+      require(
+          least <= room, Exit::config,
+          "activation.policy = memo: {:.1f} MiB are to lie on the host at least, and '{}' has room for {:.1f}; take activation.recompute = full with "
+          "activation.policy = keep, shorter sequences, or more ranks",
+          least / (1 << 20), island.name, std::max(0.0, room) / (1 << 20));
+      if (double(all.host()) > room) most = std::min(most, (room - least) / (double(all.host()) - least));
+    });
+    return rounded_down(most);
+  }
+
+  // Those, in their order, at which some task begins to wait for its copies, the least and the most.
+  std::vector<double> bounds(double most) const {
+    std::set<double> shares{0, most};
+    for (const auto& [run, ends] : tasks_)
+      for (const auto& [key, none] : ends.none.counts) {
+        const CountedTasks::Count& all = ends.all.counts.at(key);
+        const double slack = none.hides - none.copying, less = (all.copying - none.copying) - (all.hides - none.hides);
+        if (less > 0) shares.insert(std::min(most, rounded_down(slack / less)));
+      }
+    return {shares.begin(), shares.end()};
+  }
+
+ private:
+  struct Ends {
+    CountedTasks none, all;
+  };
+  EngineConfig config(double share) {
+    run_.swap.find_alpha = false, run_.swap.alpha = share;
+    return engine_config(run_, layout_);
+  }
+  StagePlans plans(double share) { return {config(share), layout_, runs_}; }
+
+  RunConfig run_;
+  const Layout& layout_;
+  const Cluster& cluster_;
+  const Profile* profile_;
+  StageRuns& runs_;
+  StagePlans none_, all_;  // at both ends
+  std::map<std::pair<const StageRun*, int>, Ends> tasks_;
+};
+
+// Of shares in their order, the first at which a step takes least: up to it each takes less than the one before, behind it none does.
+double fastest(const std::vector<double>& shares, const std::function<double(double)>& seconds) {
+  std::size_t first = 0, last = shares.size() - 1;
+  while (first < last) {
+    const std::size_t middle = (first + last) / 2;
+    if (seconds(shares[middle + 1]) < seconds(shares[middle])) first = middle + 1;
+    else last = middle;
+  }
+  return shares[first];
+}
+
+}  // namespace
+
+OffloadFraction best_share(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
+  ensure(run.swap.on, "a share of what is not swapped");
+  StageRuns own;
+  ShareSearch shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
+  OffloadFraction best;
+  best.most = shares.most();
+  best.alpha = fastest(shares.bounds(best.most), [&](double share) { return shares.about(share); });
+  best.seconds = shares.seconds(best.alpha);
+  return best;
+}
+
+}  // namespace gyr

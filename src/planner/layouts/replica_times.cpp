@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/layouts/replica_times.hpp"
+
+#include <algorithm>
+
+#include "src/base/precision.hpp"
+#include "src/planner/machine/collective.hpp"
+
+namespace gyr {
+
+namespace {
+
+double passes_of(const Cluster& cluster) {
+  double most = 0;
+  for (int island = 0; island < cluster.islands_that_differ(); ++island)
+    most = std::max(most, cluster.island(island).fit.memory * cluster.island(island).device.memory_bandwidth);
+  return most;
+}
+
+}  // namespace
+
+ReplicaBound::ReplicaBound(const RunConfig& run, const Cluster& cluster, StageContents& contents, WeightShards& weights, bool measured)
+    : run_(run), cluster_(cluster), contents_(contents), weights_(weights), measured_(measured), passes_(passes_of(cluster)) {}
+
+const std::vector<ReplicaTimes>& ReplicaBound::of(const LayoutChoice& c, const Places& places) {
+  const auto [known, fresh] = known_.try_emplace(WeightKey(c));
+  if (fresh)
+    for (int rank = 0; rank < c.pipeline; ++rank) known->second.push_back(times_of(c, places, rank));
+  return known->second;
+}
+
+ReplicaTimes ReplicaBound::times_of(const LayoutChoice& c, const Places& places, int rank) {
+  const std::vector<PartElements>& elements = weights_.of_stages(c);
+  const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
+  Elements trained, all;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
+    trained += e.trained_on(c), all += e.sharded_on(c);
+  }
+  ReplicaTimes times;
+  times.step = step_of(c, rank);
+  if (const double n = c.token_ranks(); n > 1) {
+    const Operation summing = c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter;
+    const double travel = double(size_of(run_.parallel.reduce_dtype.value_or(wide)));
+    const auto gathering = [&](const Elements& e) {
+      return seconds_of(Operation::all_gather, {e.others / n, e.experts / (n / c.expert)}, double(size_of(narrow)), places, rank);
+    };
+    times.reduce = seconds_of(summing, trained, travel, places, rank);
+    if (c.shard != Shard::none && trained.sum() > 0) times.gather = gathering(all);
+    if (const Turning turning = turning_of(c, rank); turning.trained.sum() > 0) {
+      times.clear = clearing(turning.trained.sum() * double(size_of(wide)));
+      times.turning = seconds_of(summing, turning.trained, travel, places, rank) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0);
+    }
+  }
+  return times;
+}
+
+// In one transfer each.
+double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of_one, const Places& places, int rank) const {
+  double sum = 0;
+  for (const bool of_experts : {false, true})
+    if (const double bytes = (of_experts ? e.experts : e.others) * bytes_of_one; bytes > 0)
+      sum += gyr::seconds_of(op, {1, Index(bytes)}, places.replicas_of(of_experts, rank), cluster_);
+  return sum;
+}
+
+// Buckets no larger than a layer take turns where a chunk has several layers. One may be of two chunks, which take it one after the other; of those
+// that are gathered two are there from the pass before.
+ReplicaBound::Turning ReplicaBound::turning_of(const LayoutChoice& c, int rank) {
+  Turning turning;
+  if (c.shard < Shard::gradients || c.attention_ranks > 0) return turning;
+  const double wide = double(size_of(accumulator_of(precision_of(run_.train.precision))));
+  const std::vector<StageContent>& contents = contents_.of(c).contents;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const std::vector<int>& layers = contents[std::size_t(chunk * c.pipeline + rank)].layers;
+    Turning of_chunk, largest;
+    int count = 0;
+    for (std::size_t type = 0; type < layers.size(); ++type) {
+      if (layers[type] == 0) continue;
+      const Elements trained = weights_.of_type(type).trained_on(c), gathered = weights_.of_type(type).sharded_on(c);
+      if (trained.sum() * wide < double(run_.parallel.bucket_bytes)) return {};
+      of_chunk.trained += layers[type] * trained, of_chunk.gathered += layers[type] * gathered, count += layers[type];
+      largest = {most_of(largest.trained, trained), most_of(largest.gathered, gathered)};
+    }
+    if (count < 2) continue;
+    turning.trained += of_chunk.trained.less((c.virtual_stages > 1 ? 1 : 0) * largest.trained);
+    turning.gathered += of_chunk.gathered.less(4 * largest.gathered);
+  }
+  return turning;
+}
+
+// Gradients begin at zero, a sum of squares, and AdamW over masters, moments and weights. What is cut has gaps between weights, and the first part,
+// which stands for all, may have all of them.
+double ReplicaBound::step_of(const LayoutChoice& c, int rank) {
+  if (measured_) return 0;
+  constexpr double gap = 64;
+  const DType narrow = precision_of(run_.train.precision), wide = accumulator_of(narrow);
+  const std::vector<PartElements>& elements = weights_.of_stages(c);
+  Elements trained, masters;
+  double gaps = 0;
+  for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+    const PartElements& e = elements[std::size_t(chunk * c.pipeline + rank)];
+    const Elements here = e.trained_on(c);
+    trained += here, masters += here.less({e.wide}), gaps += gap * e.weights;
+  }
+  const auto part = [&](const Elements& e, Shard level) {
+    return c.shard >= level && c.token_ranks() > 1 ? std::max(0.0, part_of(e, c, level) - gaps) : e.sum();
+  };
+  const double bytes = 8 * part(trained, Shard::optimizer) * double(size_of(wide)) +
+                       (narrow != wide ? part(masters, Shard::optimizer) * double(size_of(narrow)) : 0) +
+                       part(trained, Shard::gradients) * double(size_of(wide));
+  return bytes / passes_;
+}
+
+}  // namespace gyr

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/layouts/stage_times.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/planner/machine/collective.hpp"
+
+namespace gyr {
+
+namespace {
+
+double with_copies(const PartSeconds& s, double copying, const Cluster& island) {
+  return s.transfers + (island.host.beside ? std::max(s.compute, copying) : s.compute + copying);
+}
+
+}  // namespace
+
+StageBound::StageBound(const RunConfig& run, const Cluster& cluster, StageContents& contents, bool backwards, bool measured)
+    : run_(run), cluster_(cluster), contents_(contents), types_(contents.types()), backwards_(backwards), measured_(measured) {}
+
+PartSeconds StageBound::seconds_of(const PartCount& count, const Place& place, const Scale& scale) const {
+  PartSeconds sum;
+  if (count.compute.empty()) return sum;
+  if (scale.exact) sum.compute = count.compute[std::size_t(place.island)];
+  else {
+    const KernelBound& floor = count.floor[std::size_t(place.island)];
+    sum.compute = scale.rows * floor.products + scale.passes * floor.passes + (scale.attention ? scale.rows * floor.fused : 0);
+  }
+  for (const auto& [c, line] : count.transfers) {
+    const double bytes = scale.exact ? double(line.traffic.bytes) : 0.999 * scale.rows * double(line.traffic.bytes);
+    const Index calls = scale.calls ? line.traffic.calls : 1;
+    sum.transfers += gyr::seconds_of(line.operation, {calls, Index(bytes)}, place.groups[std::size_t(c)], cluster_);
+  }
+  for (const OverlapCount& h : count.hidden[std::size_t(place.island)]) {
+    const double bytes = scale.exact ? double(h.bytes) : 0.999 * scale.rows * double(h.bytes);
+    const double one = gyr::seconds_of(h.operation, {1, Index(bytes)}, place.groups[std::size_t(h.communicator)], cluster_);
+    sum.transfers -= seconds_hidden(h, one, scale.exact ? h.beside : measured_ ? one : scale.most * h.beside, cluster_);
+  }
+  return sum;
+}
+
+// Where mixers are apart the first ranks attend, and the others scan meanwhile.
+bool StageBound::attends(char symbol, const PartsOfRank& rank, const Scale& scale) const {
+  if (symbol == 'P') return scale.attention_ranks == 0 || rank.tensor < scale.attention_ranks;
+  return symbol == '*' || symbol == 'B';
+}
+
+// What is made again is linear in the share but for a kernel that is bound by products with some rows and by memory with others: that is told by kind
+// of kernel.
+TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const Shares& shares) const {
+  TimesThere there{{}, cluster_.island(place.island)};
+  there.parts.reserve(rank.parts.size() + rank.staying.size());
+  Scale by_kind = scale;
+  by_kind.exact = false;
+  for (const std::vector<Part>* parts : {&rank.parts, &rank.staying})
+    for (std::size_t i = 0; i < parts->size(); ++i) {
+      const Part& part = (*parts)[i];
+      Scale here = scale;
+      here.calls = scale.calls || parts != &rank.parts || i + 1 < parts->size();
+      PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, here)});
+      const std::size_t type = parts == &rank.parts ? i - 1 : i;  // none of the embedding and of the head
+      const double waits = type < types_.pattern().size() && attends(types_.pattern()[type], rank, scale) ? scale.waits : 0;
+      t.forward.transfers += waits;
+      if (!backwards_) continue;  // some may end early, and what is behind them does not swap
+      t.backward_input = seconds_of(part.backward_input, place, here), t.backward_weights = seconds_of(part.backward_weights, place, here);
+      t.backward_input.transfers += waits;
+      if (parts != &rank.parts) continue;
+      if (!rank.least.empty())
+        t.backward_input.compute = std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
+                                                                              seconds_of(part.backward_input, place, by_kind).compute, shares.most));
+      if (const double bytes = rank.copied(i, shares.least); bytes > 0) t.copying = seconds_of_copies(scale.passes * bytes, there.island);
+    }
+  return there;
+}
+
+// A stage takes what the slowest of its ranks do.
+void StageBound::add_stage(StageTimes& t, const StageContent& content, const TimesThere& there) const {
+  PartTimes sum;
+  const auto add = [&](std::size_t place, int count) {
+    const PartTimes& part = there.parts[place];
+    sum.forward += count * part.forward, sum.backward_input += count * part.backward_input;
+    sum.backward_weights += count * part.backward_weights, sum.copying += count * part.copying;
+  };
+  const std::size_t types = content.layers.size();
+  if (content.first) add(0, 1);
+  const bool swaps = there.parts.size() > types + 2;
+  for (std::size_t type = 0; type < types; ++type) {
+    add(type + 1, content.layers[type] - (swaps ? content.staying[type] : 0));
+    if (swaps && content.staying[type] > 0) add(types + 2 + type, content.staying[type]);
+  }
+  if (content.last) add(types + 1, 1);
+  t.forward = std::max(t.forward, with_copies(sum.forward, sum.copying, there.island));
+  const double backward_input = with_copies(sum.backward_input, sum.copying, there.island), backward_weights = sum.backward_weights.sum();
+  if (backward_input + backward_weights > t.backward()) t.backward_input = backward_input, t.backward_weights = backward_weights;
+}
+
+std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const Scale& scale, const Shares& shares) {
+  const std::vector<StageContent>& contents = contents_.of(c).contents;
+  std::vector<StageTimes> times(contents.size());
+  for (std::size_t i = 0; i < run.ranks.size(); ++i) {
+    std::vector<std::shared_ptr<const TimesThere>> seconds;  // of each kind
+    for (const Place& kind : places.kinds[i]) seconds.push_back(std::make_shared<const TimesThere>(times_there(run.ranks[i], kind, scale, shares)));
+    for (std::size_t stage = 0; stage < contents.size(); ++stage)
+      for (const int kind : places.kinds_of[i][stage % std::size_t(c.pipeline)]) {
+        const std::shared_ptr<const TimesThere>& there = seconds[std::size_t(kind)];
+        add_stage(times[stage], contents[stage], *there);
+        if (scale.exact) times[stage].parts.push_back(there);
+      }
+  }
+  for (std::size_t stage = 0; stage < contents.size() && c.pipeline > 1; ++stage)
+    times[stage].message =
+        gyr::seconds_of(Operation::send, {1, message_bytes(run_, c)}, places.neighbours[stage % std::size_t(c.pipeline)], cluster_);
+  return times;
+}
+
+const std::vector<StageTimes>& StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const Shares& shares) {
+  constexpr std::size_t most_known = 1000;
+  const Exact key{&run, &places, c.virtual_stages, shares.least, shares.most};
+  if (const auto known = exact_.find(key); known != exact_.end()) return known->second;
+  if (exact_.size() >= most_known) exact_.clear();
+  return exact_.emplace(key, of(c, run, places, Scale(), shares)).first->second;
+}
+
+// A pass over rows reads the rows, of which there are as many times more or fewer, and little besides that stays as it is: less than as much as
+// `others` rows are. Tables of distances may be large.
+Scale StageBound::scale_of(const LayoutChoice& c, Index context) const {
+  constexpr double others = 16;
+  const double counted = double(run_.lengths().text) / double(context);
+  // Where tensor ranks have shares of the rows, the last may be padded, and of more rows less of it.
+  const double padded = c.sequence ? counted / (c.tensor * std::ceil(counted / c.tensor)) : 1;
+  const double whole = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * whole;
+  const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - others / counted);
+  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, whole), whole >= 1};
+}
+
+double StageBound::meeting(const LayoutChoice& c, const Places& places) const {
+  double one = places.sharing.nodes > 1 ? std::min(cluster_.network.latency, cluster_.islands.latency) : cluster_.node.latency;
+  for (const Cluster& part : cluster_.parts) one = std::min({one, part.network.latency, part.node.latency, cluster_.islands.latency});
+  switch (c.context_mode) {
+    case ContextMode::ring: return (c.context - 1) * one;
+    case ContextMode::heads: return 2 * one;
+    case ContextMode::balanced: return std::max(0, c.context / 2 - 1) * one;
+  }
+  return 0;
+}
+
+// What a layer has swapped comes back while the one behind it goes back, that of the last while it does itself.
+double StageBound::seconds_of(const Task& t, const Span& stage, const TimesThere& there) const {
+  const std::vector<PartTimes>& of_types = there.parts;
+  const Index before = stage.first == 0 ? 1 : 0;  // parts before the first layer
+  const std::size_t types = std::size_t(types_.count());
+  PartSeconds sum;
+  double copying = 0;
+  Index calls = 0;
+  const auto copies = [&](Index layer) {
+    if (contents_.swaps(stage, layer)) copying += of_types[std::size_t(types_.of_layer(layer)) + 1].copying, ++calls;
+  };
+  for (Index part = t.parts.first; part < t.parts.last; ++part) {
+    const Index layer = stage.first + part - before;
+    const std::size_t type = part >= before && layer < stage.last ? std::size_t(types_.of_layer(layer)) : 0;
+    const PartTimes& p = part < before                                    ? of_types.front()
+                         : layer >= stage.last                            ? of_types[types + 1]
+                         : !run_.swap.on || contents_.swaps(stage, layer) ? of_types[type + 1]
+                                                                          : of_types[types + 2 + type];
+    if (t.op == Op::forward) sum += p.forward;
+    if (t.op == Op::backward || t.op == Op::backward_input) sum += p.backward_input;
+    if (t.op == Op::backward || t.op == Op::backward_weights) sum += p.backward_weights;
+    if (part < before || layer >= stage.last || t.op == Op::backward_weights) continue;
+    if (t.op == Op::forward || layer + 1 == stage.last) copies(layer);
+    if (t.op != Op::forward) copies(layer - 1);
+  }
+  return sum.sum() + std::max(0.0, copying - beside_copies(sum.compute, calls, t.parts.size(), there.island));
+}
+
+}  // namespace gyr

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/machine/cluster.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/base/limits.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr double giga = 1e9, tera = 1e12, milli = 1e-3, micro = 1e-6, gibi = double(1 << 30);
+constexpr double most = 1e9;  // of any number in the unit of its key
+
+// `usual`: where nothing is said; null: it must be.
+Link read_link(Section& links, const char* name, const char* help, const Link* usual) {
+  Section& s = links.section(name, help);
+  const char *const of_bandwidth = "of one device in one direction, its neighbours busy too", *const key = "bandwidth";
+  Link link;
+  link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "of a message").unit("us").at_least(0).at_most(most).value();
+  auto bandwidth = usual ? s.get(key, usual->bandwidth / giga, of_bandwidth) : s.need<double>(key, of_bandwidth);
+  link.bandwidth = giga * bandwidth.unit("GB/s").positive().at_most(most).value();
+  link.sums = s.get("sums", usual ? usual->sums : 1.0, "part of it that sums over ranks reach").above(0).at_most(1).value();
+  return link;
+}
+
+void read_device(Section& s, Cluster& c) {
+  c.per_node = s.get("per_node", 1, "devices of a node; each is a rank's").positive().at_most(most_axis);
+  c.device.memory = gibi * s.need<double>("memory", "of a device").unit("GiB").positive().at_most(most).value();
+  c.device.memory_bandwidth = giga * s.need<double>("memory_bandwidth", "of a device").unit("GB/s").positive().at_most(most).value();
+  c.device.bf16 = tera * s.need<double>("bf16", "peak rate of matrix products in bf16").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.fp32 = tera * s.need<double>("fp32", "... in fp32").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.fp64 = tera * s.need<double>("fp64", "... in fp64").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.watts = s.get("watts", 0.0, "that a device draws while it computes; 0: not known").at_least(0).at_most(most).value();
+  c.device.fused = s.get("fused", false, "tiles of attention stay on the chip and cost no memory's bandwidth");
+}
+
+void read_host(Section& s, Cluster& c) {
+  c.host.memory =
+      gibi * s.get("memory", 0.0, "for each device; 0: it is the device's memory, which holds both").unit("GiB").at_least(0).at_most(most).value();
+  c.host.bandwidth =
+      giga *
+      s.get("bandwidth", 0.0, "of copies in one direction while the other is busy; 0: not known").unit("GB/s").at_least(0).at_most(most).value();
+  c.host.beside = s.get("beside", false, "copies are made while the device computes");
+}
+
+void read_fit(Section& s, Cluster& c) {
+  const auto part = [&](const char* key, const char* help) { return s.get(key, 1.0, help).above(0).at_most(2).value(); };
+  c.fit.products = part("products", "part of the peak that large matrix products reach");
+  c.fit.fused = part("fused", "part of the peak that products inside attention and scan reach");
+  c.fit.memory = part("memory", "part of the bandwidth that passes over memory reach");
+  c.fit.links = part("links", "part of the links' bandwidth that transfers reach");
+  c.fit.step = milli * s.get("step", 0.0, "what a step costs besides").unit("ms").at_least(0).at_most(most).value();
+}
+
+enum class Whose { whole, island };
+Cluster read_file(const std::string& file, Whose, const std::string& named_by = "");
+
+// As a deck names islands: no comma, no colon, and each another.
+std::string name_of(const std::string& file, const std::vector<Cluster>& others) {
+  std::string name = std::filesystem::path(file).stem().string();
+  for (char& c : name)
+    if (c == ',' || c == ':' || c == ' ' || c == '"') c = '-';
+  const auto taken = [&](const std::string& n) { return std::any_of(others.begin(), others.end(), [&](const Cluster& c) { return c.name == n; }); };
+  if (!taken(name)) return name;
+  int number = 2;
+  while (taken(fmt::format("{}-{}", name, number))) ++number;
+  return fmt::format("{}-{}", name, number);
+}
+
+// Descriptions of islands, by files that lie where this one does.
+void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
+  const auto files =
+      s.get("files", std::vector<std::string>{}, "descriptions of islands that differ, in the order of their ranks, seen from this file").value();
+  const auto nodes = s.get("nodes", std::vector<Index>{}, "of each; none: as its file says").positive().at_most(most_ranks).value();
+  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "{}: {} numbers of nodes for {} files; give one for each",
+          s.settings_text({"nodes", "files"}), nodes.size(), files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string file = (folder / files[i]).string();
+    Cluster part = read_file(file, Whose::island, s.settings_text({"files"}));
+    if (!nodes.empty()) part.nodes = nodes[i];
+    require(part.nodes > 0, Exit::config, "{}: {} does not say how many nodes it has; set islands.nodes here, or cluster.nodes there",
+            s.settings_text({"files"}), file);
+    part.island_nodes = 0;
+    part.name = name_of(files[i], c.parts);
+    c.parts.push_back(std::move(part));
+  }
+}
+
+// The least of what islands have, for whoever asks for one number.
+void summarise(Cluster& c) {
+  c.device = c.parts.front().device, c.host = c.parts.front().host, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node,
+  c.network = c.parts.front().network;
+  for (const Cluster& part : c.parts) {
+    for (double Cluster::Device::*number : {&Cluster::Device::memory, &Cluster::Device::memory_bandwidth, &Cluster::Device::fp64,
+                                            &Cluster::Device::fp32, &Cluster::Device::bf16, &Cluster::Device::watts})
+      c.device.*number = std::min(c.device.*number, part.device.*number);
+    c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.beside && part.host.beside};
+    c.per_node = std::min(c.per_node, part.per_node);
+    for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
+      c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth),
+                 std::min((c.*link).sums, (part.*link).sums)};
+  }
+}
+
+Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
+  Cluster c;
+  Section& s = deck.section("cluster", "nodes and islands of them");
+  c.name = s.get("name", "", "for people").value();
+  c.nodes = s.get("nodes", 0, "0: as many as a run asks for").at_least(0).at_most(most_ranks);
+  c.island_nodes = s.get("island_nodes", 0, "nodes that share a network; 0: all").at_least(0).at_most(most_ranks);
+  Section& islands =
+      deck.section("islands", "where they differ, each with a description of its own; `device`, `host`, `links.node` and `links.network` are theirs");
+  if (whose == Whose::whole) read_parts(islands, folder, c);
+  if (c.parts.empty()) {
+    read_device(deck.section("device", "what one rank computes on"), c);
+    read_host(deck.section("host", "the host's memory, for what is swapped (activation.policy)"), c);
+  }
+  Section& links = deck.section("links", "between devices");
+  c.links_beside = links.get("beside", true, "transfers advance while the device computes, and take none of its time");
+  if (!c.parts.empty()) {
+    summarise(c);
+    c.islands = read_link(links, "islands", "of different islands", nullptr);
+    read_fit(deck.section("fit", "fitted to measured steps"), c);
+    for (const Cluster& part : c.parts) c.fit.step = std::max(c.fit.step, part.fit.step);
+    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "{}: nodes are not equal where islands.files are; set islands.nodes instead",
+            deck.settings_text({"cluster.nodes", "cluster.island_nodes"}));
+    return c;
+  }
+  c.node = read_link(links, "node", "of the same node", nullptr);
+  c.network = read_link(links, "network", "of different nodes", &c.node);
+  c.islands = read_link(links, "islands", "of nodes of different islands", &c.network);
+  read_fit(deck.section("fit", "fitted to measured steps"), c);
+  return c;
+}
+
+// An island has no islands: their keys are unknown to it.
+Cluster read_file(const std::string& file, Whose whose, const std::string& named_by) {
+  std::error_code no;
+  require(std::filesystem::exists(file, no), Exit::missing,
+          "{}{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon probe write one",
+          named_by.empty() ? "" : named_by + ": ", shown(file));
+  Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
+  const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
+  deck.finish();
+  return c;
+}
+
+std::string number(double x) { return fmt::format("{:.6g}", x); }
+
+std::string link_line(const char* name, const Link& link) {
+  return fmt::format("  {}: {{latency: {}, bandwidth: {}, sums: {}}}\n", name, number(link.latency / micro), number(link.bandwidth / giga),
+                     number(link.sums));
+}
+
+}  // namespace
+
+double Cluster::Device::gemm_rate(DType operands) const { return operands == DType::bf16 ? bf16 : operands == DType::f32 ? fp32 : fp64; }
+
+void Cluster::limit_memory(double bytes) {
+  device.memory = std::min(device.memory, bytes);
+  for (Cluster& part : parts) part.limit_memory(bytes);
+}
+
+Index Cluster::devices() const {
+  Index sum = nodes * per_node;
+  for (const Cluster& part : parts) sum += part.devices();
+  return sum;
+}
+
+Cluster::Place Cluster::place_of(Index rank) const {
+  if (parts.empty()) return {island_nodes > 0 ? int(rank / per_node / island_nodes) : 0, rank / per_node};
+  Place place;
+  for (; std::size_t(place.island) + 1 < parts.size() && rank >= parts[std::size_t(place.island)].devices(); ++place.island) {
+    rank -= parts[std::size_t(place.island)].devices();
+    place.node += parts[std::size_t(place.island)].nodes;
+  }
+  place.node += rank / parts[std::size_t(place.island)].per_node;
+  return place;
+}
+
+namespace {
+
+// Visits islands with the ranks of so many that they have.
+template <class Visit>
+void each_island(const Cluster& c, Index ranks, Visit&& visit) {
+  if (c.parts.empty()) return visit(c, ranks);
+  for (const Cluster& part : c.parts)
+    if (const Index here = std::min(ranks, part.devices()); here > 0) visit(part, here), ranks -= here;
+}
+
+}  // namespace
+
+double Cluster::peak(Index ranks, DType operands) const {
+  double sum = 0;
+  each_island(*this, ranks, [&](const Cluster& c, Index here) { sum += c.device.gemm_rate(operands) * double(here); });
+  return sum;
+}
+
+double Cluster::watts(Index ranks) const {
+  double sum = 0;
+  bool known = true;
+  each_island(*this, ranks, [&](const Cluster& c, Index here) {
+    sum += c.device.watts * double(here);
+    known = known && c.device.watts > 0;
+  });
+  return known ? sum : 0;
+}
+
+void check_room(const Cluster& cluster, int ranks) {
+  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
+          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
+}
+
+Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
+  Islands islands;
+  each_island(cluster, ranks, [&](const Cluster& c, Index here) {
+    const double speed = 1e-12 * c.fit.products * c.device.gemm_rate(operands);
+    islands.push_back({c.name, int(here), std::stod(fmt::format("{:g}", speed))});  // as a deck says it
+  });
+  return islands.size() > 1 ? islands : Islands();
+}
+
+Cluster read_cluster(const std::string& file) { return read_file(file, Whose::whole); }
+
+std::string cluster_keys() {
+  Deck deck = Deck::describe();
+  read(deck, {}, Whose::whole);
+  return deck.help();
+}
+
+std::string to_yaml(const Cluster& c, const std::string& comment) {
+  std::string text;
+  for (std::size_t begin = 0; begin < comment.size();) {
+    const std::size_t end = std::min(comment.find('\n', begin), comment.size());
+    text += "# " + comment.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  text += fmt::format("cluster:\n  name: {}\n  nodes: {}\n  island_nodes: {}\n", write_yaml(c.name), c.nodes, c.island_nodes);
+  text += fmt::format("device:\n  per_node: {}\n  memory: {}\n  memory_bandwidth: {}\n  bf16: {}\n  fp32: {}\n  fp64: {}\n  watts: {}\n  fused: {}\n",
+                      c.per_node, number(c.device.memory / gibi), number(c.device.memory_bandwidth / giga), number(c.device.bf16 / tera),
+                      number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
+  text +=
+      fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga), c.host.beside);
+  text += fmt::format("links:\n  beside: {}\n", c.links_beside) + link_line("node", c.node) + link_line("network", c.network) +
+          link_line("islands", c.islands);
+  return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.products), number(c.fit.fused),
+                            number(c.fit.memory), number(c.fit.links), number(c.fit.step / milli));
+}
+
+}  // namespace gyr

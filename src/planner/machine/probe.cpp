@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/machine/probe.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "kernels/comm/communicator.hpp"
+#include "kernels/comm/mpi/node.hpp"
+#include "kernels/comm/mpi/transport.hpp"
+#include "kernels/device/host_copies.hpp"
+#include "kernels/ops/elementwise.hpp"
+#include "src/base/stopwatch.hpp"
+#include "src/engine/gemm_choice/gemm_times.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr int repetitions = 9;
+constexpr Index many_bytes = Index(8) << 20;
+constexpr Index beyond_caches = Index(64) << 20;  // bytes
+
+// The least of a few: what else the machine does is not the machine.
+template <class Body>
+double least_seconds(Communicator& ranks, Device& dev, const Body& body) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < repetitions; ++i) {
+    ranks.barrier();
+    double once = 0;
+    {
+      const Stopwatch watch(once);
+      body();
+      dev.fence();
+    }
+    least = std::min(least, once);
+  }
+  return ranks.max(least);
+}
+
+// The best of a few shapes, large and as layers have them.
+double gemm_rate(DType precision, Communicator& ranks) {
+  GemmCounts shapes;
+  for (const auto& [m, n, k] : {std::array<Index, 3>{1024, 1024, 1024}, {1024, 1536, 512}, {512, 512, 512}, {2048, 512, 1024}})
+    shapes[{"gemm", false, true, false, m, n, k, k, k, n, precision, precision}] = 1;
+  double best = 0;
+  for (const GemmTime& time : time_gemms(shapes)) best = std::max(best, time.flops() / time.by_choice());
+  return -ranks.max(-best);
+}
+
+// Bytes a second of y += x, beyond all caches.
+double memory_bandwidth(Communicator& ranks) {
+  constexpr Index n = Index(16) << 20;
+  Device dev(false, 2 * n * Index(sizeof(float)) + 4096);
+  const auto x = dev.scratch.tensor<float>(n), y = dev.scratch.tensor<float>(n);
+  fill<float>(dev, x, 1), fill<float>(dev, y, 1);
+  return 3.0 * sizeof(float) * n / least_seconds(ranks, dev, [&] { add<float>(dev, Tensor1<const float>(x), y); });
+}
+
+// Bytes a second of copies to the host's memory, or back, the slower of both.
+double host_bandwidth(Communicator& ranks) {
+  Device dev(false, many_bytes + 4096);
+  const auto x = dev.scratch.tensor<std::byte>(many_bytes);
+  const HostMemory memory(many_bytes, "");
+  HostCopies copies(dev.queue);
+  const std::array<HostCopy, 1> out{{{x.data(), memory.begin(), many_bytes}}}, back{{{memory.begin(), x.data(), many_bytes}}};
+  const double slower = std::max(least_seconds(ranks, dev, [&] { copies.device_waits(copies.out(out)); }),
+                                 least_seconds(ranks, dev, [&] { copies.device_waits(copies.back(back)); }));
+  return double(many_bytes) / slower;
+}
+
+// Bytes a second of a sum over all ranks of what is in no cache, each of which hands on all but an n-th of it twice.
+double sum_rate(Communicator& ranks) {
+  const Index numbers = beyond_caches / Index(sizeof(float));
+  Device dev(false, beyond_caches + 4096);
+  const auto x = dev.scratch.tensor<float>(numbers);
+  fill<float>(dev, x, 0);
+  const double n = ranks.size(), seconds = least_seconds(ranks, dev, [&] { ranks.start_all_reduce<float>(dev, x).device_wait(dev); });
+  return 2 * (n - 1) / n * double(beyond_caches) / seconds;
+}
+
+// Seconds that a message costs ranks who come to it from work of their own, not all at the same moment: with messages between pieces of work, less
+// the mean of the ranks without.
+double meeting(Communicator& ranks, Device& dev, const std::function<void()>& work, const std::function<void()>& message) {
+  constexpr int meetings = 50;
+  const auto seconds = [&](bool meet) {
+    ranks.barrier();
+    double all = 0;
+    {
+      const Stopwatch watch(all);
+      for (int i = 0; i < meetings; ++i) {
+        work();
+        if (meet) message();
+        dev.fence();
+      }
+    }
+    return all;
+  };
+  std::vector<double> costs;
+  for (int i = 0; i < repetitions; ++i) {
+    const double with = ranks.max(seconds(true));
+    const double apart = seconds(false);
+    const std::vector<double> without = ranks.gather({&apart, 1});
+    costs.push_back((with - std::accumulate(without.begin(), without.end(), 0.0) / double(without.size())) / meetings);
+  }
+  std::nth_element(costs.begin(), costs.begin() + repetitions / 2, costs.end());
+  return std::max(0.0, costs[repetitions / 2]);
+}
+
+// Every rank sends to the next one and receives from the last at the same time.
+Link ring(Communicator& ranks) {
+  const Index most = many_bytes / Index(sizeof(float));
+  Device dev(false, 2 * many_bytes + 4096);
+  const auto x = dev.scratch.tensor<float>(most), y = dev.scratch.tensor<float>(most);
+  fill<float>(dev, x, 1), fill<float>(dev, y, 1);
+  const int n = ranks.size(), next = (ranks.rank() + 1) % n, last = (ranks.rank() + n - 1) % n;
+  const auto message = [&](Index size) {
+    ranks.start_shift<float>(dev, Tensor1<const float>(x.data(), size), next, Tensor1<float>(y.data(), size), last).device_wait(dev);
+  };
+  const auto seconds = [&](Index size, int times) {
+    return least_seconds(ranks, dev,
+                         [&] {
+                           for (int i = 0; i < times; ++i) message(size);
+                         }) /
+           times;
+  };
+  seconds(most, 1);  // what is made at the first transfer is not measured
+  const double latency = seconds(1, 50), large = seconds(most, 2);
+  const double bandwidth = double(many_bytes) / std::max(large - latency, 1e-9);
+  const auto work = [&] { add<float>(dev, Tensor1<const float>(x), y); };
+  return {std::max(latency, meeting(ranks, dev, work, [&] { message(1); })), bandwidth, std::min(1.0, sum_rate(ranks) / bandwidth)};
+}
+
+Link slowest(const Link& link, Communicator& ranks) { return {ranks.max(link.latency), -ranks.max(-link.bandwidth), -ranks.max(-link.sums)}; }
+
+MPI_Comm split(MPI_Comm world, int color, int key) {
+  MPI_Comm part;
+  MPI_Comm_split(world, color, key, &part);
+  return part;
+}
+
+// Ranks of this machine, and those of all machines that have the same place on theirs.
+struct RankCounts {
+  int here, place, machines;
+};
+
+RankCounts places_of(MPI_Comm world) {
+  MPI_Comm node = node_of(world);
+  RankCounts places{};
+  MPI_Comm_size(node, &places.here);
+  MPI_Comm_rank(node, &places.place);
+  MPI_Comm_free(&node);
+  const int first = places.place == 0;
+  MPI_Allreduce(&first, &places.machines, 1, MPI_INT, MPI_SUM, world);
+  return places;
+}
+
+double memory_of_machine() { return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE)); }
+
+}  // namespace
+
+Probe probe_machine(MPI_Comm world) {
+  const WaitPolicy patience = wait_policy_of(world);
+  MPI_Comm all;
+  MPI_Comm_dup(world, &all);
+  Communicator ranks("world", mpi_transport(all, patience));
+  const RankCounts places = places_of(world);
+  Probe probe;
+  Cluster& c = probe.cluster;
+  c.name = "measured by gyrfalcon probe";
+  c.nodes = places.machines, c.per_node = Index(ranks.max(places.here));
+  c.device.memory = -ranks.max(-memory_of_machine() / double(places.here));
+  c.device.bf16 = gemm_rate(DType::bf16, ranks);
+  c.device.fp32 = gemm_rate(DType::f32, ranks);
+  c.device.fp64 = gemm_rate(DType::f64, ranks);
+  c.device.memory_bandwidth = memory_bandwidth(ranks);
+  c.host.bandwidth = host_bandwidth(ranks), c.host.beside = HostCopies::beside();
+  c.links_beside = c.host.beside;  // where ranks copy themselves, they also carry their messages
+  probe.comment = fmt::format(
+      "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, copies "
+      "to the host's memory and back, and a ring of ranks, and a sum over them.",
+      ranks.size(), places.machines, places.machines > 1 ? "s" : "");
+  if (patience == WaitPolicy::yield) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
+  int rank = 0;
+  MPI_Comm_rank(world, &rank);
+  if (c.per_node > 1) {
+    Communicator neighbours("node", mpi_transport(node_of(world), patience));
+    c.node = ring(neighbours);
+    c.node = slowest(c.node, ranks);
+  } else {
+    c.node = {0, c.device.memory_bandwidth, 1};
+    probe.comment += "\nOne rank on a machine: links.node was not measured, and is taken to be the memory's.";
+  }
+  c.network = c.islands = c.node;
+  if (places.machines > 1) {
+    Communicator alike("network", mpi_transport(split(world, places.place, rank), patience));
+    if (alike.size() > 1) c.network = ring(alike);
+    c.network = slowest(c.network, ranks);
+    c.islands = c.network;
+  } else {
+    probe.comment += "\nOne machine: links.network and links.islands were not measured, and are links.node's.";
+  }
+  return probe;
+}
+
+}  // namespace gyr

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/machine/run_islands.hpp"
+
+#include <algorithm>
+
+#include "src/base/precision.hpp"
+
+namespace gyr {
+
+RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
+  check_room(cluster, ranks);
+  const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
+  if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
+  else
+    require(there.empty() || std::equal(islands.begin(), islands.end(), there.begin(), there.end(),
+                                        [](const Island& a, const Island& b) { return a.ranks == b.ranks; }),
+            Exit::config, "cluster.emulate = '{}' names other islands than '{}', which has {}; leave it out, or name as many ranks", to_text(islands),
+            cluster.name, to_text(there));
+  return run;
+}
+
+}  // namespace gyr

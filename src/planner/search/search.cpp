@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/planner/search/search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <queue>
+
+#include "src/config/layout_rules.hpp"
+#include "src/planner/bounds/layout_bound.hpp"
+#include "src/planner/layouts/offload_fraction.hpp"
+#include "src/planner/machine/run_islands.hpp"
+#include "src/train/engine_config.hpp"
+
+namespace gyr {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is known of what waits. Of equal bounds the less certain comes first, so that all that might be as fast are predicted.
+enum class Known { shape, swapping, shared, parts, layout, programs, prediction };
+
+struct Waiting {
+  double seconds = 0;  // at least
+  Known known = Known::shape;
+  LayoutChoice choice = {};
+  std::size_t found = 0;  // place of a prediction
+  bool operator>(const Waiting& other) const { return std::tie(seconds, known, choice) > std::tie(other.seconds, other.known, other.choice); }
+};
+
+double gibi(double bytes) { return bytes / double(1 << 30); }
+
+class Search {
+ public:
+  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most)
+      : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
+        floor_(run, cluster, profile) {}
+
+  SearchResult run() {
+    const Clock::time_point begin = Clock::now();
+    LayoutSpace space = space_of(run_, ranks_);
+    result_.layouts = space.layouts;
+    result_.by_rules = std::move(space.refusals);
+    for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_line();
+    while (!line_.empty() && result_.best.size() < best_) {
+      const Waiting next = line_.top();
+      line_.pop();
+      step(next), check_line();
+    }
+    if (!line_.empty()) result_.least_slower = line_.top().seconds;
+    result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
+    result_.dry_runs += floor_.dry_runs() + runs_.count();
+    result_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return std::move(result_);
+  }
+
+ private:
+  void step(const Waiting& next) {
+    switch (next.known) {
+      case Known::shape: return run_.swap.on ? put_swapping(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
+      case Known::swapping: return put_shared(next.choice, next.seconds);
+      case Known::shared: return line_.push({next.seconds, Known::parts, next.choice});
+      case Known::parts: return put_layouts(next.choice, next.seconds);
+      case Known::layout: return put_programs(next.choice, next.seconds);
+      case Known::programs: return put_prediction(next.choice);
+      case Known::prediction: result_.best.push_back(found_[next.found]);
+    }
+  }
+
+  // Layouts of a shape, and of those with one way to recompute.
+  double layouts_of(const LayoutChoice& shape) const { return double(variants_of(run_, shape).size()); }
+  double with_one_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
+  double waiting_with(const LayoutChoice& shape) const { return run_.swap.on ? with_one_recomputation(shape) : layouts_of(shape); }
+
+  void check_line() const {
+    require(line_.size() <= most_, Exit::config,
+            "a search for layouts has {} of them waiting, more than there is memory for: its bounds cannot tell them apart; name some of what it "
+            "decides as parallel.keep",
+            line_.size());
+  }
+
+  void put_shape(const LayoutChoice& shape) {
+    if (pruning_ == Pruning::none) {
+      for (const LayoutChoice& c : variants_of(run_, shape)) line_.push({0, Known::layout, c});
+      return;
+    }
+    try {
+      const LayoutBound::Floor floor = floor_.of_shape(shape);
+      if (!is_too_large("weights, gradients and optimizer states, cut as far as they can be, take", floor.taken, layouts_of(shape)))
+        line_.push({floor.seconds, Known::shape, shape});
+    } catch (const Error& e) {
+      refuse(e, layouts_of(shape));
+    }
+  }
+
+  // Where nothing is copied what keeps more is faster, all else being equal, and the others wait behind it. Here each waits by itself.
+  void put_swapping(LayoutChoice shape, double seconds) {
+    for (const int recompute : recomputations_of(run_)) {
+      shape.recompute = recompute;
+      try {
+        line_.push({std::max(seconds, floor_.of_swapping(shape).seconds), Known::swapping, shape});
+      } catch (const Error& e) {
+        refuse(e, with_one_recomputation(shape));
+      }
+    }
+  }
+
+  void put_shared(const LayoutChoice& shape, double seconds) {
+    if (shape.context == 1 && shape.micro_batch_size == 1) return line_.push({seconds, Known::parts, shape});
+    try {
+      line_.push({std::max(seconds, floor_.of_shared(shape).seconds), Known::shared, shape});
+    } catch (const Error& e) {
+      refuse(e, waiting_with(shape));
+    }
+  }
+
+  void put_layouts(const LayoutChoice& parts, double seconds) {
+    double least = std::numeric_limits<double>::infinity();
+    try {
+      for (LayoutChoice c : variants_of(run_, parts)) {
+        if (c.recompute != parts.recompute) continue;
+        const LayoutBound::Floor floor = floor_.of(c);
+        least = std::min(least, floor.seconds);
+        if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::layout, c});
+      }
+    } catch (const Error& e) {
+      refuse(e, double(schedules_of(run_, parts, micros_of(run_, parts)).size() * shards_of(run_, parts).size()));
+      least = seconds;
+    }
+    if (run_.swap.on) return;
+    const std::vector<int> all = recomputations_of(run_);
+    const auto next = std::upper_bound(all.begin(), all.end(), parts.recompute);
+    if (next == all.end()) return;
+    LayoutChoice more = parts;
+    more.recompute = *next;
+    line_.push({std::max(seconds, least), Known::parts, more});
+  }
+
+  void put_programs(const LayoutChoice& c, double seconds) {
+    if (pruning_ == Pruning::none) return put_prediction(c);
+    try {
+      const LayoutBound::Floor floor = floor_.of_programs(c);
+      if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::programs, c});
+    } catch (const Error& e) {
+      refuse(e, 1);
+    }
+  }
+
+  void put_prediction(LayoutChoice c) {
+    forget();
+    ++result_.predicted;
+    try {
+      RunConfig run = with(run_, c);
+      const Layout layout = layout_by_rules(run, ranks_);
+      if (run.swap.find_alpha) {
+        c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * steps_of_share);
+        run = with(run_, c);
+      }
+      const EngineConfig config = engine_config(run, layout);
+      const StagePlans plans(config, layout, runs_);
+      const MemoryTaken taken = plans.taken(config, cluster_);
+      if (is_too_large("a rank takes", taken, 1)) {
+        --result_.predicted;
+        return;
+      }
+      const Prediction prediction = predict(plans, config, layout, cluster_, profile_, &counted_);
+      found_.push_back({c, prediction, Index(taken.bytes), Index(taken.host)});
+      line_.push({prediction.seconds, Known::prediction, c, found_.size() - 1});
+    } catch (const Error& e) {
+      --result_.predicted;
+      refuse(e, 1);
+    }
+  }
+
+  // Dry runs serve other layouts, but their memory is not without end.
+  void forget() {
+    constexpr std::size_t most_runs = 2000;
+    if (runs_.count() < most_runs) return;
+    result_.dry_runs += runs_.count();
+    counted_.clear(), runs_ = {};
+  }
+
+  // Whether there is no room on a device or on a host; then it is told.
+  bool is_too_large(const char* what, const MemoryTaken& taken, double layouts) {
+    const auto add = [&](const char* takes, const MemoryTaken::Room& room, const char* of) {
+      const double has = gibi(room.has), asked = gibi(room.takes);
+      result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} more than the {:.0f} of a {}", takes, std::ceil(asked),
+                                                                 std::ceil(asked - has), has, of)),
+                            layouts);
+      return true;
+    };
+    if (taken.of_device.lacks()) return add(what, taken.of_device, "device");
+    return taken.of_host.lacks() && add("what a rank swaps takes", taken.of_host, "host");
+  }
+  static constexpr const char* of_parts = "weights, gradients, optimizer states and what layers keep take";
+
+  void refuse(const Error& e, double layouts) {
+    if (e.code != Exit::config) throw e;
+    result_.by_rules.add(result_.by_rules.reason(e.what()), layouts);
+  }
+
+  const RunConfig& run_;
+  int ranks_;
+  const Cluster& cluster_;
+  const Profile* profile_;
+  std::size_t best_;
+  Pruning pruning_;
+  std::size_t most_;
+  LayoutBound floor_;
+  StageRuns runs_;
+  StagePlans::Counted counted_;
+  std::vector<FoundLayout> found_;
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> line_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
+  for (int island = 0; island < cluster.islands_that_differ() && run.swap.on; ++island) seconds_of_copies(0, cluster.island(island));  // can be told
+  const RunConfig there = on_islands(run, cluster, ranks);
+  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
+  result.islands = there.parallel.islands;
+  return result;
+}
+
+}  // namespace gyr

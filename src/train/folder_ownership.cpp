@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/folder_ownership.hpp"
+
+#include <cstdio>
+
+#include "kernels/base/printable.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/train/run_paths.hpp"
+#include "src/watch/heartbeat.hpp"
+
+namespace gyr {
+
+namespace {
+
+void say(const std::string& line) {
+  std::printf("%s\n", printable(line).c_str());
+  std::fflush(stdout);
+}
+
+void take(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
+  folder.take(run.output, {options.take_over, run.watch.lock_patience, say}, options.supervisor);
+  if (!folder.note().empty()) say(folder.note());
+}
+
+void clear(const RunConfig& run) {
+  std::error_code error;
+  remove_unfinished(checkpoints_of(run));
+  remove_unfinished(dumps_of(run));
+  const std::filesystem::path heartbeat = heartbeat_path(run.output);
+  std::filesystem::remove(heartbeat, error);  // of an earlier attempt, which may have had more ranks
+  require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat.string(), error.message());
+}
+
+RunIdentity identity(const RunConfig& run, const TrainOptions& options) {
+  if (options.anew)
+    if (const auto aside = set_aside(run.output)) std::printf("what another run has left in %s is in %s now\n", run.output.c_str(), aside->c_str());
+  const auto steps = committed_steps(checkpoints_of(run));
+  require(options.resume || steps.empty(), Exit::usage,
+          "{}: holds checkpoints of another run, the last of step {}; --resume goes on from them, --anew sets them aside, another output.folder "
+          "leaves them alone",
+          checkpoints_of(run).string(), steps.empty() ? 0 : steps.back());
+  const auto known = options.resume ? identity_in(run.output) : std::nullopt;
+  return known ? *known : RunIdentity::drawn();
+}
+
+}  // namespace
+
+RunIdentity take_folder(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
+  take(folder, run, options);
+  clear(run);
+  return identity(run, options);
+}
+
+}  // namespace gyr

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/watch/rank_watcher.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/watch/exit_record.hpp"
+#include "src/watch/heartbeat.hpp"
+#include "src/watch/outcome.hpp"
+
+namespace gyr {
+
+namespace {
+
+// All signals are blocked: SIGCHLD waits for its turn like those that are meant for the rank.
+int wait_for(pid_t rank, const sigset_t& all) {
+  for (int status = 0;;) {
+    if (::waitpid(rank, &status, WNOHANG) == rank) return status;
+    const int number = ::sigwaitinfo(&all, nullptr);
+    if (number > 0 && number != SIGCHLD) ::kill(rank, number);
+  }
+}
+
+bool has_outcome(const std::filesystem::path& output) {
+  const auto outcome = read_outcome(output);
+  return outcome && outcome->state != "running";
+}
+
+void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
+  // A rank may leave because another has died: that one's keeper comes first.
+  const timespec respect{0, 200'000'000};
+  if (WIFEXITED(status)) nanosleep(&respect, nullptr);
+  if (has_outcome(exit_record.parent_path())) return;
+  write_exit_record(exit_record, {host_name(), rank, rank_from_environment(), WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "",
+                                  WIFEXITED(status) ? WEXITSTATUS(status) : 0, double(wall_nanoseconds()) * 1e-9});
+}
+
+[[noreturn]] void end_like(int status) {
+  if (WIFEXITED(status)) ::_exit(WEXITSTATUS(status));
+  const int number = WTERMSIG(status);
+  ::prctl(PR_SET_DUMPABLE, 0);  // one core is enough
+  ::signal(number, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, number);
+  ::kill(::getpid(), number);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::_exit(128 + number);  // the first process of a container is not ended by signals
+}
+
+[[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& exit_record, const std::atomic<bool>& agreed) {
+  const int status = wait_for(rank, all);
+  if (WIFSIGNALED(status) || !agreed.load()) report(exit_record, rank, status);
+  end_like(status);
+}
+
+void become_rank(pid_t rank_watcher) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != rank_watcher) ::_exit(127);  // it was gone before
+}
+
+}  // namespace
+
+Kept::Kept(const std::filesystem::path& exit_record) {
+  if (exit_record.empty()) return;
+  void* page = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return;
+  agreed_ = new (page) std::atomic<bool>(false);
+  sigset_t all, before;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  ::signal(SIGCHLD, SIG_DFL);  // where it is ignored children vanish without a status
+  const pid_t rank_watcher = ::getpid(), rank = ::fork();
+  if (rank > 0) keep(rank, all, exit_record, *agreed_);
+  if (rank == 0) become_rank(rank_watcher);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+Kept::~Kept() {
+  if (agreed_) ::munmap(agreed_, sizeof(std::atomic<bool>));
+}
+
+void Kept::agreed() {
+  if (agreed_) agreed_->store(true);
+}
+
+}  // namespace gyr
