@@ -72,7 +72,7 @@ show plan 2300
 drawn() { { grep -oE "<path d=\"[^\"]*\" data-kind=\"$1\"" "$work/dom" || true; } | grep -oE 'M[0-9]' | wc -l; }
 expect "plots" "$(count '<svg [^>]*role="img"')" 3
 expect "forwards" "$(drawn forward)" $((31 * 8 + 74))
-expect "messages" "$(drawn sends)" $((32 * 7 * 2))
+expect "messages" "$(drawn send)" $((32 * 7 * 2))
 expect "optimizers" "$(drawn optimizer)" 8
 expect "cells of traffic" "$(count '<rect [^>]*class="cell"')" $((8 + 8 + 2 * 3 * 2))
 expect "rows of stages" "$(count '<td class="text">[0-7](, computes longest)?</td><td>[0-9.]+ [mµ]?s</td>')" 8

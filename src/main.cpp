@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   try {
     if (!program.parse(argc, argv)) return 0;
   } catch (const Error& error) {
-    // Every rank has the same command line: one of them says what is wrong with it.
+    // Every rank has the same command line, so only one of them reports the error.
     return run_on_all_ranks([&](Runtime&) { fail(error.code, "{} (see gyrfalcon --help)", error.what()); }, false);
   }
   return action();

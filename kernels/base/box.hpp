@@ -9,7 +9,7 @@
 
 namespace gyr {
 
-// Half-open range.
+// Half-open range [first, last) of indices.
 struct Span {
   Index first = 0, last = 0;
   Index size() const { return last - first; }
@@ -17,18 +17,18 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// A corner and the extents from there.
+// First index and extent in each dimension.
 struct Box {
   Shape first, count;
 };
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
-// The elements of `from` in one tensor are those of the equally large `to` in another.
+// A box of one tensor and an equally large box of another tensor that holds the same elements.
 struct BoxPair {
   Box from, to;
 };
 
-// What two boxes of one tensor have in common, if anything.
+// Intersection of two boxes of one tensor, if it is not empty.
 inline std::optional<Box> common(const Box& a, const Box& b) {
   Box both = a;
   for (std::size_t d = 0; d < a.first.size(); ++d) {
@@ -39,7 +39,7 @@ inline std::optional<Box> common(const Box& a, const Box& b) {
   return both;
 }
 
-// `inner` in coordinates whose origin moves from the corner `from` to the corner `to`.
+// `inner`, translated by the distance from corner `from` to corner `to`.
 inline Box moved(Box inner, const Shape& from, const Shape& to) {
   for (std::size_t d = 0; d < inner.first.size(); ++d) inner.first[d] += to[d] - from[d];
   return inner;
@@ -52,12 +52,12 @@ inline bool fits_within(const Box& box, const Shape& shape) {
   return true;
 }
 
-// Calls visit(from, to, count) for each run of elements that lies in one piece both in the `box` of a row-major tensor and in the equally
-// large `there` of another.
+// Calls visit(from, to, count) for each run of elements that is contiguous both in `box` of a row-major tensor and in
+// the equally large box `there` of another one. from and to are element offsets.
 template <class Visit>
 void box_runs(const Shape& shape, const Box& box, const Shape& other, const Box& there, Visit&& visit) {
   if (elements(box.count) == 0) return;
-  // Dimensions from `inner` on are taken whole on both sides, and the one before them is what a run spans.
+  // Dimensions from `inner` on are complete in both tensors. A run spans these and the dimension before them.
   std::size_t inner = shape.size();
   while (inner > 0 && box.count[inner - 1] == shape[inner - 1] && box.count[inner - 1] == other[inner - 1]) --inner;
   Index run = inner > 0 ? box.count[inner - 1] : 1;

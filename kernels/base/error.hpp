@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errors: one message with the numbers and what to do about it, and one documented exit code.
+// Errors: a message with the values and a remedy, and a documented exit code for each reason.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@ namespace gyr {
 // Exit codes of every command (sysexits.h where it has one). Jobscripts resubmit on `again` only.
 enum class Exit : int {
   ok = 0,
-  usage = 64,     // command line
-  data = 65,      // a file's content is wrong
-  missing = 66,   // a file is not there
-  internal = 70,  // a bug of this program
+  usage = 64,     // error in the command line
+  data = 65,      // invalid content of a file
+  missing = 66,   // missing file
+  internal = 70,  // bug of this program
   device = 69,    // MPI or device set-up, wrong number of ranks
   io = 74,        // a write or read failed (full disk)
-  again = 75,     // stopped early by a signal, the time limit or the watchdog: resubmit, and it goes on
-  config = 78,    // the deck
+  again = 75,     // stopped early by a signal, the time limit or the watchdog; resubmitting continues the run
+  config = 78,    // error in the deck
   numeric = 80,   // loss or gradient not finite, or replicas that differ
   unequal = 81,   // gyrfalcon verify: the ranks do not compute what one rank does
 };
@@ -36,14 +36,14 @@ template <class... Args>
   throw Error(code, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Stops with `code` and the message unless `condition` holds. The message says what, where and what to do.
+// Fails with `code` and the message unless `condition` holds. The message states what is wrong, where, and what to do.
 template <class... Args>
 void require(bool condition, Exit code, fmt::format_string<Args...> text, Args&&... args) {
   if (!condition) [[unlikely]]
     fail(code, text, std::forward<Args>(args)...);
 }
 
-// A condition that only a bug of this program breaks.
+// Checks a condition that only a bug of this program can violate.
 template <class... Args>
 void ensure(bool condition, fmt::format_string<Args...> text, Args&&... args) {
   if (!condition) [[unlikely]]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host's heap (malloc), where this program and its libraries take their small memory.
+// Settings of the host's heap (malloc), from which the program and its libraries allocate small memory.
 #pragma once
 
 namespace gyr {
 
-// From now on blocks of up to 32 MiB that are freed stay with the process, up to 64 MiB of them, where the system's library lets itself be
-// told. A copy through HDF5 takes and frees a block for every chunk: each time the pages would go back, and be found and cleared anew.
+// From now on the process keeps freed blocks of up to 32 MiB, and up to 64 MiB of free memory, if the C library
+// supports these settings. HDF5 allocates and frees a block for every chunk that it copies. With the default settings,
+// its pages would each time be returned to the system, mapped and cleared again.
 void keep_freed_blocks();
 
 }  // namespace gyr

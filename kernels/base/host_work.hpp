@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host computes itself, by the threads that a rank has there.
+// Work that the host computes itself, with the threads of a rank.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace gyr {
 
-// f(first, end) for parts of [0, n), at the same time, of which there are as many as threads where each is worth one.
+// Calls f(first, end) concurrently for parts of [0, n): one part per thread, fewer if n is small.
 void parallel_on_host(Index n, const std::function<void(Index first, Index end)>& f, int threads = host_threads());
 
 }  // namespace gyr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of NAME.hpp for one scalar: GYR_NAME(T) instantiates them in the namespace in which it stands, gyr for all and gyr::backend for what a
-// backend defines.
+// Explicit instantiations: GYR_NAME(T) instantiates the kernels of NAME.hpp for one scalar type, in the namespace in
+// which the macro is used. That is gyr for the checked kernels and gyr::backend for those of a backend.
 #pragma once
 
 #define GYR_ADAMW(T)                                                                                                                             \
@@ -151,7 +151,7 @@
   template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
   template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
 
-// All that there are of a family.
+// Instantiate a family of kernels, which is one of the macros above, for all scalar types in use.
 #define GYR_SCALARS(FAMILY) FAMILY(double) FAMILY(float) FAMILY(bf16)
 #define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
 #define GYR_ALL_GEMM(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(bf16, float)

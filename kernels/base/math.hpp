@@ -10,17 +10,18 @@ namespace gyr {
 
 GYR_FUNCTION double fast_exp(double x) { return std::exp(x); }
 
-// exp(x) = 2^n (1 + r + r^2 q(r)), n = round(x / ln 2), |r| <= ln(2)/2, q of degree 4 with the least largest error (3e-9 of exp r).
-// Results below the smallest normal number are zero, those above the largest infinity, and NaN stays NaN. Fused multiply-adds
-// carry rounding and reduction, so that no reordering of sums can spoil them. A GPU has a unit for powers of two, which its library's function uses.
+// exp(x) = 2^n (1 + r + r^2 q(r)), n = round(x / ln 2), |r| <= ln(2)/2, q the minimax polynomial of degree 4 (error 3e-9 of exp r).
+// Results below the smallest normal number are zero, results above the largest are infinity, and NaN stays NaN. Fused multiply-adds do the
+// rounding and the range reduction, so that a compiler that reorders sums cannot spoil them. A GPU uses its library function, which has hardware
+// support.
 GYR_FUNCTION float fast_exp(float x) {
 #if defined(__CUDA_ARCH__)
   return std::exp(x);
 #else
-  constexpr float lowest = -87.3365402f, highest = 88.7228317f;  // whose results are normal numbers
-  constexpr float shift = 12582912.0f;                           // 1.5 * 2^23: a sum with it ends in the bits of the nearest integer
+  constexpr float lowest = -87.3365402f, highest = 88.7228317f;  // range of x in which the results are normal numbers
+  constexpr float shift = 12582912.0f;                           // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
   const float shifted = std::fma(x, 1.44269504f, shift), n = shifted - shift;
-  const float r = std::fma(n, 2.12194440e-4f, std::fma(n, -0.693359375f, x));  // ln 2 in two parts, the first of few bits
+  const float r = std::fma(n, 2.12194440e-4f, std::fma(n, -0.693359375f, x));  // ln 2 is subtracted in two parts, the first with few bits
   float p = 1.38145290e-3f;
   p = std::fma(p, r, 8.36875049e-3f);
   p = std::fma(p, r, 4.16683913e-2f);
@@ -28,7 +29,7 @@ GYR_FUNCTION float fast_exp(float x) {
   p = std::fma(p, r, 4.99999934e-1f);
   p = std::fma(p, r, 1.0f);
   p = std::fma(p, r, 1.0f);
-  // n is added to the exponent; a factor 2^n would be no float where n = 128.
+  // n is added to the exponent bits, because a factor 2^n is not a float for n = 128.
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, p) + (__builtin_bit_cast(std::uint32_t, shifted) << 23);
   const float y = x < lowest ? 0.0f : __builtin_bit_cast(float, bits);
   return x <= highest ? y : x + __builtin_inff();
@@ -37,7 +38,8 @@ GYR_FUNCTION float fast_exp(float x) {
 
 GYR_FUNCTION double fast_tanh(double x) { return std::tanh(x); }
 
-// tanh(x) = x + x^3 p(x^2) where |x| is small, p of degree 4 (Cephes), and 1 - 2 / (e^(2|x|) + 1) with the sign of x elsewhere: within 2 ulp.
+// tanh(x) = x + x^3 p(x^2) for |x| < 0.625, p of degree 4 (Cephes), otherwise 1 - 2 / (e^(2|x|) + 1) with the sign of
+// x: within 2 ulp.
 GYR_FUNCTION float fast_tanh(float x) {
   const float square = x * x, size = x < 0 ? -x : x;
   float p = -5.70498872745e-3f;
@@ -49,7 +51,7 @@ GYR_FUNCTION float fast_tanh(float x) {
   return size < 0.625f ? small : (x < 0 ? -large : large);
 }
 
-// On a GPU by its special units, float within 3 + |x| / 2 ulp.
+// Logistic function 1 / (1 + exp(-x)). On a GPU, float uses the special function units, within 3 + |x| / 2 ulp.
 template <class A>
 GYR_FUNCTION A sigmoid(A x) {
 #if defined(__CUDA_ARCH__)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To the address sanitizer an arena is one block: it is told which bytes of it are tensors now.
+// The address sanitizer sees an arena as one allocation. These functions mark which of its bytes currently belong to
+// tensors.
 #pragma once
 
 #include "kernels/base/sanitizer.hpp"

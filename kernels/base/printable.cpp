@@ -9,7 +9,7 @@ namespace {
 
 struct Character {
   char32_t point = 0;
-  std::size_t bytes = 0;  // 0: there is none, the first byte is not UTF-8
+  std::size_t bytes = 0;  // 0: the first byte does not begin a UTF-8 character
 };
 
 Character first_character(std::string_view text) {
@@ -28,7 +28,8 @@ Character first_character(std::string_view text) {
   return overlong || surrogate || point > 0x10ffff ? Character() : Character{point, bytes};
 }
 
-// Controls of both sets, line and paragraph separators, and what turns or hides the order of letters.
+// True for C0 and C1 control characters, line and paragraph separators, and characters that change the writing
+// direction or are invisible.
 bool moves(char32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
          (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text of others (names in files, words of the command line) as a message may show it: nothing that moves the cursor, begins a line or
-// turns the direction of writing.
+// Makes text from outside (names in files, words of the command line) safe for messages: it cannot move the cursor,
+// begin a line or change the writing direction.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace gyr {
 
-// Control characters, those that turn the direction of writing, and bytes that are not UTF-8 by their codes, as in \x1b and \u202e; all
-// else stays as it is, so that a second time changes nothing.
+// Replaces control characters, characters that change the writing direction, and bytes that are not UTF-8 by their
+// codes, as in \x1b and \u202e. All other text is unchanged, so that a second call changes nothing.
 std::string printable(std::string_view text);
-// The same of a message that may have several lines: those after the first are indented, so that nothing in it is taken for a line of its own.
+// The same for a message of several lines. Lines after the first are indented, so that none of them looks like a log
+// line of its own.
 std::string printable_lines(std::string_view text);
 
 }  // namespace gyr

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compiled for every processor, and runs before what is not. Nothing but C here: the linker may replace an inline function of C++ by the same
-// function of another file, compiled for a newer processor.
+// Check of the processor at start-up. This file is compiled for any processor and runs before code that is not. It uses
+// only C: the linker may replace an inline C++ function by the same function of another file, compiled for a newer
+// processor.
 #include "kernels/base/processor.hpp"
 
 #include <stdio.h>
@@ -70,8 +71,8 @@ int missing_features(const bool* wanted, const CpuRegisters& cpu, char* text, si
 
 }  // namespace gyr
 
-// The first of all constructors of the program; MPI has not been started, and every rank on such a processor says so. The symbol is what makes
-// the linker take this file: see kernels/CMakeLists.txt.
+// Runs as the first constructor of the program. MPI has not been started, so every rank on such a processor prints the
+// message. The linker includes this file because of this symbol: see kernels/CMakeLists.txt.
 extern "C" __attribute__((constructor(101))) void gyr_check_processor() {
   char missing[1024], host[256] = "", name[49], line[2048];
   if (gyr::missing_features(gyr::compiled_for, gyr::cpu_registers(), missing, sizeof missing) == 0) return;
@@ -79,12 +80,13 @@ extern "C" __attribute__((constructor(101))) void gyr_check_processor() {
   gyr::put_processor_name(name);
   const int length =
       snprintf(line, sizeof line,
-               "gyrfalcon: this program was compiled for another processor than that of %s (%s), which does not have:%s; configure it with "
-               "-DGYR_NATIVE_ARCH=OFF to run on both, or with that and -DCMAKE_CXX_FLAGS=-march=NAME, the oldest it is to run on\n",
+               "gyrfalcon: this program was compiled for another processor than that of %s (%s), which lacks:%s; configure it with "
+               "-DGYR_NATIVE_ARCH=OFF to run on both, or also with -DCMAKE_CXX_FLAGS=-march=NAME of the oldest processor that it must run on\n",
                host, name, missing);
   if (write(STDERR_FILENO, line, size_t(length)) < 0) _exit(70);
-  // MPICH's launcher goes on waiting for a rank that ended before it was one, and the others with it: this is how a rank ends the job.
+  // MPICH's launcher and the other ranks would wait forever for a rank that exits before MPI_Init. This message of its
+  // PMI protocol aborts the job.
   static const char abort[] = "cmd=abort exitcode=69\n";
   if (const char* launcher = getenv("PMI_FD"); launcher && write(atoi(launcher), abort, sizeof abort - 1) < 0) _exit(70);
-  _exit(69);  // Exit::device
+  _exit(69);  // exit code of Exit::device
 }

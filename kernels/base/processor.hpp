@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this program was compiled for (-march=native), and whether the processor that it was started on has it. Where it has not, the program
-// says what is missing and ends with Exit::device, before anything else runs. On processors other than x86-64 nothing is looked at.
+// CPU features that this program was compiled for (-march=native), and a check that the processor has them. If features
+// are missing, the program reports them and exits with Exit::device before anything else runs. Only x86-64 processors
+// are checked.
 #pragma once
 
 #include <cstddef>
 
 namespace gyr {
 
-// Registers of CPUID in which features are bits, and XCR0: the registers that the operating system saves.
+// CPUID registers whose bits are features. `saved` is XCR0: the register state that the operating system saves.
 enum class CpuRegister { leaf1_c, leaf7_b, leaf7_c, leaf7_d, leaf71_a, leaf71_d, amd_c, saved, count };
 struct CpuRegisters {
   unsigned bits[int(CpuRegister::count)];
 };
 CpuRegisters cpu_registers();
 
-// What compilers use of their own accord. Others (AES, SHA, SSE4a) are only used when they are called by name, which nothing of ours does.
-//   X(macro that the compiler defines, name, register, bit, what the operating system must save: 0, ymm, zmm, or APX's registers)
+// CPU features that compilers use on their own. Others (AES, SHA, SSE4a) are used only through explicit calls, and this program has none.
+//   X(macro that the compiler defines, name, register, bit, state that the operating system must save: 0, ymm, zmm, or APX's registers)
 #ifdef __x86_64__
 #define GYR_CPU_FEATURES(X)                                      \
   X(__SSE3__, "sse3", leaf1_c, 0, 0)                             \
@@ -70,10 +71,11 @@ inline constexpr CpuFeature cpu_features[] = {
 #undef GYR_CPU_FEATURE
         {nullptr, CpuRegister::leaf1_c, 0, 0}};
 
-// Which of them this program was compiled for, in their order.
+// True for each entry of cpu_features that this program was compiled for.
 extern const bool compiled_for[];
 
-// The names of the features of `wanted` that these registers do not show, with a space before each, and how many they are.
+// Writes the names of the `wanted` features that the registers do not show to `text`, each after a space, and returns
+// their number.
 int missing_features(const bool* wanted, const CpuRegisters& cpu, char* text, std::size_t size);
 
 }  // namespace gyr

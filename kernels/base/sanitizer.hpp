@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the program is built with the address sanitizer.
+// True if the program is built with the address sanitizer.
 #pragma once
 
-#ifdef __has_feature  // Clang; GCC defines the macro itself
+#ifdef __has_feature  // for Clang; GCC defines the address sanitizer's macro itself
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The numbers we compute with: Index, bf16, and the type in which each scalar is accumulated.
+// Scalar types: Index, bf16, and the type in which each scalar is accumulated.
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
-// What hosts and devices both call. CUDA's compiler needs no CUDA inside Kokkos.
+// GYR_FUNCTION marks functions that host and device code call. nvcc is used with a Kokkos without CUDA, whose macro
+// would omit __device__.
 #if defined(__CUDACC__)
 #define GYR_FUNCTION __host__ __device__ inline
 #else
@@ -16,7 +17,7 @@
 
 namespace gyr {
 
-using Index = std::int64_t;  // 64-bit: batch * tokens * vocabulary passes 2^31
+using Index = std::int64_t;  // 64-bit: batch * tokens * vocabulary can exceed 2^31
 
 // bfloat16, two bytes: the upper half of a float, rounded to nearest even. (Kokkos::bhalf_t is a 4-byte float on hosts.)
 struct bf16 {
@@ -28,7 +29,7 @@ struct bf16 {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
 #else
     const auto u = float_bits(x);
-    const std::uint32_t rounded = x != x ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);  // NaN stays one, and quiet
+    const std::uint32_t rounded = x != x ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);  // NaN stays NaN, and becomes a quiet one
     bits = std::uint16_t(rounded >> 16);
 #endif
   }
@@ -43,7 +44,7 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-// Sums, statistics, gradients and master weights of tensors of T.
+// Acc<T>: type of sums, statistics, gradients and master weights of tensors of T.
 template <class T>
 struct Accumulator {
   using type = T;
@@ -84,7 +85,7 @@ constexpr DType dtype_of<std::uint8_t>() {
   return DType::u8;
 }
 
-// Of sums, statistics and gradients of such tensors, as Acc.
+// Type of sums, statistics and gradients of tensors of `type`: Acc at run time.
 constexpr DType accumulator_of(DType type) { return type == DType::bf16 ? DType::f32 : type; }
 
 constexpr Index size_of(DType type) {

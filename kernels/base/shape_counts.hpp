@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is counted of shapes, of which the same few come again and again: a line for each, in the order in which they came first.
+// Hash table of counts by shape, for few shapes that occur again and again. There is one line per shape, in order of
+// first use.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +10,15 @@
 
 namespace gyr {
 
-// Shape: has hash() and ==.
+// Shape must have hash() and ==.
 template <class Shape, class Count>
 class ShapeCounts {
  public:
   using Line = std::pair<Shape, Count>;
 
-  // Of a shape that is new, a count of none.
+  // Count of the shape; a new shape starts with Count{}.
   Count& operator[](const Shape& shape) { return lines_[place_of(shape)].second; }
-  // Of the shape's line, which stays there.
+  // Index of the shape's line, which does not change.
   std::size_t place_of(const Shape& shape) {
     if (2 * lines_.size() >= slots_.size()) grow();
     std::uint32_t& slot = slot_of(shape);
@@ -36,9 +37,9 @@ class ShapeCounts {
   void clear() { lines_.clear(), slots_.clear(); }
 
  private:
-  static constexpr std::uint32_t free = 0;  // else a line's place, and one
+  static constexpr std::uint32_t free = 0;  // value of a free slot; other slots hold the index of a line, plus one
 
-  // That of the shape, or the free one where it belongs.
+  // Slot of the shape, or the free slot where it belongs.
   std::uint32_t& slot_of(const Shape& shape) {
     const std::size_t last = slots_.size() - 1;
     std::size_t at = shape.hash() & last;
@@ -51,10 +52,10 @@ class ShapeCounts {
   }
 
   std::vector<Line> lines_;
-  std::vector<std::uint32_t> slots_;  // a power of two of them, twice as many as lines at least
+  std::vector<std::uint32_t> slots_;  // size: a power of two, at least twice the number of lines
 };
 
-// Numbers of a shape, one after the other, as one of which all bits differ.
+// Mixes the next number into a hash, so that all bits of the hash depend on it.
 inline std::size_t mixed(std::size_t hash, std::uint64_t number) {
   hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors are unmanaged Kokkos views over arenas; a Matrix is a block of columns of one of them.
+// Tensors are unmanaged Kokkos views of arena memory. A Matrix is a block of columns of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -17,7 +17,7 @@ template <class Data>
 using View = Kokkos::View<Data, Kokkos::LayoutRight, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 }
 
-// Row-major tensors. An empty one (data() == nullptr) stands for "absent" where a function says so.
+// Row-major tensors. An empty tensor (data() == nullptr) means "absent" where a function allows it.
 template <class T>
 using Tensor1 = detail::View<T*>;
 template <class T>
@@ -27,7 +27,8 @@ using Tensor3 = detail::View<T***>;
 template <class T>
 using Tensor4 = detail::View<T****>;
 
-// Element (r, c) of a row-major matrix whose rows are `stride` apart: a whole Tensor2 or some of its columns.
+// Row-major matrix whose rows are `stride` elements apart: a full Tensor2 or some of its columns. (r, c) is row r,
+// column c.
 template <class T>
 struct Matrix {
   T* data = nullptr;

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The threads of a rank, which kernels and matrix products share: how many there are is said once, for both.
+// Threads of a rank, used by kernels and GEMM libraries alike; their number is set once for both.
 #pragma once
 
 #include <string>
 
 namespace gyr {
 
-// The first thing that main does. OpenMP reads how threads wait when it is loaded: where nobody has said it (OMP_WAIT_POLICY, GOMP_SPINCOUNT), the
-// program starts itself once more, with waiting that leaves the core to others. Nothing happens in builds whose kernels are without OpenMP.
+// Must be the first call in main. OpenMP reads its wait policy when it is loaded. If the environment sets none
+// (OMP_WAIT_POLICY, GOMP_SPINCOUNT), the program executes itself again with passive waiting, which leaves the core to
+// other threads. No effect in builds whose kernels do not use OpenMP.
 void prepare_threads(char** argv);
 
-// Starts what kernels run on and the libraries of matrix products, with so many threads; KOKKOS_NUM_THREADS, or else OMP_NUM_THREADS, may say
-// otherwise. Kernels of a build without threads run in one. `place`: this process' number on its machine, by which it takes a GPU where kernels run
-// on one. Once in a process, and ended once.
+// Starts the runtime of the kernels and the GEMM libraries with this number of threads; KOKKOS_NUM_THREADS, or else
+// OMP_NUM_THREADS, overrides it. Kernels of a build without threads use one thread. `place`: index of this process on
+// its machine, which selects its GPU if kernels run on one. Call it once per process, and end_threads once.
 void start_threads(int threads, int place = 0);
 void end_threads();
 
-// The most that compute at the same time in this rank.
+// Largest number of threads that compute at the same time in this rank.
 int rank_threads();
-// Those that what the host computes itself is shared by: the same where kernels run on the host, else the cores that a rank has.
+// Number of threads for work that the host computes itself: rank_threads() if kernels run on the host, else the number
+// that start_threads has set.
 int host_threads();
-// The kernels' in words, for logs.
+// Description of the threads of the kernels, for logs.
 std::string threads_text();
 
 }  // namespace gyr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communicator with its blocks: its ranks in neighbourhoods of equal size, which hold copies of the same unit or parts of the same norm
-// group.
+// A communicator and its blocks: groups of neighbouring ranks, all of one size. The ranks of a block hold copies of the
+// same unit or parts of the same norm group.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ class BlockedCommunicator {
   int size() const { return whole_->size(); }
   int rank() const { return whole_->rank(); }
   Communicator& whole() { return *whole_; }
-  // The block of `size` neighbours this rank is in; it must have been added.
+  // Communicator of the block of `size` neighbouring ranks that contains this rank; it must have been added.
   Communicator& block(int size) { return size == whole_->size() ? *whole_ : blocks_.at(size); }
   bool has_block(int size) const { return size == whole_->size() || blocks_.contains(size); }
   void add_block(int size, Communicator communicator) { blocks_.emplace(size, std::move(communicator)); }

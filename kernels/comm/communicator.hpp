@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks along one axis of a layout. Operations take tensors, are started and waited for later (event.hpp), and are counted:
-// calls and payload bytes per operation, which tests compare with closed forms. On one rank nothing moves and nothing is counted.
+// The ranks along one axis of a layout (an MPI or NCCL communicator). Operations take tensors, are started and waited
+// for separately (event.hpp), and are counted: calls and payload bytes per operation, which tests compare with closed
+// forms. With one rank, no operation is communicated or counted.
 #pragma once
 
 #include <span>
@@ -15,7 +16,8 @@ namespace gyr {
 
 class Communicator {
  public:
-  // `beacon`: told what this rank waits for; may be null. It must outlive the communicator's events.
+  // `beacon` records the operation that this rank waits for. It may be null, and must outlive the communicator's
+  // events.
   Communicator(std::string name, std::unique_ptr<Transport> transport, ProgressRecord* progress_record = nullptr);
 
   const std::string& name() const { return name_; }
@@ -23,19 +25,20 @@ class Communicator {
   int size() const { return transport_->size(); }
   std::string transport_name() const { return transport_->name(); }
 
-  // x = sum or max of every rank's x, in place.
+  // In-place all-reduce: x = sum or maximum of x over all ranks.
   template <class T>
   Event start_all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
     return start(dev, Operation::all_reduce, x.span() * sizeof(T), [&] { return transport_->all_reduce(x.data(), x.span(), dtype_of<T>(), how); });
   }
-  // mine (n) = this rank's part of the sum of every rank's data (size * n). `mine` lies apart, or in its place in `data`, whose other parts mean
-  // nothing then.
+  // Reduce-scatter: mine (n) = this rank's part of the sum over all ranks of data (size * n). `mine` is separate memory
+  // or this rank's part of `data`. In the second case the other parts of `data` are undefined afterwards.
   template <class T>
   Event start_reduce_scatter(Device& dev, Tensor1<const T> data, Tensor1<T> mine) {
     return start(dev, Operation::reduce_scatter, data.span() * sizeof(T),
                  [&] { return transport_->reduce_scatter(data.data(), mine.data(), mine.span(), dtype_of<T>()); }, {data.data(), mine.data()});
   }
-  // all (size * n) = every rank's mine (n) in rank order, which lies apart or in its place in `all`.
+  // All-gather: all (size * n) = mine (n) of every rank, in rank order. `mine` is separate memory or this rank's part
+  // of `all`.
   template <class T>
   Event start_all_gather(Device& dev, Tensor1<const T> mine, Tensor1<T> all) {
     return start(dev, Operation::all_gather, mine.span() * sizeof(T),
@@ -53,14 +56,16 @@ class Communicator {
   Event start_receive(Device& dev, Tensor1<T> x, int from, int tag = 0) {
     return start(dev, Operation::receive, x.span() * sizeof(T), [&] { return transport_->receive(x.data(), x.span(), dtype_of<T>(), from, tag); });
   }
-  // The r-th of `size` equal parts of every rank's data goes to rank r, which has those of all ranks then in rank order.
+  // All-to-all: part r of `size` equal parts of `data` goes to rank r; `received` holds the parts from all ranks in
+  // rank order.
   template <class T>
   Event start_all_to_all(Device& dev, Tensor1<const T> data, Tensor1<T> received) {
     return start(dev, Operation::all_to_all, data.span() * sizeof(T),
                  [&] { return transport_->all_to_all(data.data(), received.data(), data.span() / size(), dtype_of<T>()); },
                  {data.data(), received.data()});
   }
-  // The same of parts of any length: counts[r] elements go to rank r, received_counts[r] come from there.
+  // All-to-all with parts of any length: counts[r] elements go to rank r, and received_counts[r] elements arrive from
+  // rank r.
   template <class T>
   Event start_all_to_all(Device& dev, Tensor1<const T> data, std::span<const Index> counts, Tensor1<T> received,
                          std::span<const Index> received_counts) {
@@ -68,7 +73,7 @@ class Communicator {
                  [&] { return transport_->all_to_all(data.data(), counts, received.data(), received_counts, dtype_of<T>()); },
                  {data.data(), received.data()});
   }
-  // Sends to one rank and receives from another, as the ranks of a ring do all at once.
+  // Sends to one rank and receives from another at the same time, for ring exchange.
   template <class T>
   Event start_shift(Device& dev, Tensor1<const T> x, int to, Tensor1<T> received, int from, int tag = 0) {
     return start(dev, Operation::shift, x.span() * sizeof(T),
@@ -76,7 +81,7 @@ class Communicator {
                  {x.data(), received.data()});
   }
 
-  // The same of numbers of any scalar.
+  // The same operations for tensors whose scalar type is known only at run time.
   Event start_all_reduce(Device& dev, const AnyTensor& x) {
     return with_type(x, [&](const auto& typed) { return start_all_reduce(dev, typed); });
   }
@@ -99,7 +104,7 @@ class Communicator {
     return with_type(x, [&](const auto& typed) { return start_receive(dev, typed, from, tag); });
   }
 
-  // The device has the result before what it is given next.
+  // Start and device_wait in one call: work enqueued on the device afterwards sees the result.
   template <class T>
   void all_reduce(Device& dev, Tensor1<T> x, Reduction how = Reduction::sum) {
     start_all_reduce(dev, x, how).device_wait(dev);
@@ -114,19 +119,20 @@ class Communicator {
     start_reduce_scatter<T>(dev, data, mine).device_wait(dev);
   }
 
-  // Numbers on the host, for bookkeeping: every rank's values, in rank order. Not counted.
+  // All-gather of host values, for bookkeeping: the values of every rank, in rank order. Not counted as traffic.
   std::vector<double> gather(std::span<const double> mine);
-  // Their sum or maximum in rank order: the same bits on every rank.
+  // Sum or maximum over the ranks of a host value, computed in rank order: every rank gets the same bits.
   double sum(double mine);
   double max(double mine);
   void barrier() { sum(0); }
 
-  // Handed to the transport by this rank.
+  // Traffic that this rank has passed to the transport.
   const TrafficCount& traffic() const { return traffic_; }
   Traffic traffic(Operation op) const { return traffic_.of(op); }
-  void add(const TrafficCount& more) { traffic_.add(more); }  // counts it as if it had moved once more
+  void add(const TrafficCount& more) { traffic_.add(more); }  // counts this traffic as if it had been communicated once more
   void clear_traffic() { traffic_ = {}; }
-  // Records what begins from now on, host's numbers too; null: no more. The recorder outlives the events.
+  // Records operations that start from now on, including those on host values; null stops recording. The recorder must
+  // outlive the events.
   void record(Recorder* recorder) {
     recorder_ = recorder;
     if (recorder) recorded_channel_ = recorder->channel(name_);
@@ -134,7 +140,8 @@ class Communicator {
   Transport& transport() { return *transport_; }
 
  private:
-  // What a rank that is alone hands to itself; where both are one place, or there is none, nothing has to move.
+  // Source and destination of the local copy that replaces an operation on a single rank. Nothing is copied if they are
+  // equal or null.
   struct LocalCopy {
     const void* from = nullptr;
     void* to = nullptr;
@@ -161,7 +168,7 @@ class Communicator {
   ProgressRecord* progress_record_;
   Recorder* recorder_ = nullptr;
   int channel_ = -1, recorded_channel_ = -1;
-  std::uint64_t started_ = 0;  // operations so far
+  std::uint64_t started_ = 0;  // number of operations started so far
   TrafficCount traffic_;
 };
 

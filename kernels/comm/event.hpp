@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communication under way. The device waits for it, in the order of its work, wherever the host decides nothing by the result: a device
-// with a queue of its own is then given more work at once. The host waits where it reads the numbers itself.
+// A communication in progress. With device_wait, the device waits for it in the order of its work, and the host can
+// enqueue more work at once. host_wait is for results that the host reads itself.
 #pragma once
 
 #include <utility>
@@ -12,15 +12,15 @@
 
 namespace gyr {
 
-// Its tensors must stay until it is done.
+// The tensors must stay allocated until the communication is done.
 class [[nodiscard]] Event {
  public:
   Event() = default;
-  // A `beacon` is told of the wait for it as of the call, and so is who records it.
+  // `beacon` records the wait under the name `call`; `recorded` is the entry of a recorder, if there is one.
   Event(Transport* transport, Transport::Ticket ticket, ProgressRecord* progress_record = nullptr, NamedCall call = {},
         Recorder::Handle recorded = {})
       : transport_(transport), ticket_(ticket), progress_record_(progress_record), call_(call), recorded_(recorded) {}
-  // Of a dry run, which counts what is computed until the wait.
+  // Event of a dry run, which counts the kernels that are launched until the wait.
   Event(OverlappedTransfers& hidden, int number) : hidden_(&hidden), number_(number) {}
   Event(Event&& other) noexcept { *this = std::move(other); }
   Event& operator=(Event&& other) noexcept {
@@ -34,8 +34,8 @@ class [[nodiscard]] Event {
     return *this;
   }
 
-  bool done();                // polls, which also lets the operation advance
-  void device_wait(Device&);  // what the device is given from now on begins when the operation is done
+  bool done();                // polls, and lets the operation progress
+  void device_wait(Device&);  // work that is enqueued on the device from now on starts once the operation is done
   void host_wait();           // polls until done; never blocks inside MPI
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a transport keeps of its operations under way, by ticket.
+// Table of the operations that a transport has in progress, by ticket.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ class Operations {
  public:
   using Ticket = Transport::Ticket;
 
-  // Void tickets are given again, with what their operation has left behind.
+  // Returns an unused ticket. Released tickets are reused, together with the entry that their earlier operation left.
   Ticket next() {
     if (free_.empty()) {
       operations_.emplace_back();
@@ -28,7 +28,7 @@ class Operations {
   void release(Ticket ticket) { free_.push_back(ticket); }
 
  private:
-  std::deque<Operation> operations_;  // which stay where they are
+  std::deque<Operation> operations_;  // a deque, because its entries keep their addresses
   std::vector<Ticket> free_;
 };
 

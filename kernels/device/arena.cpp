@@ -32,22 +32,21 @@ Arena::Arena(Memory category, Index bytes) : category_(category), real_(true), c
   if (bytes == 0) return;
   memory_.reset(backend::take_memory(capacity_ + alignment));
   if (!memory_)
-    fail(Exit::device, "{} bytes for {} are more than this machine has; use more ranks, a smaller micro-batch or a smaller model", bytes,
-         name_of(category));
+    fail(Exit::device, "cannot allocate {} bytes for {}; use more ranks, a smaller micro-batch or a smaller model", bytes, name_of(category));
   base_ = reinterpret_cast<char*>(aligned(reinterpret_cast<std::intptr_t>(memory_.get())));
   forbid(base_, capacity_);
 }
 
 Arena Arena::dry_run(Memory category) {
   Arena arena(category);
-  arena.base_ = reinterpret_cast<char*>(alignment);  // never followed: kernels do not run on a dry-run device
+  arena.base_ = reinterpret_cast<char*>(alignment);  // never dereferenced: kernels do not run on a dry-run device
   arena.capacity_ = std::numeric_limits<Index>::max() / 2;
   return arena;
 }
 
 Arena Arena::part(Memory category, Index offset, Index bytes) const {
   if (!real_) return dry_run(category);
-  ensure(offset >= 0 && offset + bytes <= capacity_, "{} bytes from {} on are not a part of {}", bytes, offset, capacity_);
+  ensure(offset >= 0 && offset + bytes <= capacity_, "{} bytes at offset {} exceed an arena of {} bytes", bytes, offset, capacity_);
   Arena arena(category);
   arena.real_ = true, arena.base_ = base_ + offset, arena.capacity_ = bytes;
   return arena;
@@ -56,8 +55,8 @@ Arena Arena::part(Memory category, Index offset, Index bytes) const {
 void* Arena::push(Index bytes) {
   if (on_tape()) return pieces_.emplace_back(tape_->take(name_, bytes));
   const Index next = used_ + aligned(bytes);
-  ensure(bytes >= 0 && next <= capacity_, "{}: the {} arena holds {} bytes and {} more were asked for beyond {}", name_, name_of(category_),
-         capacity_, bytes, used_);
+  ensure(bytes >= 0 && next <= capacity_, "{}: the {} arena has {} bytes, too few for {} more after {} in use", name_, name_of(category_), capacity_,
+         bytes, used_);
   char* piece = base_ + used_;
   if (real_) allow(piece, bytes);
   used_ = next;
@@ -77,7 +76,7 @@ void Arena::release(Index mark) {
 void Arena::give_back(const void* piece) {
   if (!on_tape()) return;
   const auto found = std::find(pieces_.rbegin(), pieces_.rend(), piece);
-  ensure(found != pieces_.rend(), "a piece of {} memory is given back that was not taken", name_of(category_));
+  ensure(found != pieces_.rend(), "a piece of {} memory is freed that was not allocated", name_of(category_));
   pieces_.erase(std::next(found).base());
   tape_->give_back(piece);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory is a stack per category, taken once: push returns the next piece, release gives back everything above a mark.
-// A dry-run arena owns no memory and only counts, which is how a plan learns the bytes of a rank before they are taken.
-// While an arena follows a tape it is no stack: each piece lies where the plan of the tape says, and is given back when it is needed no more.
+// Memory arenas, one stack per category, allocated once: push returns the next piece, release frees all pieces above a mark.
+// A dry-run arena owns no memory and only counts bytes, so that a plan knows the memory of a rank before it is allocated.
+// An arena that follows a tape is not a stack: the plan of the tape places each piece, and a piece is freed when it is no longer needed.
 #pragma once
 
 #include <memory>
@@ -19,28 +19,30 @@ std::string_view name_of(Memory category);
 
 class Arena {
  public:
-  // Takes `bytes` of device memory now; fails with Exit::device where there is less.
+  // Allocates `bytes` of device memory now; fails with Exit::device if there is less.
   Arena(Memory category, Index bytes);
-  // Owns nothing and counts without limit.
+  // Dry-run arena: owns no memory and counts without limit.
   static Arena dry_run(Memory category);
-  // An arena of the same kind (dry run or not) as asked for.
+  // Dry-run arena if `dry_run` is set, otherwise an arena of `bytes`.
   static Arena make(Memory category, Index bytes, bool dry_run) { return dry_run ? Arena::dry_run(category) : Arena(category, bytes); }
 
-  // A stack in a part of this arena's memory, which must stay; nothing else may take it at the same time. Of a dry run: another one.
+  // A stack in a part of this arena's memory. This arena must outlive it, and nothing else may allocate that part
+  // meanwhile. A dry-run arena returns a new dry-run arena.
   Arena part(Memory category, Index offset, Index bytes) const;
 
   Arena(Arena&&) noexcept = default;
   Arena& operator=(Arena&&) noexcept = default;
 
-  // What comes next is for a tape, or, null, for the stack again.
+  // Later requests go to this tape, or to the stack again if it is null.
   void follow(Tape* tape) { tape_ = tape; }
-  // The name of the pieces that follow, for messages.
+  // Sets the name of the pieces that are allocated next, for messages.
   Arena& named(const char* name) {
     name_ = name;
     return *this;
   }
 
-  // The next bytes of the stack, aligned to 256; an internal error where the capacity is exceeded. On a tape: as rehearsed.
+  // Returns the next bytes of the stack, aligned to 256; an internal error if the capacity is exceeded. On a tape: the
+  // piece that the rehearsal planned.
   void* push(Index bytes);
   template <class T>
   Tensor1<T> tensor(Index a) {
@@ -61,14 +63,15 @@ class Arena {
 
   Index mark() const { return on_tape() ? Index(pieces_.size()) : used_; }
   void release(Index mark);
-  // On a tape this piece may lie under others from now on; a stack keeps it until the release of what lies below.
+  // On a tape, the memory of this piece may be reused from now on. A stack keeps the piece until release() of a mark
+  // below it.
   void give_back(const void* piece);
 
   Memory category() const { return category_; }
   Index used() const { return used_; }
   Index capacity() const { return capacity_; }
   Index high_water() const { return high_water_; }
-  // The first of its bytes; not to be followed in a dry run.
+  // First byte of the arena; must not be dereferenced in a dry run.
   char* begin() const { return base_; }
 
  private:
@@ -92,10 +95,10 @@ class Arena {
   const char* name_ = "a tensor";
   Tape* tape_ = nullptr;
   bool in_workspace_ = false;
-  std::vector<void*> pieces_;  // of the tape, in the order in which they were taken
+  std::vector<void*> pieces_;  // pieces allocated on the tape, in order of allocation
 };
 
-// Gives back on leaving a block all that was pushed inside it.
+// Releases on leaving a block everything that was pushed inside it.
 class Scope {
  public:
   explicit Scope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
@@ -108,8 +111,9 @@ class Scope {
   Index mark_;
 };
 
-// The scratch memory of a kernel until the end of a block: a stack. On a tape it is one piece, as large as the stack grew in the rehearsal:
-// what a kernel takes inside may depend on the documents and on how often it goes round. Within another it is a scope of that.
+// Scratch memory of a kernel until the end of a block: a stack. On a tape it is one piece, as large as the stack grew
+// in the rehearsal, because the allocations of a kernel may depend on the packed documents and on loop counts. A
+// workspace inside another workspace is a scope of the outer one.
 class Workspace {
  public:
   Workspace(Arena& scratch, const char* kernel);
@@ -121,7 +125,7 @@ class Workspace {
   Arena& arena_;
   bool outermost_;
   Index mark_ = 0;
-  char* base_ = nullptr;  // of the arena without a tape
+  char* base_ = nullptr;  // saved state of the arena, restored at the end of the workspace
   Index capacity_ = 0, used_ = 0, high_water_ = 0;
   const char* name_ = nullptr;
 };

@@ -11,7 +11,7 @@ Device::Device(bool dry_run, Index scratch_bytes)
 Work& Device::work_of(const char* kernel) {
   for (Work& known : work_)
     if (known.kernel == kernel) return known;
-  for (Work& known : work_)  // the same name may be another literal
+  for (Work& known : work_)  // the same name may be another string literal, at another address
     if (std::strcmp(known.kernel, kernel) == 0) return known;
   return work_.emplace_back(Work{kernel});
 }
@@ -47,7 +47,7 @@ void Device::join(const Device& lane, Index times, double part_of_seconds) {
 
 Device::Launch::Launch(Device& device, std::size_t entry, std::size_t count) : device_(device), entry_(entry), count_(count) {
   if (!device.dry_run_)
-    start_ = std::chrono::steady_clock::now();  // a dry run consists of launches alone, and reading the clock would take half its time
+    start_ = std::chrono::steady_clock::now();  // a dry run consists of launches only, and reading the clock would take half of its time
 }
 
 Device::Launch::~Launch() {
@@ -61,13 +61,13 @@ Device::Launch::~Launch() {
 }
 
 Device::Repeat::Repeat(Device& device, Index times) : device_(device), before_(device.times_) {
-  ensure(device.dry_run_ && times >= 0, "{} times the same is for dry runs", times);
+  ensure(device.dry_run_ && times >= 0, "a repeat count of {}: it must be at least 0, and needs a dry-run device", times);
   device.times_ *= times;
 }
 
 void Device::add(const std::vector<Work>& more) {
   for (std::size_t i = 0; i < more.size(); ++i) {
-    ensure(i < work_.size() && std::strcmp(work_[i].kernel, more[i].kernel) == 0, "work of {} is counted where there is other work", more[i].kernel);
+    ensure(i < work_.size() && std::strcmp(work_[i].kernel, more[i].kernel) == 0, "the counts of {} are added to another kernel", more[i].kernel);
     work_[i].calls += more[i].calls;
     work_[i].flops += more[i].flops;
     work_[i].bytes += more[i].bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One device of one rank: where kernels run, their scratch memory, and the count of their work.
-// A dry-run device runs nothing and counts everything, so that a plan is the program itself, without the arithmetic.
+// One device of one rank: the queue that runs its kernels, its scratch memory, and the count of its work.
+// A dry-run device runs nothing and counts everything, so that planning executes the program itself without the arithmetic.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ struct Work {
   double flops = 0, bytes = 0, seconds = 0;
 };
 
-// Who multiplies matrices on hosts: by processor and extents (see gemm), or always the same one.
+// GEMM library on hosts: chosen by processor and shape (see gemm), or always the same one.
 enum class GemmLibrary { automatic, cblas, onednn };
 
-// A product of matrices as gemm is asked for it: op(A) (M,K) op(B) (K,N), rows so far apart.
+// Shape of a GEMM as passed to gemm: op(A) (M,K) op(B) (K,N), with the row strides of A, B and C.
 struct GemmShape {
-  std::string_view kernel;              // a literal
-  bool transpose_a, transpose_b, adds;  // adds: to what is there
+  std::string_view kernel;              // kernel name, a string literal
+  bool transpose_a, transpose_b, adds;  // adds: the result is added to C (beta != 0)
   Index m, n, k, stride_a, stride_b, stride_c;
   DType in, out;
   auto operator<=>(const GemmShape&) const = default;
@@ -39,7 +39,7 @@ struct GemmShape {
     return hash;
   }
 };
-using GemmCounts = ShapeCounts<GemmShape, Index>;  // how often
+using GemmCounts = ShapeCounts<GemmShape, Index>;  // number of calls of each shape
 
 class GemmCache;
 
@@ -53,28 +53,31 @@ class Device {
   void fence() {
     host_waits([&] { queue.fence(); });
   }
-  // What the device does from now on is behind `call`: so the beacon, which may be null, is told when next the host waits for the device.
+  // Work enqueued from now on waits for the communication `call`. The next time the host waits for the device, `beacon`
+  // (may be null) records a wait for `call`.
   void behind(ProgressRecord* progress_record, const NamedCall& call) { progress_record_ = progress_record, call_ = call; }
-  // wait() waits for the device.
+  // Runs wait(), in which the host waits for the device, and records the wait in the beacon.
   template <class Wait>
   void host_waits(const Wait& wait) {
     const ProgressRecord::Waiting waiting(std::exchange(progress_record_, nullptr), call_, ProgressRecord::Meanwhile::device_computes);
     wait();
   }
-  // Threads of a team of for_teams, 0: as many as Kokkos likes. One on hosts: what a team adds up has one order, whatever the number of threads.
+  // Threads per team in for_teams; 0: Kokkos chooses. Always 1 on hosts, so that sums of a team have the same order for
+  // any number of threads.
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
   GemmLibrary library = GemmLibrary::automatic;
-  GemmCounts gemm_counts;      // on a dry-run device
-  LaunchCounts launch_counts;  // of all kernels: on a dry-run device, and where times_launches
+  GemmCounts gemm_counts;      // GEMM shapes and their counts; filled on a dry-run device only
+  LaunchCounts launch_counts;  // counts of all kernels; filled on a dry-run device, or if times_launches is set
   bool times_launches = false;
-  OverlappedTransfers overlapped_transfers;  // on a dry-run device
-  std::shared_ptr<GemmCache> products;       // what the library of matrix products has compiled for the shapes it met here
-  // A device may have lanes, each of which is one for a thread of its own (kernels/kokkos/lanes.hpp).
+  OverlappedTransfers overlapped_transfers;  // transfers that overlap with kernels; filled on a dry-run device only
+  std::shared_ptr<GemmCache> products;       // GEMM plans that the library has compiled or selected for the shapes used on this device
+  // A device may have lanes: each lane is a device for one thread (kernels/kokkos/lanes.hpp).
   bool is_lane = false;
   std::vector<std::shared_ptr<GemmCache>> lane_products;
 
-  // Announces a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. False on a dry-run device.
+  // Records the launch of a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. The result is false on
+  // a dry-run device.
   class Launch {
    public:
     Launch(Device& device, std::size_t entry, std::size_t count);
@@ -85,12 +88,13 @@ class Device {
 
    private:
     Device& device_;
-    std::size_t entry_, count_;  // places
+    std::size_t entry_, count_;  // indices in work_ and in launch_counts
     std::chrono::steady_clock::time_point start_;
   };
   [[nodiscard]] Launch launch(const char* kernel, double flops, double bytes);
 
-  // On a dry-run device: what is announced while one of these exists counts `times` times, perhaps none, and so many times more within another.
+  // On a dry-run device: launches recorded while this object exists count `times` times, perhaps zero. Nested objects
+  // multiply.
   class Repeat {
    public:
     Repeat(Device& device, Index times);
@@ -104,7 +108,8 @@ class Device {
   };
   Index times() const { return times_; }
 
-  // What is communicated while one of these exists is for that, or for what one inside it says: a literal, with the shape of what moves.
+  // Label of the traffic that is counted while this object exists; an inner object overrides it. A string literal with
+  // the purpose and the shape of the data, for instance "head: rows x hidden".
   class [[nodiscard]] Purpose {
    public:
     Purpose(Device& device, const char* what) : device_(device), before_(std::exchange(device.purpose_, what)) {}
@@ -121,12 +126,12 @@ class Device {
   // Work of each kernel since the last clear_work, in order of first use.
   const std::vector<Work>& work() const { return work_; }
   double flops() const;
-  // Counts work as if it were done once more; the kernels are those of work(), in its order.
+  // Adds counts as if that work were done once more; the kernels must be those of work(), in the same order.
   void add(const std::vector<Work>& more);
   void clear_work() { work_.clear(); }
-  // Counts the work of a lane so many times; of its seconds this part passed.
+  // Adds the work of a lane: its counts multiplied by `times`, its seconds by `part_of_seconds`.
   void join(const Device& lane, Index times, double part_of_seconds);
-  // Records kernels from now on; null: no more.
+  // Records kernels from now on; null stops recording.
   void record(Recorder* recorder) { recorder_ = recorder; }
   Recorder* recorder() const { return recorder_; }
 
@@ -142,7 +147,8 @@ class Device {
   std::vector<Work> work_;
 };
 
-// body(i) for i = 0 ... count - 1. Where all passes announce equal work, a dry run makes the first and counts it for all.
+// Calls body(i) for i = 0 ... count - 1. If all iterations record equal work, a dry run executes only the first and
+// counts it `count` times.
 template <class Body>
 void for_equal(Device& dev, Index count, const Body& body, bool equal = true) {
   if (count > 0 && equal && dev.dry_run()) {

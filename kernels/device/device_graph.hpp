@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work that a device has been told once and is told again as one: a launch in place of hundreds. Whatever kernels were given as arguments, pointers
-// too, is what it was; numbers that change from time to time have to lie in memory of the device.
+// Capture and replay of a device's work (CUDA graphs): one launch instead of hundreds. Kernel arguments, including
+// pointers, are those of the capture. Values that change between replays must be in device memory.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,10 @@ namespace gyr {
 
 class DeviceGraph {
  public:
-  // Whether the backend has graphs, and the environment lets it (GYR_CUDA_GRAPHS).
+  // True if the backend has graphs and the environment allows them (GYR_CUDA_GRAPHS).
   static bool possible();
-  // Whether what travels there may be part of one: its ranks then launch graphs of the same operations in the same order.
+  // True if operations of this transport can be captured. All ranks must then launch graphs of the same operations in
+  // the same order.
   static bool possible_with(const Transport&);
 
   DeviceGraph();
@@ -23,15 +24,15 @@ class DeviceGraph {
   DeviceGraph(DeviceGraph&&) noexcept;
   DeviceGraph& operator=(DeviceGraph&&) noexcept;
 
-  // Keeps what `tell` tells the queue, which does nothing of it. Meanwhile nobody may wait for the device, take or give back memory of it or let it
-  // exchange memory with the host: Exit::device.
+  // Captures the work that the function enqueues, without running it. During the capture it is an error (Exit::device) to
+  // wait for the device, to allocate or free its memory, or to copy between its memory and the host.
   void capture(const Queue&, const std::function<void()>& enqueue);
   bool captured() const { return state_ != nullptr; }
-  // In the order of the queue. The graph is not given back before that is done.
+  // Replays the graph in the order of the queue. The graph must not be destroyed before the replay is done.
   void launch(const Queue&) const;
 
  private:
-  struct State;  // of a backend
+  struct State;  // captured graph, defined by the backend
   std::unique_ptr<State> state_;
 };
 

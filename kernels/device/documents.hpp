@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Documents packed one behind the other into the sequences of a pass. Nothing of a document reaches another: attention, convolution and
-// scan look back no further than its first token, rotary angles count from there, and attention both ways looks ahead no further than its last.
+// Documents packed into the sequences of a batch. Tokens of different documents do not interact: attention, convolution
+// and scan look back no further than the first token of the document, rotary positions count from there, and
+// bidirectional attention looks ahead no further than its last token.
 #pragma once
 
 #include <limits>
@@ -10,20 +11,20 @@
 
 namespace gyr {
 
-// positions(r): place of row r in its document, 0 at the document's first token and one more from row to row within it. A sequence may
-// begin in the middle of a document. Empty: every sequence belongs to one document, which may have begun before it.
-// ahead(r): tokens of its document behind row r, whoever has them; of attention both ways alone. Padding behind a text is a document of its own.
+// positions(r): position of row r in its document, 0 at the first token of the document. A sequence may begin in the middle of a document. Empty:
+// every sequence belongs to one document, which may have begun before it. ahead(r): number of tokens after row r in its document, on any rank; only
+// for bidirectional attention. Padding after a document is a document of its own.
 struct Documents {
-  Tensor1<const std::int32_t> positions;  // (R), where kernels run
-  std::span<const std::int32_t> host;     // the same, where loops over tiles are planned
+  Tensor1<const std::int32_t> positions;  // positions (R), in memory that kernels read
+  std::span<const std::int32_t> host;     // copy of the positions for the host, which plans loops over tiles
   Tensor1<const std::int32_t> ahead = {};
   std::span<const std::int32_t> host_ahead = {};
 
   bool packed() const { return !host.empty(); }
-  // Tokens before row r that belong to its document: in kernels, and in plans.
+  // Number of tokens before row r in its document: for kernels, and for plans on the host.
   KOKKOS_INLINE_FUNCTION Index reach(Index r) const { return positions.data() ? Index(positions(r)) : unlimited; }
   Index planned_reach(Index r) const { return packed() ? Index(host[r]) : unlimited; }
-  // The same of tokens behind it.
+  // Number of tokens after row r in its document: for kernels, and for plans on the host.
   KOKKOS_INLINE_FUNCTION Index reach_ahead(Index r) const { return ahead.data() ? Index(ahead(r)) : unlimited; }
   Index planned_reach_ahead(Index r) const { return both_ways() ? Index(host_ahead[r]) : unlimited; }
   bool both_ways() const { return !host_ahead.empty(); }
@@ -36,10 +37,10 @@ struct Documents {
   }
 
   void check(Index rows) const {
-    ensure(!packed() || (Index(host.size()) == rows && Index(positions.extent(0)) == rows), "positions of {} and {} rows for {}", host.size(),
-           positions.extent(0), rows);
-    ensure(!both_ways() || (Index(host_ahead.size()) == rows && Index(ahead.extent(0)) == rows), "tokens ahead of {} and {} rows for {}",
-           host_ahead.size(), ahead.extent(0), rows);
+    ensure(!packed() || (Index(host.size()) == rows && Index(positions.extent(0)) == rows), "packed documents: {} and {} positions for {} rows",
+           host.size(), positions.extent(0), rows);
+    ensure(!both_ways() || (Index(host_ahead.size()) == rows && Index(ahead.extent(0)) == rows),
+           "packed documents: tokens ahead are given for {} and {} rows, expected {}", host_ahead.size(), ahead.extent(0), rows);
   }
 
   static constexpr Index unlimited = std::numeric_limits<Index>::max() / 2;

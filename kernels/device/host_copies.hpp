@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host's memory beside the device's, and copies between the two while the device computes: one queue out and one back. Where kernels run on the
-// host a copy is done when it is told.
+// Offload to host memory: copies between device and host while the device computes, with one queue per direction. If
+// kernels run on the host, a copy is complete when the call returns.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,13 @@
 
 namespace gyr {
 
-// Memory that the device's copies reach quickest; with a folder, a file there that has no name and that the system writes when it likes.
+// Host memory for offload, pinned so that the device copies fastest. With a folder: an unnamed, memory-mapped file
+// there, which the system writes to disk when it likes.
 class HostMemory {
  public:
   HostMemory() = default;
-  // Exit::device where there is not so much, Exit::io where the folder's disk has no room.
+  // Fails with Exit::device if there is not enough memory, and with Exit::io if the folder or its disk cannot hold the
+  // file.
   HostMemory(Index bytes, const std::string& folder);
 
   char* begin() const { return static_cast<char*>(memory_.get()); }
@@ -31,17 +33,17 @@ struct HostCopy {
   Index bytes;
 };
 
-// As what a device is told of them, and counts.
+// Kernel names under which the copies are recorded and counted.
 inline constexpr const char* copy_out = "copy to host";
 inline constexpr const char* copy_back = "copy from host";
 inline bool is_copy(std::string_view kernel) { return kernel == copy_out || kernel == copy_back; }
 
 class HostCopies {
  public:
-  // Of the copies told together.
+  // A ticket names the copies that one call of out() or back() has enqueued.
   using Ticket = int;
 
-  // Whether copies are made while the device computes.
+  // True if copies run while the device computes.
   static bool beside();
 
   explicit HostCopies(const Queue&);
@@ -49,20 +51,21 @@ class HostCopies {
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
 
-  // They begin when the device has done what it was told so far, and behind those that were told before; what they read must stay as it is.
+  // The copies start when the work enqueued on the device so far and earlier copies of the same direction are done.
+  // Their source must not change until then.
   Ticket out(std::span<const HostCopy>);
   Ticket back(std::span<const HostCopy>);
-  // What the device is told from now on begins when they are done.
+  // Work enqueued on the device from now on starts when the copies are done.
   void device_waits(Ticket);
 
  private:
-  struct State;  // of a backend
+  struct State;  // streams and events of the copies, defined by the backend
   std::unique_ptr<State> state_;
 };
 
 namespace backend {
 
-// Null where there is not so much.
+// Allocates host memory for offload; null if there is not enough.
 void* allocate_host_memory(Index bytes);
 void free_host_memory(void*);
 

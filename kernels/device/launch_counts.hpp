@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels as they are announced to a device, and how often.
+// Kernel launches that a device has recorded: number and time per kernel and size.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace gyr {
 
-// Flops and bytes of one launch.
+// FLOPs and bytes of one launch.
 struct LaunchShape {
-  std::string_view kernel;  // a literal
+  std::string_view kernel;  // kernel name, a string literal
   double flops, bytes;
   bool operator==(const LaunchShape& other) const { return flops == other.flops && bytes == other.bytes && kernel == other.kernel; }
   std::size_t hash() const { return mixed(mixed(kernel.size(), std::bit_cast<std::uint64_t>(flops)), std::bit_cast<std::uint64_t>(bytes)); }

@@ -16,7 +16,7 @@ namespace {
 bool meet(const MemoryBlock& a, const MemoryBlock& b) { return a.first < b.last && b.first < a.last; }
 
 constexpr Index nowhere = -1;
-constexpr std::size_t most_searched = 4000;  // blocks: each pair is compared
+constexpr std::size_t most_searched = 4000;  // largest number of blocks for the search, because each pair is compared
 
 class Planner {
  public:
@@ -26,8 +26,8 @@ class Planner {
         if (i != j && blocks_[i].bytes > 0 && blocks_[j].bytes > 0 && meet(blocks_[i], blocks_[j])) conflicts_[i].push_back(j);
   }
 
-  // Of the blocks in this order, each at the lowest offset that the ones before leave free.
-  // Returns what they take.
+  // Places the blocks in this order, each at the lowest offset that the blocks before it leave free. Returns the total
+  // size.
   Index place_in(const std::vector<std::size_t>& order) {
     offsets_.assign(blocks_.size(), nowhere);
     Index top = 0;
@@ -39,7 +39,7 @@ class Planner {
     return top;
   }
 
-  // Places again and again, each time the block that sticks out earlier than before.
+  // Repeats the placement; each time, the block with the highest end moves to an earlier place in the order.
   void improve(Index live, Index rounds) {
     std::vector<std::size_t> order = best_order_;
     for (Index round = 0; round < rounds && best_ > live; ++round) {
@@ -50,7 +50,7 @@ class Planner {
     }
   }
 
-  // Every order of placement, as far as it may still be better than what is known.
+  // Branch and bound over all placement orders, for at most `nodes` steps.
   void search(Index live, Index nodes) {
     left_ = nodes, live_ = live;
     offsets_.assign(blocks_.size(), nowhere);
@@ -111,7 +111,7 @@ class Planner {
 };
 
 Index most_alive(const std::vector<MemoryBlock>& blocks) {
-  std::vector<std::pair<Index, Index>> changes;  // event, bytes: those that go before those that come
+  std::vector<std::pair<Index, Index>> changes;  // event and change in bytes; sorted, an event frees blocks before it allocates others
   for (const MemoryBlock& b : blocks)
     if (b.first < b.last) changes.push_back({b.first, b.bytes}), changes.push_back({b.last, -b.bytes});
   std::sort(changes.begin(), changes.end());
@@ -127,7 +127,7 @@ std::vector<std::size_t> in_order(std::size_t count, const std::function<double(
   return order;
 }
 
-// As they come, by size, by lifetime, by their product.
+// Placement orders: by start, by size, by lifetime, and by size times lifetime.
 std::vector<std::vector<std::size_t>> orders_of(const std::vector<MemoryBlock>& blocks) {
   const auto size = [&](std::size_t i) { return double(blocks[i].bytes); };
   const auto lifetime = [&](std::size_t i) { return double(blocks[i].last - blocks[i].first); };
@@ -135,10 +135,10 @@ std::vector<std::vector<std::size_t>> orders_of(const std::vector<MemoryBlock>& 
           in_order(blocks.size(), lifetime), in_order(blocks.size(), [&](std::size_t i) { return size(i) * lifetime(i); })};
 }
 
-// Each block, as they come, at the lowest offset that is free at its time.
+// First fit: places each block, in order of start, at the lowest offset that is free at that time.
 std::vector<Index> first_fit(const std::vector<MemoryBlock>& blocks) {
   std::vector<Index> offsets(blocks.size());
-  std::map<Index, Index> gaps{{0, std::numeric_limits<Index>::max()}};  // from, to
+  std::map<Index, Index> gaps{{0, std::numeric_limits<Index>::max()}};  // begin and end of each free gap
   const auto give_back = [&](Index from, Index to) {
     if (from == to) return;
     auto next = gaps.lower_bound(from);
@@ -171,10 +171,10 @@ Index end_of(const std::vector<MemoryBlock>& blocks, const std::vector<Index>& o
   return end;
 }
 
-// The highest end of what is alive, at any time.
+// Highest end of the blocks that are alive, at each time.
 std::vector<Index> tops(const std::vector<MemoryBlock>& blocks, const std::vector<Index>& offsets, Index times) {
   std::vector<Index> tops(times, 0);
-  std::priority_queue<std::pair<Index, Index>> alive;  // end, last
+  std::priority_queue<std::pair<Index, Index>> alive;  // blocks that are alive: end offset, last event
   const auto order = in_order(blocks.size(), [&](std::size_t b) { return -double(blocks[b].first); });
   auto next = order.begin();
   for (Index t = 0; t < times; ++t) {
@@ -185,11 +185,12 @@ std::vector<Index> tops(const std::vector<MemoryBlock>& blocks, const std::vecto
   return tops;
 }
 
-// Blocks that pass, as they come, above others whose tops are known: each as high below a ceiling as there is room, else as low as there is
-// room above it. A stack that grows down from the ceiling and one that grows up leave no gap.
+// Places short-lived blocks, in order of start, above lasting blocks with known tops. Each block is placed as high as
+// possible below `ceiling`, or as low as possible above it if there is no room. A stack that grows down from the
+// ceiling and one that grows up from it leave no gap.
 std::vector<Index> hang(const std::vector<MemoryBlock>& blocks, const std::vector<Index>& tops, Index ceiling) {
   std::vector<Index> offsets(blocks.size());
-  std::map<Index, std::pair<Index, Index>> alive;  // from: to, last
+  std::map<Index, std::pair<Index, Index>> alive;  // blocks that are alive, by begin offset: end offset, last event
   for (const std::size_t i : in_order(blocks.size(), [&](std::size_t b) { return -double(blocks[b].first); })) {
     const MemoryBlock& block = blocks[i];
     std::erase_if(alive, [&](const auto& piece) { return piece.second.second <= block.first; });
@@ -227,7 +228,7 @@ MemoryPlan plan_memory(std::span<const MemoryBlock> given, Index alignment, Inde
 
 SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment) {
   std::vector<MemoryBlock> all, lasting, passing;
-  std::vector<std::size_t> which;  // where in its list each block is
+  std::vector<std::size_t> which;  // index of each block in its list (lasting or passing)
   for (MemoryBlock b : given) {
     b.bytes = (b.bytes + alignment - 1) / alignment * alignment;
     all.push_back(b);
@@ -246,7 +247,7 @@ SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment
   const std::vector<Index> upper = hang(passing, tops(lasting, lower.offsets, times), plan.slot);
   plan.shared = std::max(plan.slot, end_of(passing, upper)) - plan.slot;
   if (alone) plan.slot += std::exchange(plan.shared, 0);
-  if (alone && plan.slot > live) {  // what lasts need not lie below what passes
+  if (alone && plan.slot > live) {  // lasting blocks need not be below the others
     MemoryPlan whole = plan_memory(all, alignment, 1000);
     if (whole.bytes < plan.slot) return {std::move(whole.offsets), whole.bytes, 0};
   }

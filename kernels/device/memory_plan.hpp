@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Places blocks of memory whose lifetimes are known beforehand so that together they take as little as can be.
+// Memory planning: places memory blocks with known lifetimes so that together they need as little memory as possible.
 #pragma once
 
 #include <span>
@@ -9,36 +9,39 @@
 
 namespace gyr {
 
-// Needed from event `first` to before event `last`. Blocks whose lifetimes meet must not overlap.
+// A memory block, alive from event `first` until before event `last`. Blocks whose lifetimes overlap must not overlap
+// in memory.
 struct MemoryBlock {
   Index first = 0, last = 0;
   Index bytes = 0;
 };
 
 struct MemoryPlan {
-  std::vector<Index> offsets;  // of each block, in their order
-  Index bytes = 0;             // of all: the end of the highest
-  Index live = 0;              // most bytes alive at once: no plan takes less
-  bool optimal = false;        // known to be: bytes == live, or everything has been tried
+  std::vector<Index> offsets;  // offset of each block, in the given order
+  Index bytes = 0;             // total size: the highest end of a block
+  Index live = 0;              // most bytes alive at once, a lower bound for any plan
+  bool optimal = false;        // proven: bytes == live, or all placements have been tried
 };
 
-// Bytes count as rounded up to `alignment`. Four orders (by size, by lifetime, by their product, as they come) place each block at the lowest
-// offset that is free. While the best takes more than what is alive at once, the block that sticks out is placed earlier, for about `nodes`
-// placements; then other orders are tried by branch and bound, at most `nodes` steps of it.
+// Sizes are rounded up to `alignment`. Each of four orders (start, size, lifetime, size times lifetime) places every
+// block at the lowest free offset. While the best plan needs more than the lower bound `live`, the block with the
+// highest end is moved to an earlier place in the order, for about `nodes` placements. Then branch and bound tries
+// other orders, for at most `nodes` steps.
 MemoryPlan plan_memory(std::span<const MemoryBlock> blocks, Index alignment = 256, Index nodes = 100000);
 
-// A block of a micro-batch. `lasting`: needed when other micro-batches have their turn.
+// Memory block of a micro-batch. `lasting`: it stays alive while other micro-batches run.
 struct SlotBlock : MemoryBlock {
   bool lasting = false;
 };
 
 struct SlotPlan {
-  std::vector<Index> offsets;  // of each block; from `slot` on they count in the memory that all slots share
-  Index slot = 0, shared = 0;  // bytes
+  std::vector<Index> offsets;  // offset of each block; offsets from `slot` on are in the memory that all slots share
+  Index slot = 0, shared = 0;  // bytes of a slot, and of the memory that all slots share
 };
 
-// What lasts lies in the slot of its micro-batch. What does not lies in the same slot where that leaves room meanwhile, else in memory that
-// all slots share. `alone`: there is one slot only, which then takes everything.
+// Lasting blocks are placed in the slot of their micro-batch. Other blocks are placed in the same slot if it has room
+// during their lifetime, else in memory that all slots share. `alone`: there is only one slot, which then holds all
+// blocks.
 SlotPlan plan_slot(std::span<const SlotBlock> blocks, bool alone, Index alignment = 256);
 
 }  // namespace gyr

@@ -6,7 +6,7 @@
 
 namespace gyr {
 
-// Of many shapes in turn the same come again soon, or never.
+// Only the last few shapes are compared: in a sequence of many shapes, a shape occurs again soon or never.
 void OverlappedTransfers::add(OverlappedTransfer& transfer, const LaunchShape& shape, Index calls) {
   constexpr std::ptrdiff_t seen = 4;
   auto& beside = transfer.beside;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// On a dry-run device: what is computed between the start of a transfer and the wait for it. Where links work beside kernels, a rank waits for no
-// more of the transfer than takes longer than that.
+// Overlap of communication and computation on a dry-run device: the kernels launched between the start of a transfer
+// and the wait for it. If links work while kernels run, a rank waits only for the part of a transfer that takes longer
+// than these kernels.
 #pragma once
 
 #include <utility>
@@ -14,21 +15,21 @@ namespace gyr {
 struct OverlappedTransfer {
   const void* communicator;
   Operation operation;
-  Index bytes;                                             // of one
-  Index times;                                             // as it counts
-  std::vector<std::pair<LaunchShape, Index>> beside = {};  // one, and how often; a shape may come twice
+  Index bytes;                                             // bytes of one transfer
+  Index times;                                             // multiplicity with which the dry run counts the transfer
+  std::vector<std::pair<LaunchShape, Index>> beside = {};  // overlapped kernels and their count per transfer; a shape may occur twice
 };
 
 class OverlappedTransfers {
  public:
-  // A transfer begins that counts so many times. Its number.
+  // Starts a transfer that counts `times` times; returns its number.
   int begin(const void* communicator, Operation, Index bytes, Index times);
   void launched(const LaunchShape& shape, Index calls) {
     for (InFlight& one : in_flight_) add(one.transfer, shape, calls);
   }
-  // Is waited for; nothing where it was forgotten.
+  // Ends the transfer with this number at the wait for it; no effect if take() has forgotten it.
   void awaited(int number);
-  // Those that something was computed beside since the last call. What is under way is forgotten.
+  // Returns the transfers since the last call that overlapped with any kernel. Transfers in progress are forgotten.
   std::vector<OverlappedTransfer> take();
 
  private:

@@ -11,7 +11,7 @@ int ProgressRecord::channel(std::string_view name) {
   const std::string_view kept = name.substr(0, name_bytes - 1);
   for (int known = 0; known < number; ++known)
     if (kept == channels_[known].data()) return known;
-  if (number == most_channels) return -1;  // goes without a name
+  if (number == most_channels) return -1;  // the table is full: this communicator has no name
   std::copy(kept.begin(), kept.end(), channels_[number].begin());
   channel_count_.store(number + 1, std::memory_order_release);
   return number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank is doing: written by the thread that works, read by the watchdog, with relaxed atomics and without a lock.
-// Fields are stored one by one: a reader may see fields of different moments while the rank moves, and consistent ones once it has stopped.
+// Progress record of a rank: written by the worker thread and read by the watchdog, with relaxed atomics and without a lock.
+// Fields are stored one by one. A reader may see fields of different moments while the rank runs, and consistent ones once it has stopped.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@
 
 namespace gyr {
 
-// An operation under way, as a person would name it: the 381st of communicator `channel`, an all_reduce of 4096 bytes.
+// An operation in progress, as messages name it: operation 381 of communicator `channel`, an all_reduce of 4096 bytes.
 struct NamedCall {
   int channel = -1;
-  const char* operation = "";  // a literal
+  const char* operation = "";  // name of the operation, a string literal
   Index bytes = 0;
   std::uint64_t number = 0;
 };
 
-// A copy of the fields of a beacon.
+// Copy of the fields of a progress record (Beacon).
 struct ProgressSnapshot {
-  std::uint64_t progress = 0;  // grows with everything that gets done
+  std::uint64_t progress = 0;  // progress counter, increased whenever something is completed
   std::int64_t step = 0, micro = -1;
   std::string phase, task;
-  bool waiting = false;  // for the operation below; otherwise it is the last one waited for
+  bool waiting = false;  // true while the rank waits for the operation below; otherwise this was the last operation waited for
   std::string channel, operation;
   std::uint64_t number = 0;
   Index bytes = 0, sent = 0;
-  double waited = 0;               // seconds, in all
-  double worked = 0, stepped = 0;  // seconds of steps, without and with waiting
+  double waited = 0;               // total seconds spent waiting
+  double worked = 0, stepped = 0;  // seconds spent in steps: worked excludes waiting, stepped includes it
   double loss = 0;
 };
 
@@ -44,7 +44,7 @@ class ProgressRecord {
   ProgressRecord(const ProgressRecord&) = delete;
   ProgressRecord& operator=(const ProgressRecord&) = delete;
 
-  // For the thread that works. A name that calls will refer to by its number.
+  // Worker thread only, like the setters below. Registers a communicator name and returns the id that later calls use.
   int channel(std::string_view name);
   void step(std::int64_t number) { set(step_, number); }
   void stepped(double seconds, double waited) {
@@ -52,7 +52,7 @@ class ProgressRecord {
     set(worked_, worked_.load(std::memory_order_relaxed) + seconds - waited);
   }
   void loss(double value) { set(loss_, value); }
-  // Names are literals. micro: which micro-batch, -1: none.
+  // Names are string literals. micro: index of the micro-batch, -1 for none.
   void phase(const char* name) {
     set(phase_, name);
     task("");
@@ -65,8 +65,8 @@ class ProgressRecord {
   void advance() { set(progress_, progress_.load(std::memory_order_relaxed) + 1); }
   void send(Index bytes) { set(sent_, sent_.load(std::memory_order_relaxed) + bytes); }
 
-  // From here to the end of the block this rank waits for `call`. A null beacon is told nothing. Seconds in which the device may compute as well
-  // do not count as waiting.
+  // Until the end of its block, this object records that the rank waits for `call`. A null beacon records nothing. Time
+  // in which the device may compute (Meanwhile::device_computes) does not count as waiting.
   enum class Meanwhile { nothing, device_computes };
   class [[nodiscard]] Waiting {
    public:
@@ -89,7 +89,7 @@ class ProgressRecord {
     Clock::time_point begin_;
   };
 
-  // For the thread that watches.
+  // The functions below are for the watchdog thread only.
   ProgressSnapshot look() const;
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   double waited() const { return 1e-9 * double(waited_.load(std::memory_order_relaxed)); }
@@ -113,7 +113,7 @@ class ProgressRecord {
   }
 
   static constexpr int most_channels = 32;
-  std::array<std::array<char, name_bytes>, most_channels> channels_{};  // each written once, before its number is told
+  std::array<std::array<char, name_bytes>, most_channels> channels_{};  // each name is written once, before its id is published
   std::atomic<int> channel_count_{0};
   std::atomic<std::uint64_t> progress_{0}, number_{0};
   std::atomic<std::int64_t> step_{0}, micro_{-1}, waited_{0};

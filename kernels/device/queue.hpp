@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a device is told runs in that order, beside the host where a backend has a queue for it, and at once where kernels run on the host.
-// And the memory that it works on, which the host may read only where `host_reads_memory()`.
+// Queue of a device: work runs in the order in which it is enqueued, asynchronously if the backend has a queue (a CUDA
+// stream), at once if kernels run on the host. Also allocation and copies of device memory, which the host may read
+// only if `host_reads_memory()`.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,12 @@ namespace gyr {
 
 class Queue {
  public:
-  // A dry run's is told nothing, and asks for no device.
+  // The queue of a dry run accepts no work and needs no device.
   explicit Queue(bool dry_run);
-  // Until all is done; an error of the device ends the program here at the latest (Exit::device).
+  // Waits until all enqueued work is done. An error of the device fails here at the latest (Exit::device).
   void fence() const;
 
-  struct State;  // of a backend
+  struct State;  // stream of the queue, defined by the backend
   State& state() const { return *state_; }
 
  private:
@@ -26,17 +27,18 @@ class Queue {
 
 namespace backend {
 
-// "kokkos", or "cuda 13.0".
+// Name of the backend: "kokkos", or "cuda 13.0".
 std::string name();
 
-// Memory of the device; null where there is not so much.
+// Allocates memory of the device; null if there is not enough.
 void* take_memory(Index bytes);
 void return_memory(void*);
 bool host_reads_memory();
 
-// Bytes from a place of the device to another, in the order of the queue.
+// Copies bytes within the device's memory, in the order of the queue.
 void copy_on_device(const Queue&, const void* from, void* to, Index bytes);
-// Between device and host: behind all that the devices of this process were told before, and ended on return.
+// Copies between device and host: start after all work that the devices of this process were given before, and are
+// complete on return.
 void copy_to_host(const void* from, void* to, Index bytes);
 void copy_to_device(const void* from, void* to, Index bytes);
 

@@ -11,10 +11,10 @@ namespace {
 std::uint32_t low(std::uint64_t x) { return std::uint32_t(x); }
 std::uint32_t high(std::uint64_t x) { return std::uint32_t(x >> 32); }
 
-// 53 bits of two words as a number in [0, 1).
+// Number in [0, 1) from 53 bits of two words.
 double fraction(std::uint32_t a, std::uint32_t b) { return double((std::uint64_t(a) << 32 | b) >> 11) * 0x1p-53; }
 
-// The stream's name is half of the counter, the index of the element the other half.
+// Philox words of element i: half of the counter is the stream's name, the other half is i.
 PhiloxWords block(const PhiloxKey& key, std::uint64_t name, Index i) {
   return philox({{low(std::uint64_t(i)), high(std::uint64_t(i)), low(name), high(name)}}, key);
 }

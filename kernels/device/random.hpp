@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random numbers as a function of where they are used: Philox4x32-10 (philox.hpp) keyed by (seed, stream), counted by the logical index of the
-// element. No state: any rank can draw any element, so that layouts do not change numbers.
+// Counter-based random numbers: Philox4x32-10 (philox.hpp) keyed by the seed, with the stream's name and the logical
+// index of the element as counter. There is no state: any rank can draw any element, so that layouts do not change the
+// values.
 #pragma once
 
 #include <string_view>
@@ -10,15 +11,15 @@
 
 namespace gyr {
 
-// 64 bits of a text: FNV-1a.
+// 64-bit hash of a text: FNV-1a.
 std::uint64_t hash_of(std::string_view text);
 
-// A stream of numbers named by a seed and a text.
+// A stream of random numbers, named by a seed and a text.
 class Stream {
  public:
   Stream(std::uint64_t seed, std::string_view name);
-  double uniform(Index i) const;  // [0, 1), 53 bits
-  double normal(Index i) const;   // mean 0, standard deviation 1 (Box-Muller)
+  double uniform(Index i) const;  // uniform in [0, 1), 53 bits
+  double normal(Index i) const;   // normal with mean 0 and standard deviation 1 (Box-Muller)
 
  private:
   PhiloxKey key_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank does in time: spans of its work, each inside another or behind it, and its transfers, from the start to the end of the wait for them.
-// Records are small, of fixed size and in memory that is taken once; what does not fit any more is counted and left out. Who does not record has no
-// recorder (null): then nothing is written and no clock is read.
+// Timeline of a rank: spans of its work, nested or one after another, and its transfers, from the start to the end of
+// the wait for them. Records are small, of fixed size, and in memory that is allocated once; records that do not fit
+// are counted and dropped. A null recorder writes nothing and reads no clock.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace gyr {
 
-using Moment = std::int64_t;  // nanoseconds of this process' steady clock, which says nothing about another's
+using Moment = std::int64_t;  // nanoseconds of this process's steady clock, not comparable with those of other processes
 inline Moment moment_of(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
 }
 inline Moment moment_now() { return moment_of(std::chrono::steady_clock::now()); }
 
-// What work is done on; -1: nothing of the kind.
+// Subject of recorded work; -1: not applicable.
 struct Subject {
   int chunk = -1, micro = -1;
   int first_part = -1, last_part = -1;  // parts [first, last) of the chunk
@@ -31,33 +31,33 @@ struct Subject {
 class Recorder {
  public:
   struct Work {
-    const char* name;  // a literal
+    const char* name;  // name of the work, a string literal
     Moment begin, end;
     Subject subject;
   };
   struct Transfer {
-    std::uint64_t number;   // in order of their starts, from 1
-    int channel;            // of channels()
-    const char* operation;  // a literal
+    std::uint64_t number;   // number of the transfer, from 1 in the order of the starts
+    int channel;            // index of the communicator in channels()
+    const char* operation;  // name of the operation, a string literal
     Index bytes;
-    bool counted;                         // as traffic; numbers of the host are not
-    Moment begin, end = 0;                // end: when it was seen to be done; 0: under way
-    Moment wait_begin = 0, wait_end = 0;  // what the rank waited; 0: it has not
+    bool counted;                         // true if it counts as traffic; operations on host values do not
+    Moment begin, end = 0;                // end: time at which it was seen to be done; 0: in progress
+    Moment wait_begin = 0, wait_end = 0;  // time in which the rank waited for it; 0: it has not
   };
 
-  // Room for so many records of each kind.
+  // Holds at most `most` records of each kind.
   explicit Recorder(std::size_t most) : most_(most) { work_.reserve(most), kernels_.reserve(most), transfers_.reserve(most); }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // A name that transfers will refer to by its number.
+  // Registers a communicator name and returns the id that transfers use.
   int channel(std::string_view name) {
     const auto number = std::size_t(std::find(channels_.begin(), channels_.end(), name) - channels_.begin());
     if (number == channels_.size()) channels_.emplace_back(name);
     return int(number);
   }
 
-  // From here to the end of the block. A null recorder is told nothing.
+  // Records a span of work until the end of the block. A null recorder records nothing.
   class [[nodiscard]] Span {
    public:
     Span(Recorder* recorder, const char* name, const Subject& subject = {}) : recorder_(recorder) {
@@ -74,10 +74,10 @@ class Recorder {
     std::size_t at_ = 0;
   };
 
-  // Of a span that has ended.
+  // Records the span of a kernel that has ended.
   void kernel(const char* name, Moment begin, Moment end) { put(kernels_, {name, begin, end, {}}); }
 
-  // A transfer under way, as its event knows it.
+  // A recorded transfer in progress, to which its event refers.
   class Handle {
    public:
     Handle() = default;
@@ -90,10 +90,10 @@ class Recorder {
     Handle(Recorder* recorder, std::uint64_t number) : recorder_(recorder), number_(number) {}
     Transfer* transfer() const { return recorder_ ? recorder_->find(number_) : nullptr; }
 
-    Recorder* recorder_ = nullptr;  // outlives what it records
+    Recorder* recorder_ = nullptr;  // must outlive this handle
     std::uint64_t number_ = 0;
   };
-  // From here to the end of the block the rank waits for it.
+  // Records that the rank waits for the transfer until the end of the block.
   class [[nodiscard]] Waiting {
    public:
     explicit Waiting(const Handle& handle) : handle_(handle) {
@@ -113,14 +113,14 @@ class Recorder {
     return {this, number_};
   }
 
-  // In the order of their starts; kernels in that of their ends.
+  // Work and transfers are in the order of their starts, kernels in the order of their ends.
   const std::vector<Work>& work() const { return work_; }
   const std::vector<Work>& kernels() const { return kernels_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
   const std::vector<std::string>& channels() const { return channels_; }
   Index left_out() const { return left_out_; }
 
-  // Forgets all but the transfers that are under way.
+  // Discards all records except transfers in progress.
   void clear() {
     std::erase_if(transfers_, [](const Transfer& t) { return t.end != 0; });
     work_.clear(), kernels_.clear();
@@ -134,7 +134,7 @@ class Recorder {
     else return ++left_out_, most_;
     return records.size() - 1;
   }
-  // Null where it was left out or is forgotten.
+  // Record of a transfer; null if it was dropped or discarded.
   Transfer* find(std::uint64_t number) {
     const auto at = std::lower_bound(transfers_.begin(), transfers_.end(), number, [](const Transfer& t, std::uint64_t n) { return t.number < n; });
     return at != transfers_.end() && at->number == number ? &*at : nullptr;

@@ -17,17 +17,18 @@ Index aligned(Index bytes) { return (std::max<Index>(bytes, 1) + alignment - 1) 
 
 void Script::join(const Script& other) {
   ensure(other.requests.size() == requests.size() && other.blocks.size() == blocks.size(),
-         "a micro-batch asks {} times for memory and another of the same chunk {} times", requests.size(), other.requests.size());
+         "a micro-batch makes {} memory requests, but another one of the same chunk makes {}", requests.size(), other.requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Request& mine = requests[i];
     const Request& its = other.requests[i];
     ensure(mine.name == its.name && mine.block == its.block && (mine.workspace || mine.bytes == its.bytes),
-           "{} of {} bytes is asked for where another micro-batch of the same chunk asks for {} of {}", its.name, its.bytes, mine.name, mine.bytes);
+           "{} of {} bytes is requested where another micro-batch of the same chunk requests {} of {} bytes", its.name, its.bytes, mine.name,
+           mine.bytes);
     mine.bytes = std::max(mine.bytes, its.bytes);
   }
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     ensure(blocks[b].first == other.blocks[b].first && blocks[b].last == other.blocks[b].last,
-           "block {} of a micro-batch lives from {} to {}, and of another of the same chunk from {} to {}", b, blocks[b].first, blocks[b].last,
+           "block {} of a micro-batch is alive from {} to {}, but from {} to {} in another one of the same chunk", b, blocks[b].first, blocks[b].last,
            other.blocks[b].first, other.blocks[b].last);
     blocks[b].bytes = std::max(blocks[b].bytes, other.blocks[b].bytes);
     blocks[b].lasting = blocks[b].lasting || other.blocks[b].lasting;
@@ -41,9 +42,9 @@ void* Tape::take(const char* name, Index bytes) {
     data = place(request);
     allow(data, bytes);
   } else {
-    ensure(bytes >= 0, "{}: {} bytes are asked for", name, bytes);
+    ensure(bytes >= 0, "{}: a request for {} bytes is negative", name, bytes);
     write(name, bytes, false);
-    data = reinterpret_cast<char*>(taken_ += aligned(bytes));  // never followed
+    data = reinterpret_cast<char*>(taken_ += aligned(bytes));  // placeholder address during a rehearsal, never dereferenced
     grow(aligned(bytes));
   }
   pieces_.push_back({data, next_++});
@@ -54,7 +55,7 @@ void* Tape::take(const char* name, Index bytes) {
 void Tape::give_back(const void* piece) {
   const auto found = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& p) { return p.data == piece; });
   if (found == pieces_.rend()) {
-    wrong_ = "memory is given back that the micro-batch does not hold";
+    wrong_ = "memory is freed that the micro-batch does not hold";
     return;
   }
   const int number = found->request;
@@ -62,7 +63,7 @@ void Tape::give_back(const void* piece) {
   if (replays()) {
     if (skips_) return;
     const Script::Request& request = script_->requests[number];
-    if (script_->blocks[request.block].last != now_ && wrong_.empty()) wrong_ = request.name + " is given back at another time than was rehearsed";
+    if (script_->blocks[request.block].last != now_ && wrong_.empty()) wrong_ = request.name + " is freed at another time than in the rehearsal";
     forbid(static_cast<const char*>(piece), request.bytes);
   } else {
     SlotBlock& block = written_.blocks[written_.requests[number].block];
@@ -100,13 +101,13 @@ void Tape::end_task() {
   if (replays()) return;
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     SlotBlock& block = written_.blocks[written_.requests[piece->request].block];
-    if (block.lasting) break;  // and so are those before it
+    if (block.lasting) break;  // earlier pieces are already marked as lasting
     block.lasting = true;
   }
 }
 
 void Tape::skip() {
-  ensure(replays(), "a rehearsal that asks for nothing");
+  ensure(replays(), "a rehearsal cannot skip its memory requests");
   skips_ = true;
   allow(slot_, script_->plan.slot), allow(shared_, script_->plan.shared);
 }
@@ -117,10 +118,10 @@ void Tape::rewind() {
   ensure(wrong_.empty(), "{}", wrong_);
   if (replays()) {
     const auto& all = script_->requests;
-    ensure(next_ == int(all.size()), "a micro-batch ends before it has asked for {}, which was rehearsed",
+    ensure(next_ == int(all.size()), "a micro-batch ends before it has requested {}, as in the rehearsal",
            all[std::min<std::size_t>(next_, all.size() - 1)].name);
   } else {
-    ensure(pieces_.empty(), "{} is not given back at the end of a micro-batch",
+    ensure(pieces_.empty(), "{} is not freed at the end of a micro-batch",
            pieces_.empty() ? "nothing" : written_.requests[pieces_.front().request].name);
     if (rehearsal_->requests.empty()) *rehearsal_ = std::move(written_);
     else rehearsal_->join(written_);
@@ -133,19 +134,19 @@ void Tape::rewind() {
 
 const Script::Request& Tape::expect(const char* name, Index bytes, bool workspace) {
   ensure(wrong_.empty(), "{}", wrong_);
-  ensure(!skips_, "{} is asked for by a micro-batch that is told as graphs", name);
+  ensure(!skips_, "{} is requested by a micro-batch that runs as CUDA graphs", name);
   const auto& all = script_->requests;
-  ensure(next_ < int(all.size()), "{} of {} bytes is asked for, and nothing more was rehearsed behind {}", name, bytes,
+  ensure(next_ < int(all.size()), "{} of {} bytes is requested, but the rehearsal ended with {}", name, bytes,
          all.empty() ? "nothing" : all.back().name);
   const Script::Request& request = all[next_];
   ensure(request.name == name && request.workspace == workspace && (workspace || request.bytes == bytes),
-         "{} of {} bytes is asked for where {} of {} bytes was rehearsed, {} of {} of a micro-batch", name, bytes, request.name, request.bytes,
-         next_ + 1, all.size());
-  ensure(workspace || script_->blocks[request.block].first == now_, "{} is asked for at another time than was rehearsed", name);
+         "{} of {} bytes is requested where the rehearsal requested {} of {} bytes, in request {} of {} of a micro-batch", name, bytes, request.name,
+         request.bytes, next_ + 1, all.size());
+  ensure(workspace || script_->blocks[request.block].first == now_, "{} is requested at another time than in the rehearsal", name);
   return request;
 }
 
-// Workspaces between which nothing is taken or given back are alternatives.
+// Consecutive workspaces without a request or free in between are never used at the same time, and so share a block.
 void Tape::write(const char* name, Index bytes, bool workspace) {
   if (!(workspace && after_workspace_)) written_.blocks.push_back({{now_, now_ + 1, workspace ? 0 : aligned(bytes)}, false});
   after_workspace_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a micro-batch asks for of memory, from its forward to the end of its backward. A rehearsal writes it down, and when each piece is given
-// back; a plan gives each a place; then every micro-batch must ask for the same, in the same order, and finds its pieces there.
+// Memory plan of a micro-batch, from its forward to the end of its backward. A rehearsal records every request for
+// memory and when it is freed. A plan then assigns an address to each request. Later micro-batches must make the same
+// requests in the same order, and get these addresses.
 #pragma once
 
 #include <memory>
@@ -16,27 +17,27 @@ struct Script {
     std::string name;
     Index bytes = 0;
     int block = 0;
-    bool workspace = false;  // of a kernel: so much at most
+    bool workspace = false;  // scratch of a kernel; bytes is the most that it uses
   };
-  std::vector<Request> requests;  // in order
-  // Their lifetimes; time counts what is asked for and what is given back. Workspaces that follow each other share a block.
+  std::vector<Request> requests;  // memory requests, in the order in which they are made
+  // Lifetimes of the requests; time counts requests and frees. Consecutive workspaces share a block.
   std::vector<SlotBlock> blocks;
   SlotPlan plan;
 
-  // Another micro-batch of the same chunk: an internal error where it asked for something else.
+  // Merges the script of another micro-batch of the same chunk; an internal error if its requests differ.
   void join(const Script& other);
 };
 
 class Tape {
  public:
-  // Rehearses: the script is written at the end of the first micro-batch, those after it are compared with it.
+  // Rehearsal: writes the script at the end of the first micro-batch, and compares later micro-batches with it.
   explicit Tape(std::shared_ptr<Script> script) : rehearsal_(std::move(script)) {}
-  // Replays a planned script in the memory of a slot and in what all slots share.
+  // Replay: places requests as planned, in the memory of a slot and in the memory that all slots share.
   Tape(std::shared_ptr<const Script> script, char* slot, char* shared) : script_(std::move(script)), slot_(slot), shared_(shared) {}
 
   void* take(const char* name, Index bytes);
   void give_back(const void* piece);
-  // The memory of a kernel, from open to close; between the two nothing is taken or given back.
+  // Scratch memory of a kernel, from open to close. Between the two, nothing else is requested or freed.
   struct Room {
     char* base;
     Index bytes;
@@ -44,17 +45,18 @@ class Tape {
   Room open(const char* kernel);
   void close(Index used);
 
-  // Other slots have their turn: what is not given back is needed until later.
+  // End of a task: other slots may run now, and pieces that are not freed yet are needed afterwards.
   void end_task();
-  // In a replay: up to its end the micro-batch is told as graphs of one that asked for everything. Nothing more is taken.
+  // Replay only: until its end, the micro-batch runs as CUDA graphs that were captured from an earlier one. It makes no
+  // more requests.
   void skip();
-  // The micro-batch has ended.
+  // End of the micro-batch.
   void rewind();
 
-  // In a rehearsal: bytes alive now, and the most during the last task.
+  // Rehearsal only: bytes alive now, and the most during the last task.
   Index live() const { return live_; }
   Index last_peak() const { return last_peak_; }
-  // In a replay: the ends of what has been used.
+  // Replay only: highest offset used so far in the slot, and in the shared memory.
   Index slot_high() const { return slot_high_; }
   Index shared_high() const { return shared_high_; }
 
@@ -77,12 +79,12 @@ class Tape {
   std::shared_ptr<const Script> script_;
   char *slot_ = nullptr, *shared_ = nullptr;
   Index slot_high_ = 0, shared_high_ = 0;
-  std::string wrong_;  // what was given back at a wrong time: said at the next request, since blocks end where nothing may be thrown
+  std::string wrong_;  // first error in a free; reported at the next request, because destructors must not throw
 
   Index now_ = 0;
-  int next_ = 0;  // request
+  int next_ = 0;  // index of the next request
   bool skips_ = false;
-  std::vector<Piece> pieces_;  // alive
+  std::vector<Piece> pieces_;  // pieces that are alive
 };
 
 }  // namespace gyr

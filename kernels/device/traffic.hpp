@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is handed to a transport, counted by operation and by what it is for.
+// Traffic passed to a transport, counted by operation and purpose.
 #pragma once
 
 #include <string_view>
@@ -22,16 +22,16 @@ class TrafficCount {
  public:
   struct Line {
     Operation operation;
-    const char* purpose;  // a literal
+    const char* purpose;  // label of the traffic, a string literal
     Traffic traffic;
   };
 
   void add(Operation, const char* purpose, const Traffic&);
   void add(const TrafficCount& more, Index times = 1);
-  // What has come since an earlier state of this count.
+  // Traffic added since an earlier state of this count.
   TrafficCount since(const TrafficCount& before) const;
   Traffic of(Operation) const;
-  const std::vector<Line>& lines() const { return lines_; }  // in order of first use
+  const std::vector<Line>& lines() const { return lines_; }  // one line per operation and purpose, in order of first use
 
  private:
   std::vector<Line> lines_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of activations, gated (GLU) and plain, and of their gradients. kernels/ops/activation.hpp has the
+// formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/activation_math.hpp"

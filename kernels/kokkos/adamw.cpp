@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernel of the AdamW update. kernels/ops/adamw.hpp has the formula.
 #include "kernels/base/instances.hpp"
 #include "kernels/ops/backend.hpp"
 

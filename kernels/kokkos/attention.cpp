@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiles of queries against tiles of keys. The query heads that share a key head are stacked: row r = h tile + i of a
-// stack is query i of head h of the group, so that one product serves the group and the sum of dk and dv over its heads
-// is part of the product.
-//   M rows of a stack = group * tile,  n keys of a tile,  E head_dim,  V that of values
+// Attention on the host: tiles of queries against tiles of keys, with online softmax. The query heads of one key/value
+// head are stacked: row r = h tile + i of a stack is query i of head h of the group. Therefore one GEMM serves the
+// whole group, and the GEMMs of dk and dv also sum over the group's heads.
+//   M rows of a stack = group * tile,  n keys of a tile,  E head_dim of queries and keys,  V head_dim of values
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -24,13 +24,13 @@ void product(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matri
   gemm<P, Acc<P>>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
 }
 
-constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores stays in the second cache
+constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores fits the L2 cache
 
-// One tile of queries of one sequence and the query heads of one key head.
+// One tile of queries of one sequence, for all query heads of one key/value head.
 struct Stack {
   Index sequence, first_query, kv_head;
-  Index first_row;   // of the tile in (B Tq, .)
-  Index first_head;  // of the group
+  Index first_row;   // first row of the tile in (B Tq, .)
+  Index first_head;  // first query head of the group
   Index group, queries;
   Index rows() const { return group * queries; }
 
@@ -42,7 +42,7 @@ struct Stack {
   }
 };
 
-// Copies rows of x, laid out (B Tq, H width), to a stack (M, width), and back.
+// gather copies rows of x, laid out (B Tq, H width), to a stack (M, width). scatter copies them back.
 template <class T, class P>
 void gather(Device& dev, const Stack& stack, Matrix<const T> x, Matrix<P> to) {
   for_rows(
@@ -62,7 +62,7 @@ void scatter(Device& dev, const Stack& stack, Matrix<const A> from, Matrix<A> x)
       });
 }
 
-// Cuts the shape into stacks and their tiles of keys.
+// Splits the attention of a shape into stacks of queries and their tiles of keys.
 struct Tiling {
   AttentionShape shape;
   Mask mask;
@@ -74,7 +74,7 @@ struct Tiling {
         queries(std::clamp<Index>(stack_rows / group, 1, std::max<Index>(s.queries, 1))), keys(std::min(tile_keys, s.keys)) {}
   Index rows() const { return group * queries; }
 
-  // Those of the n keys from j on, counted from j, that row r of a stack may see: [first, last).
+  // Range [first, last) of the keys that are visible to row r of a stack, among the n keys from key j, relative to j.
   struct View {
     Index first, last;
   };
@@ -85,31 +85,33 @@ struct Tiling {
             VisibleKeys::within(visible.seen(i, mask.documents.reach_ahead(row)) - j, n)};
   }
 
-  // Numbers x of [first, last) among the keys from j on, of row r of a stack, become what dropout leaves of them.
+  // Applies dropout to x in the visible range `seen`, for row r of a stack and the keys from key j.
   template <class A>
   KOKKOS_INLINE_FUNCTION void drop(const Dropout& dropout, const Stack& s, Index r, Index j, const View& seen, A* x) const {
     const Index query = mask.first_query + s.first_query + r % s.queries, key = mask.first_key + j + seen.first;
     drop_columns(dropout, dropout.at(*dropout.now), mask.first_sequence + s.sequence, s.head(r), query, key, seen.last - seen.first, x + seen.first);
   }
 
-  // The one of a piece whose first query is the i-th.
+  // Stack of a piece (a sequence and key/value head) whose first query is query i.
   Stack stack_of(Index piece, Index i) const {
     const Index b = piece / shape.num_kv_heads, kv = piece % shape.num_kv_heads;
     return {b, i, kv, b * shape.queries + i, kv * group, group, std::min(queries, shape.queries - i)};
   }
-  // The keys [first, last) that some query of a stack may see: neither bound falls from query to query.
+  // Range [first, last) of the keys that are visible to any query of a stack. Neither bound decreases from query to
+  // query.
   View view(const Stack& s) const {
     const Index last = s.queries - 1;
     return {visible.hidden(s.first_query, mask.documents.planned_reach(s.first_row)),
             visible.seen(s.first_query + last, mask.documents.planned_reach_ahead(s.first_row + last))};
   }
 
-  // body(lane, piece) for the pieces of the work that may be done at the same time: the key heads of all sequences.
+  // Calls body(lane, piece) for every piece of work, that is a sequence and key/value head. The pieces run in parallel.
   template <class Body>
   void for_pieces(Device& dev, const char* kernel, const Body& body) const {
     for_lanes(dev, kernel, shape.batch * shape.num_kv_heads, body, !mask.documents.packed());
   }
-  // begin(stack), step(stack, j, n) for its tiles of n keys from j on, end(stack): for every stack of a piece.
+  // For every stack of a piece: calls begin(stack), then step(stack, j, n) for each tile of n keys from key j, then
+  // end(stack).
   template <class Begin, class Step, class End>
   void walk(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
     if (dev.dry_run()) return count(dev, piece, begin, step, end);
@@ -121,7 +123,7 @@ struct Tiling {
     }
   }
 
-  // The n keys, or values, from j on of a stack's sequence and key head.
+  // Rows of the n keys, or values, from key j, for a stack's sequence and key/value head.
   template <class T>
   Matrix<T> tile(Matrix<T> x, const Stack& s, Index j, Index n) const {
     const Index width = x.columns / shape.num_kv_heads;
@@ -129,7 +131,8 @@ struct Tiling {
   }
 
  private:
-  // What a dry run makes of walk(): stacks of one height take the same, and so do their tiles of one width.
+  // walk() in a dry run. Stacks of the same height cost the same, and so do tiles of the same width, so each is run
+  // once and counted repeatedly.
   template <class Begin, class Step, class End>
   void count(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
     const Index whole = shape.queries / queries, rest = shape.queries % queries;
@@ -138,7 +141,7 @@ struct Tiling {
   }
   template <class Begin, class Step, class End>
   void count_stacks(Device& dev, Index piece, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
-    std::vector<Index> tiles(keys + 1);  // of each width
+    std::vector<Index> tiles(keys + 1);  // number of tiles of each width
     for (Index i = first; i < first + number; ++i) {
       const auto [j, last] = view(stack_of(piece, i * queries));
       if (j >= last) continue;
@@ -152,8 +155,8 @@ struct Tiling {
   }
 };
 
-// The largest of m and n numbers, in lanes: a plain loop is not vectorised, because a maximum may not be reordered
-// where NaN could occur.
+// Maximum of m and n scores, with several accumulators: compilers do not vectorise a plain maximum loop, because its
+// order matters if there are NaNs.
 template <class A>
 KOKKOS_INLINE_FUNCTION A largest(const A* s, Index n, A m) {
   constexpr Index lanes = 32;
@@ -167,28 +170,30 @@ KOKKOS_INLINE_FUNCTION A largest(const A* s, Index n, A m) {
   return m;
 }
 
-// A stretch of scores that may be seen becomes p = exp(S - m'); the row's m and l move on. Returns e^(m-m').
+// Online softmax step: a range of visible scores becomes p = exp(S - m'), and m and l of the row are updated. Returns
+// exp(m - m').
 template <class A>
 KOKKOS_INLINE_FUNCTION A online_softmax(A* s, Index seen, A& m, A& l) {
   if (seen <= 0) return 1;
   const A top = largest(s, seen, m);
   for (Index j = 0; j < seen; ++j) s[j] = fast_exp(s[j] - top);
-  A sum = 0;  // in a loop of its own, or neither of the two is vectorised
+  A sum = 0;  // a separate loop, because the compiler would vectorise neither part of a combined one
   for (Index j = 0; j < seen; ++j) sum += s[j];
-  const A shrink = fast_exp(m - top);  // 0 for a row that had seen no key: m = -infinity, top finite
+  const A shrink = fast_exp(m - top);  // 0 for a row without a visible key so far: m = -infinity, top finite
   m = top;
   l = l * shrink + sum;
   return shrink;
 }
 
-// Scores in [first, last) as the cap leaves them.
+// Applies the soft cap to the scores in [first, last).
 template <class A>
 KOKKOS_INLINE_FUNCTION void apply_cap(const SoftCap<A>& cap, A* s, Index first, Index last) {
   if (!cap.caps()) return;
   for (Index c = first; c < last; ++c) s[c] = cap.cap * fast_tanh(s[c] * cap.inverse);
 }
 
-// The numbers of a bias, or of its gradient: of head h, query i and key j of a block, and behind it those of the next keys.
+// A distance bias or its gradient. at(h, i, j): the value for head h, query i and key j of a block, followed by those
+// of the next keys.
 template <class A>
 struct Distances {
   A* data = nullptr;
@@ -200,7 +205,7 @@ struct Distances {
   KOKKOS_INLINE_FUNCTION A* at(Index h, Index i, Index j) const { return data + h * columns + first + j - i; }
 };
 
-// Scores of the keys from j on, of which [first, last) are seen, with their bias.
+// Adds the distance bias to the visible scores [first, last), for keys counted from key j.
 template <class A>
 KOKKOS_INLINE_FUNCTION void add_bias(const Distances<const A>& bias, Index head, Index i, Index j, A* s, Index first, Index last) {
   if (!bias.data) return;
@@ -208,14 +213,14 @@ KOKKOS_INLINE_FUNCTION void add_bias(const Distances<const A>& bias, Index head,
   for (Index c = first; c < last; ++c) s[c] += b[c];
 }
 
-// Where what becomes of the scores s is stored: in their place, or as P beside them.
+// Destination for values of type P computed from the scores s: s itself if P is A, otherwise the separate buffer.
 template <class P, class A>
 Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> beside) {
   if constexpr (std::is_same_v<P, A>) return s;
   else return part_of(beside, s.rows, s.columns);
 }
 
-// p = s in [first, last) and zero elsewhere, n numbers; p may be s.
+// Stores s to p in [first, last), and zeros in the rest of n elements. p may be s.
 template <class A, class P>
 KOKKOS_INLINE_FUNCTION void store(const A* s, Index first, Index last, Index n, P* p) {
   for (Index c = 0; c < first; ++c) p[c] = P(A(0));
@@ -229,7 +234,7 @@ KOKKOS_INLINE_FUNCTION void store(const A* s, Index first, Index last, Index n, 
 
 namespace {
 
-// A stack's part of the state, or that of rows that have met no key.
+// Loads a stack's part of the attention state, or initialises it for rows that have not seen any key.
 template <class A>
 void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A> state, Matrix<A> out, Tensor1<A> m, Tensor1<A> l) {
   if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
@@ -242,7 +247,7 @@ void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A>
       });
 }
 
-// P: the type of operands. Scores are of Acc<T>, what they become by exp() is an operand again.
+// P: type of the GEMM operands. Scores have type Acc<T>, and p = exp(S - m) is an operand again.
 template <class T, class P>
 void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
              Carry carry, AttentionState<Acc<T>> state) {
@@ -321,7 +326,7 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
   for_rows(
       dev, "attention_merge", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
-          if (other.l(r, h) == 0) continue;  // had met no key: both m may be -infinity
+          if (other.l(r, h) == 0) continue;  // no visible key so far: both m may be -infinity
           A &m = state.m(r, h), &l = state.l(r, h);
           const A top = m > other.m(r, h) ? m : other.m(r, h), keep = fast_exp(m - top), join = fast_exp(other.m(r, h) - top);
           m = top;
@@ -379,7 +384,7 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 
 namespace {
 
-// Adds to a piece's sums (group, distances) those of a tile of ds, which is scale times them.
+// Adds the bias gradient of a tile, ds / scale, to the sums (group, distances) of a piece.
 template <class A>
 void add_bias_gradient(Device& dev, const Tiling& tiling, const Stack& stack, Index j, const Matrix<A>& ds, double scale, const Distances<A>& sums) {
   const A inverse = A(1 / scale);
@@ -395,7 +400,7 @@ void add_bias_gradient(Device& dev, const Tiling& tiling, const Stack& stack, In
       });
 }
 
-// Adds the sums of pieces, sequence after sequence.
+// Adds the bias gradients of all pieces to `gradient`, sequence by sequence.
 template <class A>
 void add_pieces(Device& dev, const AttentionShape& s, const AnyTensor2& pieces, const AnyTensor2& gradient) {
   const Index columns = gradient.columns, heads = s.num_heads, batch = s.batch;
@@ -409,7 +414,8 @@ void add_pieces(Device& dev, const AttentionShape& s, const AnyTensor2& pieces, 
         });
 }
 
-// Scores s become p, and dp becomes ds, in the tile of a stack and the keys from j on; both as operands besides.
+// In the tile of a stack and the keys from key j, the scores s become p, and dp becomes ds. Both are also stored as
+// GEMM operands.
 template <class A, class P>
 void scores_backward(Device& dev, const Tiling& tiling, const Stack& stack, Index j, const ScoreRule& scores, const Distances<const A>& bias,
                      Tensor2<const A> lse, Tensor2<const A> delta, const Matrix<A>& s, const Matrix<A>& ds, const Matrix<P>& weights,
@@ -436,7 +442,7 @@ void scores_backward(Device& dev, const Tiling& tiling, const Stack& stack, Inde
       });
 }
 
-// bias_sums: (batch * num_heads, distances) where scores have a bias.
+// bias_sums: (batch * num_heads, distances) if the scores have a bias, otherwise empty.
 template <class T, class P>
 void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
               Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv,

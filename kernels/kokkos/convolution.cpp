@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Causal depthwise convolution with SiLU on the host. kernels/ops/convolution.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
@@ -8,20 +9,20 @@ namespace gyr::backend {
 
 namespace {
 
-constexpr Index block = 512;    // channels handled together: their weights and window stay in a cache
-constexpr Index segment = 128;  // tokens handled together in forward
+constexpr Index block = 512;    // channels per task: their weights and window stay in cache
+constexpr Index segment = 128;  // tokens per task in the forward pass
 constexpr int most_taps = largest_conv_kernel;
 
-// The inputs of one sequence at any time: those of this call, those before it, zeros before the beginning.
+// Inputs of one sequence at any token t: x for t >= 0, `before` for the tokens before this call, and zeros before that.
 template <class T>
 struct History {
   Matrix<const T> x;
-  const T* before;  // (B,K-1,C) or null
-  const T* zeros;   // (C)
+  const T* before;  // inputs before this call, (B,K-1,C), or null
+  const T* zeros;   // a row of zeros, (C)
   Index seq_length, conv_kernel;
   Documents documents;
 
-  // The first of the K weights that token t of sequence b uses: those before it reach back beyond its document.
+  // First of the K weights that token t of sequence b uses. Earlier weights would reach back beyond its document.
   KOKKOS_INLINE_FUNCTION Index first_weight(Index b, Index t) const {
     const Index reach = documents.reach(b * seq_length + t);
     return reach < conv_kernel - 1 ? conv_kernel - 1 - reach : 0;
@@ -30,7 +31,8 @@ struct History {
     if (t >= 0) return x.row(b * seq_length + t);
     return before ? before + (b * (conv_kernel - 1) + t + conv_kernel - 1) * x.columns : zeros;
   }
-  // What token t sees through each of `taps` weights, from a channel on. The weights are the last K of them, and those before see zeros.
+  // Pointers to the inputs that token t multiplies with each of `taps` weights, from a channel on. The last K weights
+  // are in use, and the others get zeros.
   template <int taps>
   KOKKOS_INLINE_FUNCTION void seen(Index b, Index t, Index channel, const T* (&in)[taps]) const {
     const Index unused = taps - conv_kernel, first = unused + first_weight(b, t);
@@ -38,7 +40,8 @@ struct History {
   }
 };
 
-// Weights with the channels unit-stride: weight (taps,C), the first taps - K of them zero, then bias (C), which is zero where there is none.
+// Weights with unit-stride channels: weight (taps,C), whose first taps - K rows are zero, and bias (C), zero if there
+// is none.
 template <class T, int taps>
 struct Filter {
   using A = Acc<T>;
@@ -61,8 +64,9 @@ struct Filter {
   }
 };
 
-// Calls f with as many taps as hold K weights: loops over them have a fixed length. Their sums are chains of fused multiply-adds, which the compiler
-// may not reorder: in another order they round more often, and gradients show it.
+// Calls f with a number of taps that holds K weights, so that loops over taps have a fixed length. The sums are
+// explicit chains of fused multiply-adds, which the compiler may not reorder. Another order would round more often,
+// with a visible effect on gradients.
 template <class F>
 void with_taps(Index conv_kernel, const F& f) {
   if (conv_kernel <= 4) f(std::integral_constant<int, 4>());
@@ -92,7 +96,8 @@ void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& histo
       });
 }
 
-// Time runs backwards, so that dx(t) finds dc(t .. t+K-1) in a ring. A block of channels owns its dw and dbias.
+// Backward pass. Tokens are processed from last to first, so that dx(t) finds dc(t .. t+K-1) in a ring buffer. Each
+// block of channels owns its dw and dbias.
 template <class T, int taps>
 struct Backward {
   using A = Acc<T>;
@@ -103,10 +108,10 @@ struct Backward {
   Tensor2<A> dw;
   Tensor1<A> dbias;
   Tensor3<T> dbefore;
-  Tensor3<A> ring;     // (blocks, taps + 1, block): dc of the last tokens; then zeros
-  Tensor3<A> dweight;  // (blocks, taps + 1, block): that of the bias behind those of the weights
+  Tensor3<A> ring;     // (blocks, taps + 1, block): dc of the last tokens, then zeros
+  Tensor3<A> dweight;  // (blocks, taps + 1, block): gradients of the weights, then of the bias
 
-  // The gradients of c that reached the tokens which see token t through each weight but the last.
+  // For each weight: dc of the token that multiplies the input at token t with it, or zeros if there is no such token.
   KOKKOS_INLINE_FUNCTION void users(Index unit, Index b, Index t, const A* (&later)[taps]) const {
     for (Index k = 0; k < taps; ++k) {
       const Index user = t + taps - 1 - k, unused = taps - history.conv_kernel;
@@ -115,7 +120,7 @@ struct Backward {
     }
   }
 
-  // dc of token t and what follows from it for the weights.
+  // Computes dc of token t, and adds its contribution to the gradients of the weights and the bias.
   KOKKOS_INLINE_FUNCTION void through_silu(Index unit, Index b, Index t, Index first, Index width) const {
     const T* in[taps];
     history.seen(b, t, first, in);
@@ -200,7 +205,7 @@ void convolution_tail(Device& dev, Index batch, Matrix<const T> x, Tensor3<const
   const Index C = x.columns, K = after.extent(1) + 1, seq_length = x.rows / batch;
   for_rows(
       dev, "convolution_tail", batch, KOKKOS_LAMBDA(const Index b) {
-        for (Index i = 0; i < K - 1; ++i) {  // ascending: a row that moves inside `before` moves to where it is no longer needed
+        for (Index i = 0; i < K - 1; ++i) {  // in ascending order, because `after` may be the memory of `before`
           const Index t = seq_length - (K - 1) + i;
           for (Index j = 0; j < C; ++j) {
             if (t >= 0) after(b, i, j) = x(b * seq_length + t, j);

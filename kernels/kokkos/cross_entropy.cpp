@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of the cross-entropy loss over vocabulary-parallel logits. kernels/ops/cross_entropy.hpp has the formulas.
 #include <limits>
 
 #include "kernels/base/instances.hpp"
@@ -10,10 +11,10 @@ namespace gyr::backend {
 
 namespace {
 
-constexpr Index piece = 512;  // columns of a row that are summed in A before double takes over
-constexpr Index lanes = 128;  // columns whose maximum is found at once
+constexpr Index piece = 512;  // columns of a row that are summed in A; the sums of these pieces are added in double
+constexpr Index lanes = 128;  // columns whose maximum is computed at once
 
-// The maximum of `lanes` neighbours by halving: comparisons of whole vectors, which a running maximum does not become.
+// Maximum of `lanes` adjacent values by halving. The compiler vectorises these comparisons, but not a running maximum.
 template <class A>
 KOKKOS_INLINE_FUNCTION A greatest(const A* x) {
   A m[lanes / 2];
@@ -23,7 +24,7 @@ KOKKOS_INLINE_FUNCTION A greatest(const A* x) {
   return m[0];
 }
 
-// The largest of f(0) ... f(n - 1), and no less than the lowest number; NaN is passed over.
+// Maximum of f(0) ... f(n - 1), at least the lowest finite value. NaN is ignored.
 template <class A, class F>
 KOKKOS_INLINE_FUNCTION A largest(const Team& team, Index n, const F& f) {
   A most = std::numeric_limits<A>::lowest();
@@ -124,11 +125,11 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
         const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
         const double total = double(sums.data()[r]), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.data()[r]));
         const A most = top.data()[r], k = A(scale * steeper / total);
-        const A target = label < 0 ? A(0) : l[label];  // before the row is overwritten, if it is
+        const A target = label < 0 ? A(0) : l[label];  // read before the row may be overwritten in place
         team.team_barrier();
         bool in_place = false;
         if constexpr (std::is_same_v<T, A>) {
-          in_place = l == d;  // then one pointer serves both: a loop over two that may overlap is not vectorised
+          in_place = l == d;  // then a single pointer is used: compilers do not vectorise loops over two pointers that may overlap
           if (in_place) each(team, valid, [=](Index v) { d[v] = (k * fast_exp(d[v] - most) - shift) * cap.slope(d[v]); });
         }
         if (!in_place) each(team, valid, [=](Index v) { d[v] = T((k * fast_exp(l[v] - most) - shift) * cap.slope(l[v])); });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernel of dropout over the rows of a tensor.
 #include "kernels/kokkos/dropout.hpp"
 
 #include "kernels/base/instances.hpp"
@@ -10,7 +11,7 @@ namespace gyr::backend {
 template <class T>
 void drop(Device& dev, const Dropout& dropout, const TokenPlaces& places, Index first_row, Tensor2<const T> x, Tensor2<T> y) {
   using A = Acc<T>;
-  constexpr Index width = 256;  // columns at a time
+  constexpr Index width = 256;  // columns that are processed at a time
   const Index columns = x.extent(1);
   for_rows(
       dev, "dropout", x.extent(0), KOKKOS_LAMBDA(const Index r) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of a row, dropped side by side: a random word of Philox in each lane.
+// Vectorised dropout of adjacent elements of a row: each SIMD lane computes one Philox block of four random words.
 #pragma once
 
 #include "kernels/ops/dropout.hpp"
 
 namespace gyr::backend {
 
-// x[c] becomes what is left of it, as number first + c of a row, for c < n.
+// Applies dropout to x[c], c < n, which is element first + c of a row: x[c] becomes zero or is multiplied by d.kept.
 template <class A>
 KOKKOS_INLINE_FUNCTION void drop_columns(const Dropout& d, const Draws& draws, Index sequence, Index head, Index row, Index first, Index n, A* x) {
   constexpr Index lanes = 16, width = 4 * lanes;

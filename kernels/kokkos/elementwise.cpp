@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of elementwise operations. kernels/ops/elementwise.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"
@@ -7,7 +8,7 @@ namespace gyr::backend {
 
 namespace {
 
-// f(to, from) for all elements of y and x.
+// Calls f(to, from) for all elements of y and x.
 template <class S, class T, class F>
 void for_pairs(const char* name, Device& dev, const Matrix<const S>& x, const Matrix<T>& y, const F& f) {
   const Index rows = y.rows, columns = y.columns;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of the embedding lookup and its gradient (kernels/ops/embedding.hpp).
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"
@@ -23,7 +24,7 @@ void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table,
       });
 }
 
-// A team owns some columns of the table and walks over all tokens, so that equal tokens meet in order.
+// A team owns some columns of the table and loops over all tokens, so that the rows of equal tokens are added in order.
 template <class T>
 void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
                         Tensor2<Acc<T>> dtable) {

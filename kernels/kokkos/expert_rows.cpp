@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels that group rows by expert, and that combine the experts' outputs (kernels/ops/expert_rows.hpp).
 #include "kernels/ops/expert_rows.hpp"
 
 #include "kernels/base/instances.hpp"
@@ -8,7 +9,7 @@
 
 namespace gyr::backend {
 
-// A counting sort by one thread: next to the products of the rows, a pass over their numbers is nothing.
+// Counting sort by a single thread. Its time is negligible compared to the GEMMs of the rows.
 void group_rows(Device& dev, Tensor2<const std::int32_t> chosen, const ExpertRows& rows) {
   const Index slots = chosen.span(), experts = rows.count.extent(0);
   for_rows(
@@ -16,7 +17,7 @@ void group_rows(Device& dev, Tensor2<const std::int32_t> chosen, const ExpertRow
         const std::int32_t* const expert = chosen.data();
         std::int32_t *const place = rows.place.data(), *const slot = rows.slot.data(), *const count = rows.count.data();
         for (Index e = 0; e < experts; ++e) count[e] = 0;
-        for (Index s = 0; s < slots; ++s) place[s] = count[expert[s]]++;  // among those of its expert
+        for (Index s = 0; s < slots; ++s) place[s] = count[expert[s]]++;  // index among the slots of the same expert
         std::int32_t first = 0;
         for (Index e = 0; e < experts; ++e) {
           const std::int32_t n = count[e];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The product of a few rows with a matrix (N,K) that is read once, from memory, as it is stored: what generation waits for. Every number is summed in
-// an order of its own, whatever the other rows are.
+// GEMM of a few rows with a matrix (N,K), which is read from memory once in its stored format. Token generation spends
+// most of its time here. Every output element is summed in its own fixed order, independent of the other rows.
 #pragma once
 
 #include <cmath>
@@ -15,13 +15,13 @@ namespace gyr {
 
 namespace few {
 
-// A matrix of float or bf16; rows x are float.
+// A matrix of float or bf16. The rows x are converted to float.
 template <class W>
 class Stored {
  public:
   explicit Stored(Matrix<const W> w) : w_(w) {}
   Index rows() const { return w_.rows; }
-  // Brings rows to the form in which they are multiplied, filled up with zeros to whole steps; takes scratch, on a dry run too.
+  // Converts the rows x to float, padded with zeros to a multiple of `step`. Allocates scratch, in a dry run as well.
   template <class T>
   void take(Device& dev, Matrix<const T> x) {
     const auto wide = dev.scratch.tensor<float>(x.rows, ceil_div(x.columns, step) * step);
@@ -30,7 +30,7 @@ class Stored {
     for (Index r = 0; r < x.rows; ++r)
       for (Index k = 0; k < x_.columns; ++k) wide(r, k) = k < x.columns ? float(x(r, k)) : 0.0f;
   }
-  // out[i] = product of row i of x and row n of the matrix.
+  // out[i] = dot product of row i of x and row n of the matrix.
   template <std::size_t... i>
   void multiply(Index n, float* out, std::index_sequence<i...>) const {
     Floats even[sizeof...(i)] = {}, odd[sizeof...(i)] = {};
@@ -55,13 +55,14 @@ class Stored {
 
  private:
   static constexpr Index step = 2 * vector_lanes;
-  static constexpr Index ahead = 4096;  // bytes: what many rows are multiplied with is fetched before the processor would
+  static constexpr Index ahead = 4096;  // software prefetch distance in bytes, used with more than 4 rows
   Matrix<const W> w_;
   Matrix<const float> x_;
 };
 
-// A matrix of int8. Blocks of x are whole numbers of two bytes, as exact as 1/65534 of their largest, so that the products of a block are summed
-// without rounding: 64 of them are less than 2^31.
+// A matrix of int8. Blocks of x are quantized to int16, with an error of at most 1/65534 of the block's largest
+// magnitude. The 64 terms of a block's dot product are summed in int32 without rounding, since the sum stays below
+// 2^31.
 class Quantized {
  public:
   explicit Quantized(const Int8Matrix& w) : w_(w) {}
@@ -103,7 +104,7 @@ class Quantized {
   static constexpr Index block = Int8Matrix::block, ahead = 4096;
   static_assert(block == 4 * vector_lanes);
 
-  // The scale of a block, which is no number where one of x is none.
+  // Quantizes a block of x and returns its scale. The scale is NaN if an element of x is not finite.
   template <class T>
   static float quantize_block(const T* x, Index n, std::int16_t* to) {
     float most = 0, none = 0;
@@ -131,7 +132,7 @@ void product(Device& dev, const W& w, Matrix<S> y, float alpha, float beta) {
       });
 }
 
-// With so many rows as y has.
+// Calls product() with the number of rows of y as a template argument.
 template <class W, class S, int... rows>
 void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, std::integer_sequence<int, rows...>) {
   ((y.rows == rows + 1 ? product<rows + 1>(dev, w, y, alpha, beta) : void()), ...);
@@ -139,7 +140,8 @@ void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, s
 
 }  // namespace few
 
-// y = alpha x w' + beta y for at most few_rows rows, w one of few's. Takes scratch until the end of the caller's scope, on a dry run too.
+// y = alpha x w' + beta y for at most few_rows rows. w: Stored or Quantized. Allocates scratch until the end of the
+// caller's scope, in a dry run as well.
 template <class T, class W, class S>
 void few_rows_gemm_of(Device& dev, Matrix<const T> x, W w, Matrix<S> y, double alpha, double beta) {
   w.take(dev, x);

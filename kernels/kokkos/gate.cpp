@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of the output gate of the SSD scan and of the gated RMSNorm. kernels/ops/gate.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
@@ -64,7 +65,7 @@ void normalise(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z, 
           const A* const weight = w.data() + first;
           T* const to = out.data() + r * s.channels + first;
           const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
-          each(team, s.width, [=](Index e) { to[e] = T(weight[e] * rstd * A(from[e]) * silu(A(by[e]))); });  // the same in both orders
+          each(team, s.width, [=](Index e) { to[e] = T(weight[e] * rstd * A(from[e]) * silu(A(by[e]))); });  // the same formula for both gate orders
         }
       });
 }
@@ -76,7 +77,7 @@ void products_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const 
   for_teams(
       "gated_norm_products", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
         A* const dw = partial.data() + b * s.channels;
-        for (Index g = 0; g < s.groups; ++g)  // as below: a lane keeps its channels
+        for (Index g = 0; g < s.groups; ++g)  // the same loop as below, so that each lane keeps its channels
           each(team, s.width, [=](Index e) { dw[g * s.width + e] = 0; });
         for (Index r = b * block_rows; r < least((b + 1) * block_rows, s.rows); ++r)
           for (Index g = 0; g < s.groups; ++g) {
@@ -86,7 +87,7 @@ void products_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const 
             A* const sums = dw + first;
             const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
             const A total = sum<A>(team, s.width, [=](Index e, A& t) {
-              const A product = A(d[e]) * A(from[e]) * silu(A(by[e])) * rstd;  // dn vh, the same in both orders
+              const A product = A(d[e]) * A(from[e]) * silu(A(by[e])) * rstd;  // dn vh, the same for both gate orders
               sums[e] += product;
               t += product * weight[e];
             });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// GEMM on the host, with CBLAS or oneDNN.
 #include "kernels/ops/gemm.hpp"
 
 #include <cblas.h>
@@ -28,7 +29,7 @@ void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
 
-// y = alpha op(B)' x + beta y
+// GEMV: y = alpha op(B)' x + beta y
 void vector_product(Matrix<const float> b, MatrixOp op, const float* x, Index step, float* y, double alpha, double beta) {
   cblas_sgemv(CblasRowMajor, cblas(op), b.rows, b.columns, float(alpha), b.data, b.stride, x, step, float(beta), y, 1);
 }
@@ -36,17 +37,18 @@ void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index 
   cblas_dgemv(CblasRowMajor, cblas(op), b.rows, b.columns, alpha, b.data, b.stride, x, step, beta, y, 1);
 }
 
-// One row, as in generation, takes as long as reading B: the library's matrix product would copy B first.
+// With a single row, as in generation, reading B takes all the time. The library's GEMM would copy B first, so GEMV is
+// called.
 template <class A>
 void gemm_or_gemv(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
   if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
-  if (beta == 0) std::fill_n(c.data, e.n, A(0));  // not every library leaves alone what beta = 0 must not read
+  if (beta == 0) std::fill_n(c.data, e.n, A(0));  // some libraries read C even if beta is 0
   vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
                  beta);
 }
 
-// The parts that C is cut into for threads: by the extents alone, so that the bits do not depend on their number. The library copies operands
-// for every part anew, so that parts are square and no smaller than they have to be.
+// Partition of C into parts for threads. It depends on the extents only, so that results do not depend on the number of
+// threads. The library copies the operands of every part, so parts are square and no smaller than necessary.
 struct Cut {
   Index rows, columns;
   explicit Cut(const GemmExtents& e) : rows(e.m), columns(e.n) {
@@ -58,7 +60,7 @@ struct Cut {
   Index parts(const GemmExtents& e) const { return ceil_div(e.m, rows) * ceil_div(e.n, columns); }
 };
 
-// Where kernels have threads, each takes parts of C, and the library has but the thread that calls it.
+// If kernels are threaded, each thread computes parts of C and calls the library, which uses only that thread.
 template <class A>
 void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
   if (!threaded || dev.is_lane) return gemm_or_gemv<A>(op_a, a, op_b, b, c, e, alpha, beta);
@@ -73,7 +75,8 @@ void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matri
   });
 }
 
-// Where the processor does not multiply bf16, it is storage: operands are widened once, the product runs in float, the result is rounded once.
+// If the processor has no bf16 instructions, bf16 is only a storage type. Operands are converted to fp32 once, the GEMM
+// runs in fp32, and the result is rounded once.
 Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   auto wide = dev.scratch.tensor<float>(x.rows, x.columns);
   if (!dev.dry_run())
@@ -84,8 +87,9 @@ Matrix<const float> widened(Device& dev, Matrix<const bf16> x) {
   return Matrix<float>(wide);
 }
 
-// By the processor and the extents alone, so that every run on such a processor has the same bits. Where oneDNN multiplies bf16 its float
-// products are the faster ones as well, but for small ones.
+// True if oneDNN computes the GEMM. Unless a library is requested, this depends on the processor and the extents only,
+// so that all runs on the same processor give the same bits. If oneDNN multiplies bf16, its fp32 GEMMs are also the
+// faster ones, except for small ones.
 bool by_onednn(GemmLibrary library, DType type, const GemmExtents& e) {
   constexpr Index small = Index(1) << 20;
   if (!has_onednn() || e.m == 0 || e.n == 0 || e.k == 0 || type == DType::f64) return false;

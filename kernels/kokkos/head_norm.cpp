@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of RMSNorm of each head (QK norm). kernels/ops/head_norm.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Copies between host and device memory with Kokkos. They are synchronous.
 #include "kernels/device/host_copies.hpp"
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels that quantize weights to int8 with one scale per block, and convert them back.
 #include <cmath>
 
 #include "kernels/base/instances.hpp"
@@ -7,7 +8,7 @@
 
 namespace gyr::backend {
 
-// w (count, K) = rows of the matrix from `first` on.
+// to (count, K) = rows of the int8 matrix from row `first`, converted to T.
 template <class T>
 void widen(Device& dev, const Int8Matrix& w, Index first, Tensor2<T> to) {
   const Index K = w.columns;
@@ -29,7 +30,7 @@ void quantize(Device& dev, Matrix<const T> w, const Int8Matrix& to) {
       dev, "quantize", w.rows, KOKKOS_LAMBDA(const Index r) {
         for (Index b = 0; b < to.blocks(); ++b) {
           const Index begin = b * Int8Matrix::block, end = least(begin + Int8Matrix::block, w.columns);
-          float most = 0, none = 0;  // the sum is 0, or no number where an element is none
+          float most = 0, none = 0;  // none: 0, or NaN if an element is not finite
           for (Index k = begin; k < end; ++k) {
             const float x = float(w(r, k)), size = x < 0 ? -x : x;
             most = size > most ? size : most;

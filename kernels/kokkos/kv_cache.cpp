@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sequence by sequence, each with the rows that it has.
+// Attention of one new token per sequence over the KV cache. Sequences are processed one by one, each with its own
+// number of cached rows.
 #include "kernels/ops/kv_cache.hpp"
 
 #include "kernels/base/instances.hpp"
@@ -9,20 +10,20 @@ namespace gyr::backend {
 
 namespace {
 
-// One of the sequences.
+// Attention step of one sequence.
 template <class T>
 struct Step {
   Device& dev;
   AttentionShape shape;
   const ScoreRule& scores;
   Matrix<const T> q, fresh;
-  Matrix<T> cache;  // its rows
+  Matrix<T> cache;  // this sequence's rows of the KV cache
   Index first_value;
   AttentionState<Acc<T>> state;
   Carry carry = Carry::fresh;
 
   void remember(Index row) { convert<T, T>(dev, fresh, cache.block(row, 1, 0, cache.columns)); }
-  // Rows of keys and values, the first of which stand at position first_key; the query at `position`.
+  // Attends to the rows kv of keys and values. first_key: position of the first row. position: position of the query.
   void meet(const Matrix<const T>& kv, Index position, Index first_key, Index window) {
     AttentionShape met = shape;
     met.keys = kv.rows;
@@ -34,10 +35,11 @@ struct Step {
     remember(before);
     meet(cache.block(0, before + 1, 0, cache.columns), before, 0, 0);
   }
-  // The older part of a cache that goes round, the newer part and the token's own, which then takes the place of the oldest.
+  // For a circular cache of the last tokens: attends to the older part, the newer part and the token itself. The token
+  // then replaces the oldest one.
   void attend_circular_cache(Index before) {
     const Index held = cache.rows, newer = held > 0 ? before % held : 0, window = held + 1;
-    if (held > 0 && before >= held) meet(cache, before, before - newer - held, window);  // newer rows count as so old that the window hides them
+    if (held > 0 && before >= held) meet(cache, before, before - newer - held, window);  // newer rows get positions so old that the window masks them
     if (newer > 0) meet(cache.block(0, newer, 0, cache.columns), before, before - newer, window);
     meet(fresh, before, before, window);
     if (held > 0) remember(newer);

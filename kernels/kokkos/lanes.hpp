@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work that consists of independent pieces, done at the same time: a lane is a device for one thread, with a part of the scratch. What pieces
-// compute does not depend on the number of lanes. A build without threads has none: the pieces follow each other on the device itself.
+// Parallel execution of independent pieces of work. A lane is a device for one thread, with a part of the scratch.
+// Results do not depend on the number of lanes. A build without threads has no lanes, and runs the pieces one after the
+// other on the device itself.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,9 @@
 
 namespace gyr {
 
-constexpr Index lane_unit = 256;  // bytes: scratch of lanes begins at multiples of it
+constexpr Index lane_unit = 256;  // bytes: alignment of the scratch of each lane
 
-// What the host makes of a dry run: as many lanes take what one piece takes, the largest where they are not equal.
+// Dry run: counts the work of all pieces, and reserves scratch for each lane as large as the largest piece needs.
 template <class Body>
 void dry_run_lanes(Device& dev, Index lanes, Index count, const Body& body, bool equal) {
   Device lane(true, 0);
@@ -61,10 +62,10 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
     most = std::max(most, all[l].scratch.high_water());
   }
   const Scope scope(dev.scratch);
-  dev.scratch.push(lanes * ceil_div(most, lane_unit) * lane_unit);  // counts it
+  dev.scratch.push(lanes * ceil_div(most, lane_unit) * lane_unit);  // records the scratch that the lanes used
 }
 
-// body(lane, i) for i = 0 ... count - 1. `equal`: all announce equal work.
+// Calls body(lane, i) for i = 0 ... count - 1. equal: all calls report equal work.
 template <class Body>
 void for_lanes(Device& dev, const char* kernel, Index count, const Body& body, bool equal = true) {
   if constexpr (threaded) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of the heads of multi-head latent attention (MLA). kernels/ops/latent_heads.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"

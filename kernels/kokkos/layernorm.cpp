@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of LayerNorm. kernels/ops/layernorm.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"
@@ -26,7 +27,8 @@ void layernorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1
 
 namespace {
 
-// A row is read from memory once: the means find it there, the rest in cache. partial (2 blocks,D): of dg, and below them of db.
+// Each row is loaded from memory once, to compute the means. Later reads hit the cache. partial (2 blocks,D):
+// contributions to dg, then those to db.
 template <Add add, class T>
 void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean, Tensor1<const Acc<T>> rstd,
               Tensor2<T> dx, Tensor2<Acc<T>> partial) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// GEMM with oneDNN, or stubs in builds without it.
 #include "kernels/kokkos/onednn.hpp"
 
 #ifdef GYR_ONEDNN
@@ -11,7 +12,7 @@
 #include <cpuid.h>
 #endif
 
-extern "C" void omp_set_num_threads(int);  // oneDNN's are OpenMP's
+extern "C" void omp_set_num_threads(int);  // oneDNN uses OpenMP threads
 
 namespace gyr {
 
@@ -35,14 +36,15 @@ struct StridedGemm {
   };
 };
 
-// What a product works with grows with its rows but for some hundred bytes. Who plans for many rows has room for fewer where sizes are rounded.
+// The workspace grows with the number of rows, except for some hundred bytes. Rounded up, a workspace planned for many
+// rows is sufficient for fewer.
 Index rounded(Index workspace) {
   constexpr Index step = 1 << 16;
   return (workspace + step - 1) / step * step;
 }
 
-// Whether the processor describes the tiles of AMX that it may have (CPUID leaf 1Dh). A hypervisor may show the flag and hide the leaf: oneDNN
-// then sets up tiles of no size, and its first product of bf16 is an illegal instruction.
+// True if the processor describes its AMX tiles (CPUID leaf 1Dh). A hypervisor may show the AMX flag and hide this
+// leaf. oneDNN would then set up tiles of zero size, and its first bf16 GEMM would execute an illegal instruction.
 bool describes_tiles() {
 #ifdef __x86_64__
   unsigned palette = 0, b, c, d, tile = 0;
@@ -52,7 +54,7 @@ bool describes_tiles() {
 #endif
 }
 
-// Before anything else is asked of oneDNN.
+// Limits oneDNN to AVX512-BF16 if AMX tiles cannot be used. Must be called before any other oneDNN function.
 void choose_instructions() {
   [[maybe_unused]] static const bool chosen = [] {
     return !describes_tiles() && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
@@ -67,14 +69,14 @@ memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DTy
 
 }  // namespace
 
-// One device's: by shape, what multiplies it.
+// oneDNN primitives of one device, by GEMM shape.
 class GemmCache {
  public:
   struct Product {
     dnnl::matmul::primitive_desc description;
-    dnnl::matmul run;  // compiled when it is first needed
+    dnnl::matmul run;  // oneDNN primitive, created at its first use
     std::unordered_map<int, memory> operands;
-    Index workspace = 0;  // bytes
+    Index workspace = 0;  // size in bytes
   };
 
   Product& of(const StridedGemm& s) {
@@ -96,7 +98,7 @@ class GemmCache {
     return p;
   }
 
-  // Bytes; dry runs ask for nothing else, and often.
+  // Workspace in bytes. It is cached by shape, because dry runs query it often.
   Index workspace_of(const StridedGemm& s) {
     std::optional<Index>& known = workspaces_[s];
     if (!known) known = of(s).workspace;
@@ -152,11 +154,11 @@ void onednn_gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, M
 
 std::string onednn_version() {
   const dnnl_version_t* v = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}, bf16 {}", v->major, v->minor, v->patch, multiplies_bf16() ? "in hardware" : "widened");
+  return fmt::format("oneDNN {}.{}.{}, bf16 {}", v->major, v->minor, v->patch, multiplies_bf16() ? "in hardware" : "converted to fp32");
 }
 
 void set_onednn_threads([[maybe_unused]] int threads) {
-#ifndef KOKKOS_ENABLE_OPENMP  // whose threads are the same
+#ifndef KOKKOS_ENABLE_OPENMP  // if Kokkos uses OpenMP, oneDNN uses the same threads
   omp_set_num_threads(threads);
 #endif
 }

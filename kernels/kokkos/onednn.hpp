@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products by oneDNN, whose kernels multiply bf16 where the processor does (AVX512-BF16, AMX): at twice the rate of float and more.
+// GEMM with oneDNN. It uses the bf16 instructions of the processor (AVX512-BF16, AMX) if there are any, with at least
+// twice the throughput of fp32.
 #pragma once
 
 #include <string>
@@ -8,18 +9,19 @@
 
 namespace gyr {
 
-// Whether this build has oneDNN, and whether this processor multiplies bf16 as well.
+// has_onednn: true if this build has oneDNN. multiplies_bf16: true if this processor also has bf16 instructions that
+// oneDNN uses.
 bool has_onednn();
 bool multiplies_bf16();
 
-// C = alpha op(A) op(B) + beta C, T float or bf16, accumulated in float. Takes its workspace from the device's scratch until the end of the caller's
-// scope, on a dry run as well; what is compiled for a shape is kept by the device.
+// C = alpha op(A) op(B) + beta C, T float or bf16, accumulated in fp32. The workspace is allocated in the device's
+// scratch until the end of the caller's scope, in a dry run as well. The device caches compiled kernels by shape.
 template <class T, class S>
 void onednn_gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta);
 
-// "oneDNN 2.6.3, bf16 in hardware", empty where this build has none.
+// For example "oneDNN 2.6.3, bf16 in hardware". Empty if this build has no oneDNN.
 std::string onednn_version();
-// How many threads a product may use.
+// Sets the maximum number of threads of a GEMM.
 void set_onednn_threads(int threads);
 
 }  // namespace gyr

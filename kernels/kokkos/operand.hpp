@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Blocks of numbers as the matrix library multiplies them. Operands are of a type P: T itself where the processor multiplies it, else Acc<T>;
-// results are of Acc<T>. Blocks that are of that type already stay where they are, others are copied to scratch.
+// Conversion of matrix blocks to GEMM operands. Operands have a type P: T itself if the processor multiplies it,
+// otherwise Acc<T>. Results have type Acc<T>. Blocks that already have type P are used in place, and others are copied
+// to scratch.
 #pragma once
 
 #include "kernels/kokkos/onednn.hpp"
@@ -8,7 +9,7 @@
 
 namespace gyr {
 
-// body of std::type_identity<P>, the type of operands for tensors of T on this processor.
+// Calls body(std::type_identity<P>), where P is the operand type for tensors of T on this processor.
 template <class T, class Body>
 void with_operands(const Device& dev, const Body& body) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -16,14 +17,14 @@ void with_operands(const Device& dev, const Body& body) {
   body(std::type_identity<Acc<T>>{});
 }
 
-// Scratch for a copy as P of a block of X with up to (rows, columns); empty where none is needed.
+// Scratch for a copy with type P of a block of X, up to (rows, columns). Empty if no copy is needed.
 template <class P, class X>
 Tensor2<P> room_for(Device& dev, Index rows, Index columns) {
   if constexpr (std::is_same_v<P, X>) return {};
   else return dev.scratch.tensor<P>(rows, columns);
 }
 
-// The part of the room that a block of x's extents takes.
+// Part of `room` with the given extents, contiguous.
 template <class P>
 Matrix<P> part_of(Tensor2<P> room, Index rows, Index columns) {
   return {room.data(), rows, columns, columns};
@@ -41,7 +42,7 @@ void copy_block(Device& dev, Matrix<const X> from, Matrix<P> to) {
         });
 }
 
-// x as an operand.
+// Returns x as an operand: x itself, or a copy in `room` if its type is not P.
 template <class P, class X>
 Matrix<const P> operand(Device& dev, Matrix<const X> x, Tensor2<P> room) {
   if constexpr (std::is_same_v<P, X>) {
@@ -57,7 +58,8 @@ Matrix<const P> operand(Device& dev, Matrix<const X> x) {
   return operand<P, X>(dev, x, room_for<P, X>(dev, x.rows, x.columns));
 }
 
-// Where products for y go; `deliver` rounds them into y if that was not y itself.
+// target: where GEMMs write their results for y, either y itself or `room`. deliver: rounds these results into y if
+// they are in `room`.
 template <class T>
 Matrix<Acc<T>> target(Matrix<T> y, Tensor2<Acc<T>> room) {
   if constexpr (std::is_same_v<T, Acc<T>>) return y;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Of Kokkos' default execution space, which has one queue.
+// Queue and memory of Kokkos' default execution space, which has a single queue.
 #include "kernels/device/queue.hpp"
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace {
 using Bytes = Tensor1<std::byte>;
 using HostBytes = Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-// Large pages where the system offers them: the arenas are read from end to end, and address translation takes time.
+// Requests large pages if the system offers them. Arenas are read from end to end, and address translation takes time.
 void prefer_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] Index bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr std::intptr_t page = 4096;

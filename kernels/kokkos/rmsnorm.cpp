@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of RMSNorm. kernels/ops/rmsnorm.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/ops/backend.hpp"
 
@@ -25,7 +26,7 @@ void rmsnorm(Device& dev, Tensor2<const T> x, Tensor1<const Acc<T>> g, double ep
 
 namespace {
 
-// A row is read from memory once: the mean finds it there, the rest in cache.
+// Each row is loaded from memory once, to compute the mean. Later reads hit the cache.
 template <Add add, class T>
 void backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Tensor2<T> dx,
               Tensor2<Acc<T>> partial, Acc<T> base) {

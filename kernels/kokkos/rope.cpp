@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of the rotary position embedding. kernels/ops/rope.hpp has the formula.
 #include <cmath>
 
 #include "kernels/base/instances.hpp"

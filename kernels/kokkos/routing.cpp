@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kokkos kernels of MoE routing. kernels/ops/routing.hpp has the formulas.
 #include "kernels/ops/routing_math.hpp"
 
 #include "kernels/base/instances.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hosts know how many rows a group has: what is told for each of them serves.
+// Stubs of the grouped GEMM kernels. Hosts know the number of rows of each group, so ordinary kernels run for each
+// group.
 #include "kernels/ops/grouped_biases.hpp"
 
 namespace gyr {

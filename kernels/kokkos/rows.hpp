@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How small kernels are split over teams: a team per row, per block of rows or per strip of elements, unit-stride loops inside.
-// What is summed over rows is summed in blocks of fixed length, in order and without atomics: the same bits every run.
+// Distribution of small kernels over Kokkos teams: one team per row, per block of rows, or per strip of elements, with
+// unit-stride loops inside. Sums over rows are computed in blocks of fixed length, in order and without atomics, so
+// that results are bitwise reproducible.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -10,18 +11,18 @@ namespace gyr {
 
 using Team = Kokkos::TeamPolicy<Space>::member_type;
 
-inline constexpr Index strip = 16384;       // elements of a flat run that one team takes
-inline constexpr Index block_rows = 64;     // rows whose sum one team takes
-inline constexpr Index sum_columns = 1024;  // columns whose blocks one team adds up
+inline constexpr Index strip = 16384;       // elements of a flat array per team
+inline constexpr Index block_rows = 64;     // rows that one team adds up
+inline constexpr Index sum_columns = 1024;  // columns whose block sums one team adds up
 
 KOKKOS_INLINE_FUNCTION constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 KOKKOS_INLINE_FUNCTION constexpr Index least(Index a, Index b) { return a < b ? a : b; }
 
-// f(team, t) for every t < count, each by a team of its own.
+// Calls f(team, t) for every t < count, each with its own team.
 template <class F>
 void for_teams(const char* name, Device& dev, Index count, const F& f) {
   if (count == 0) return;
-  ensure(!dev.is_lane, "{} takes teams, and a lane is one thread", name);
+  ensure(!dev.is_lane, "kernel {} needs a team of threads, but a lane has only one thread", name);
   using Teams = Kokkos::TeamPolicy<Space>;
   const Teams teams = Device::team_size > 0 ? Teams(Space(), int(count), Device::team_size) : Teams(Space(), int(count), Kokkos::AUTO);
   Kokkos::parallel_for(
@@ -31,7 +32,8 @@ void for_teams(const char* name, Device& dev, Index count, const F& f) {
       });
 }
 
-// f(r) for every row r < rows, each by one thread whose inner loop the compiler vectorises; on a lane, by the caller.
+// Calls f(r) for every row r < rows, each in one thread, whose inner loop the compiler vectorises. On a lane, the
+// calling thread processes all rows.
 template <class F>
 void for_rows(Device& dev, const char* name, Index rows, const F& f) {
   if constexpr (threaded)
@@ -42,13 +44,13 @@ void for_rows(Device& dev, const char* name, Index rows, const F& f) {
   Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, rows), f);
 }
 
-// f(i) for every i < n, by the whole team; neighbouring i in neighbouring lanes.
+// Calls f(i) for every i < n, with all threads of the team. Adjacent i belong to adjacent lanes.
 template <class F>
 KOKKOS_INLINE_FUNCTION void each(const Team& team, Index n, const F& f) {
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
 }
 
-// Sum over i < n of what f(i, sum) adds to sum; every thread of the team gets it.
+// Sum over i < n of what f(i, sum) adds to `sum`. Every thread of the team gets the result.
 template <class A, class F>
 KOKKOS_INLINE_FUNCTION A sum(const Team& team, Index n, const F& f) {
   A total = 0;
@@ -56,14 +58,14 @@ KOKKOS_INLINE_FUNCTION A sum(const Team& team, Index n, const F& f) {
   return total;
 }
 
-// f() once, after which the team goes on together.
+// Calls f() in one thread of the team, followed by a barrier.
 template <class F>
 KOKKOS_INLINE_FUNCTION void once(const Team& team, const F& f) {
   Kokkos::single(Kokkos::PerTeam(team), f);
   team.team_barrier();
 }
 
-// f(i) for every i < n of a flat run.
+// Calls f(i) for every i < n of a flat array.
 template <class F>
 void for_flat(const char* name, Device& dev, Index n, const F& f) {
   for_teams(
@@ -82,7 +84,7 @@ void add_blocks(const char* name, Device& dev, Tensor2<const A> partial, A scale
       name, dev, ceil_div(columns, sum_columns), KOKKOS_LAMBDA(const Team& team, Index s) {
         const Index first = s * sum_columns, width = least(sum_columns, columns - first);
         A* const o = out.data() + first;
-        for (Index b = 0; b < blocks; ++b) {  // a lane keeps its column from block to block
+        for (Index b = 0; b < blocks; ++b) {  // each lane keeps its columns from block to block
           const A* const p = partial.data() + b * columns + first;
           each(team, width, [=](Index c) { o[c] += scale * p[c]; });
         }

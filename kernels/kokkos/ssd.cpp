@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The scan as a whole: chunk by chunk, and group by group of its heads, outputs and then the state that leaves. Scratch is one chunk's.
+// Mamba-2 scan on the host, chunk by chunk and group by group of heads: first the outputs, then the state that leaves
+// the chunk. Scratch holds one chunk.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 #include "kernels/ops/backend.hpp"
@@ -68,8 +69,8 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   with_operands<T>(dev, [&](auto type) { for_equal_chunks(dev, n, [&](const Chunk& chunk) { through_chunk(type, chunk); }); });
 }
 
-// From the last chunk to the first, with dS the gradient of the state that leaves a chunk: group_backward has the gradients of the chunk's
-// tokens, and that of the state that entered is  dS <- exp(s_Q) dS + exp(s) dY' C
+// Processes chunks from last to first. dS is the gradient of the state that leaves a chunk. group_backward computes the
+// gradients of the chunk's tokens. The gradient of the entering state is  dS <- exp(s_Q) dS + (exp(s) dY)' C
 template <class T>
 void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                   Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {

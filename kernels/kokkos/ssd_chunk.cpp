@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pieces of the scan over whole sequences: what ssd() does within a chunk, one thing at a time for all chunks. Passing: ssd_passing.cpp.
+// Parts of the scan over full sequences: the steps that ssd() does within a chunk, one step at a time for all chunks.
+// State passing is in ssd_passing.cpp.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 #include "kernels/ops/backend.hpp"
@@ -10,7 +11,8 @@ using namespace scan;
 
 namespace {
 
-// body(lane, chunking, group) for all groups of all chunks, with their decays; behind(chunking, chunk) when those of a chunk are done.
+// Calls body(lane, chunking, group) for all groups of all chunks, with their decays. Calls behind(chunking, chunk)
+// after the groups of a chunk.
 template <class T, class Body, class Behind>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
                     Tensor2<const Acc<T>> dt, const Body& body, const Behind& behind) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums of the rates of decay within a chunk, in double, and the decay from its start and to its end, head by head.
+// Decay exponents (cumulative sums of A dt within a chunk, in double), and the decays from the start and to the end of
+// the chunk, head by head.
 #include "kernels/kokkos/ssd_group.hpp"
 
 namespace gyr::scan {
@@ -20,7 +21,8 @@ void Decay<A>::fill(Device& dev, const char* kernel, const Chunk& k, Tensor2<con
         const double rate = -std::exp(double(a_log(h)));
         double s = 0;
         for (Index l = 0; l < k.length; ++l) {
-          // One rounding, spelled out: with and without documents the compiler makes two loops of this one, and would choose for each.
+          // std::fma makes the rounding explicit. The compiler makes separate loops with and without documents, and
+          // could round differently in each.
           s = std::fma(rate, double(dt(k.first + l, h)), k.documents.reach(k.first + l) > 0 ? s : 0);
           to.sum(h, l) = A(s);
           to.rest(h, l) = A((s - double(A(s))) / rest_unit);

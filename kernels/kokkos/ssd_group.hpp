@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the pieces of the scan share: how it is cut into chunks, decays within one, and the block that every piece works on, the q tokens of a
-// chunk and the R = H/G heads that share the B and C of a group. What heads share is one product for all of them. Where kernels have threads,
-// each takes some of a group's heads: they are groups with B and C of their own, but for their place and for the sum of the gradients of these.
+// Shared definitions of the host scan: chunks, decays within a chunk, and groups, on which every step works. A group is
+// the q tokens of a chunk and the R = H/G heads with the same B and C, for which a single GEMM computes what they have
+// in common. If kernels are threaded, a group is divided into several groups of fewer heads. They use the same columns
+// of B and C, and the gradients of these are summed over them.
 //   s_l = sum_{k<=l} A dt_k within the chunk and l's document, u = dt x
-//   Packed documents: what would cross the beginning of one decays to an exact zero, so backward needs no case of its own.
+//   Packed documents: decays across the start of a document are exactly zero, so backward needs no special case.
 #pragma once
 
 #include <algorithm>
@@ -27,24 +28,25 @@ struct Chunk {
   Index sequence, number, first, length;
   Documents documents;
 
-  // The first token of the chunk that belongs to token l's document, and whether that began before the chunk.
+  // begin: first token of the chunk that belongs to the document of token l. carried: true if that document began
+  // before the chunk.
   KOKKOS_INLINE_FUNCTION Index begin(Index l) const { return after(l, documents.reach(first + l)); }
   KOKKOS_INLINE_FUNCTION bool carried(Index l) const { return documents.reach(first + l) > l; }
   Index planned_begin(Index l) const { return after(l, documents.planned_reach(first + l)); }
   KOKKOS_INLINE_FUNCTION static Index after(Index l, Index reach) { return reach < l ? l - reach : 0; }
 };
 
-// Into how many parts the heads that share B and C are cut: four or more, so that a few threads have work, of four heads where they are many,
-// because parts repeat what their heads share.
+// Number of parts into which the heads with the same B and C are divided: at least four, so that a few threads have
+// work, and four heads per part if there are many heads. More parts would repeat more of the common work.
 inline Index parts_of(Index heads) {
   Index parts = threaded ? std::max<Index>(4, heads / 4) : 1;
   while (heads % parts != 0) --parts;
   return parts;
 }
 
-// How a scan is cut into chunks of tokens and groups of heads.
+// Partition of a scan into chunks of tokens and groups of heads.
 struct Chunking {
-  Index batch, seq_length, num_heads, sharing, num_groups, head_dim, state_size, chunk_size;  // sharing: groups with the same B and C
+  Index batch, seq_length, num_heads, sharing, num_groups, head_dim, state_size, chunk_size;  // sharing: number of groups with the same B and C
   Index chunks, heads_per_group;
   Documents documents;
 
@@ -53,10 +55,10 @@ struct Chunking {
         num_groups(s.num_groups * sharing), head_dim(s.head_dim), state_size(s.state_size), chunk_size(std::min(s.chunk_size, s.seq_length)),
         chunks(s.chunks()), heads_per_group(s.num_heads / num_groups), documents(packed) {}
 
-  Index channels() const { return heads_per_group * head_dim; }               // of a group: R P
-  Index state_elements() const { return num_heads * head_dim * state_size; }  // of a sequence: H P N
+  Index channels() const { return heads_per_group * head_dim; }               // per group: R P
+  Index state_elements() const { return num_heads * head_dim * state_size; }  // per sequence: H P N
   Chunk at(Index b, Index c) const { return {b, c, b * seq_length + c * chunk_size, std::min(chunk_size, seq_length - c * chunk_size), documents}; }
-  // The state of all heads, (H P, N), and of a group's, (R P, N).
+  // State of all heads, (H P, N), and of one group, (R P, N).
   template <class A>
   Matrix<A> state(A* all) const {
     return {all, num_heads * head_dim, state_size, state_size};
@@ -67,14 +69,14 @@ struct Chunking {
   }
 };
 
-// body(chunk) for the chunks of all sequences, those of a sequence in order.
+// Calls body(chunk) for the chunks of all sequences, in order within each sequence.
 template <class Body>
 void for_chunks(const Chunking& n, const Body& body) {
   for (Index b = 0; b < n.batch; ++b)
     for (Index c = 0; c < n.chunks; ++c) body(n.at(b, c));
 }
 
-// The same where chunks of one length take equal work, but for documents.
+// The same, but a dry run counts chunks of equal length by running only one of them, unless documents are packed.
 template <class Body>
 void for_equal_chunks(Device& dev, const Chunking& n, const Body& body) {
   const bool equal = !n.documents.packed();
@@ -86,7 +88,8 @@ void for_equal_chunks(Device& dev, const Chunking& n, const Body& body) {
   for_equal(dev, n.batch, of_sequence, equal);
 }
 
-// States around the chunks, or their gradients: `between` (B, chunks, H P N) enter, `last` (B, H P N), or empty, leave the sequences.
+// Chunk states or their gradients. between: state that enters each chunk, (B, chunks, H P N). last: state that leaves
+// each sequence, (B, H P N), or empty.
 template <class A>
 struct States {
   Tensor3<A> between;
@@ -101,28 +104,28 @@ struct States {
   A* last_of(const Chunk& k) const { return last.data() ? &last(k.sequence, 0) : nullptr; }
 };
 
-// Decay between places of a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l); zero where a
-// document begins in between.
+// Decays within a chunk, (H, Q): s_l = sum(h,l) + 2^-24 rest(h,l), from_start = exp(s_l), to_end = exp(s_Q - s_l).
+// Decays across the start of a document are zero.
 template <class A>
 struct Decay {
   Tensor2<A> sum, rest, from_start, to_end;
 
   Decay(Device&, const Chunking&);
   void fill(Device&, const char* kernel, const Chunk&, Tensor2<const A> dt, Tensor1<const A> a_log) const;
-  // Over the whole chunk, (H, 1).
+  // Decay across the full chunk, (H, 1).
   Matrix<const A> over(const Chunk& k) const { return columns(Matrix<const A>(from_start), k.length - 1, 1); }
 };
 
-// A chunk's tokens and a group's heads. B and C are operands of type P.
+// Tokens of a chunk and heads of a group. B and C are GEMM operands of type P.
 template <class T, class P>
 struct Group {
   using A = Acc<T>;
   Chunk chunk;
   Index number, groups, sharing, tokens, heads, head_dim, first_head;
   Decay<A> decay;
-  Tensor2<const A> dt;   // (B T, H)
-  Matrix<const T> x;     // (q, R P)
-  Matrix<const P> b, c;  // (q, N)
+  Tensor2<const A> dt;   // dt of all tokens, (B T, H)
+  Matrix<const T> x;     // one row per token, (q, R P)
+  Matrix<const P> b, c;  // one row per token, (q, N)
 
   Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
       : chunk(chunk), number(g), groups(n.num_groups), sharing(n.sharing), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim),
@@ -131,25 +134,25 @@ struct Group {
   Index channels() const { return heads * head_dim; }
   Index state_size() const { return b.columns; }
   Matrix<const A> over() const { return decay.over(chunk).block(first_head, heads, 0, 1); }
-  // The chunk's rows and the group's columns of (B T, .).
+  // Block of (B T, .) with the chunk's rows and the group's columns.
   template <class X>
   Matrix<X> part(Matrix<X> all) const {
     return all.block(chunk.first, tokens, number * (all.columns / groups), all.columns / groups);
   }
-  // The same of B and C, which are as many as groups that share none.
+  // The same for B and C, whose columns are common to `sharing` groups.
   template <class X>
   Matrix<X> shared(Matrix<X> all) const {
     const Index width = all.columns / (groups / sharing);
     return all.block(chunk.first, tokens, number / sharing * width, width);
   }
-  // The columns of one head of (q, R P).
+  // Columns of one head in (q, R P).
   template <class X>
   Matrix<X> of_head(Matrix<X> x, Index r) const {
     return columns(x, r * head_dim, head_dim);
   }
 };
 
-// body(lane, group) for the groups of a chunk, each with its own scratch.
+// Calls body(lane, group) for the groups of a chunk, each with its own scratch.
 template <class T, class P, class Body>
 void for_groups(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt,
                 const Decay<Acc<T>>& decay, const Body& body) {
@@ -159,7 +162,8 @@ void for_groups(Device& dev, const char* kernel, const Chunking& n, const Chunk&
   });
 }
 
-// Room for the gradients of B and C of a chunk by groups, (groups q, N) each; none where every group has its own.
+// Scratch for the gradients of B and C of a chunk by group, (groups q, N) each. Empty if every group has its own B and
+// C.
 template <class A>
 struct SharedGradient {
   Matrix<A> b, c;
@@ -171,7 +175,7 @@ struct SharedGradient {
   Matrix<A> of(const Group<T, P>& k, Matrix<A> all) const {
     return all.block(k.number * k.tokens, k.tokens, 0, all.columns);
   }
-  // Adds them up in the order of the groups into the rows of the chunk.
+  // Adds the gradients of the groups with the same B and C, in order, and stores the sums in the rows of the chunk.
   template <class T>
   void deliver(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, Matrix<T> db, Matrix<T> dc) const {
     if (n.sharing == 1) return;
@@ -193,16 +197,16 @@ struct SharedGradient {
   }
 };
 
-// Gradients of a group on their way from its outputs and states to its inputs.
+// Intermediate gradients of a group, from its outputs and states to its inputs.
 template <class P>
 struct GroupGradient {
   using A = Acc<P>;
-  Matrix<P> u;                 // (q, R P): u itself, which both pieces need
-  Matrix<A> du;                // (q, R P)
-  Matrix<A> b, c;              // (q, N)
-  Tensor2<double> within;      // (R, q): sum_{l>=k,s<k} E(l,s), see ssd_output.cpp
-  Tensor2<A> inflow, outflow;  // (R, q): I and F, what the state gave each output and each token the state
-  Tensor1<A> through;          // (R P): summands of J, what the state that entered gave the one that left
+  Matrix<P> u;                 // u = dt x, (q, R P), which both parts of backward use
+  Matrix<A> du;                // one row per token, (q, R P)
+  Matrix<A> b, c;              // one row per token, (q, N)
+  Tensor2<double> within;      // partial sums of da, (R, q): sum_{l>=k,s<k} E(l,s), see ssd_output.cpp
+  Tensor2<A> inflow, outflow;  // (R, q): I and F, from the state to each output, and from each token to the state
+  Tensor1<A> through;          // (R P): summands of J, from the entering state to the leaving state
 
   template <class T>
   GroupGradient(Device& dev, const Group<T, P>& k, Matrix<A> db, Matrix<A> dc)
@@ -211,15 +215,16 @@ struct GroupGradient {
         outflow(dev.scratch.tensor<A>(k.heads, k.tokens)), through(dev.scratch.tensor<A>(k.channels())) {}
 };
 
-// ---- ssd.cpp ----
+// ---- Defined in ssd.cpp ----
 
-// From the gradients of a group's outputs and of the state that leaves the chunk to those of its tokens and weights.
+// Backward pass of a group: from the gradients of its outputs and of the state that leaves the chunk to those of its
+// tokens and weights.
 template <class T, class P>
 void group_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const Acc<T>> entering,
                     Matrix<const Acc<T>> dleaving, Matrix<const P> dy, Matrix<const P> carried, const SharedGradient<Acc<T>>&,
                     const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
 
-// ---- ssd_steps.cpp ----
+// ---- Defined in ssd_steps.cpp ----
 
 template <class T>
 void time_steps(Device&, const SsdShape&, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt);
@@ -229,29 +234,32 @@ template <class T, class P>
 void step_inputs_backward(Device&, const SsdShape&, const Group<T, P>&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Matrix<const P> dy,
                           const GroupGradient<P>&, const SsdInputGradient<T>&, const SsdWeightGradient<Acc<T>>&);
 
-// ---- ssd_state.cpp ----
+// ---- Defined in ssd_state.cpp ----
 
-// What the group's tokens add to the state that leaves the chunk, beta times what is there added. And its adjoint, the first to write u, du and db.
+// chunk_state: leaving = beta leaving + contribution of the group's tokens. chunk_state_backward: the adjoint, which is
+// the first to write u, du and db.
 template <class T, class P>
 void chunk_state(Device&, const Group<T, P>&, double beta, Matrix<Acc<T>> leaving);
 template <class T, class P>
 void chunk_state_backward(Device&, const Group<T, P>&, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, const GroupGradient<P>&);
 
-// ---- ssd_passing.cpp ----
+// ---- Defined in ssd_passing.cpp ----
 
-// to = factor of its head * from + added, nothing where that is empty; rows are channels of heads. `to` may be either.
+// to = factor of the head * from + added, where `added` may be empty. Rows are channels of heads. `to` may be `from` or
+// `added`.
 template <class A>
 void pass_state(Device&, const char* kernel, Index head_dim, Matrix<const A> factor /*(heads, 1)*/, Matrix<const A> from, Matrix<const A> added,
                 Matrix<A> to);
 template <class A>
-void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // zeros where `from` is null
+void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // zeros if `from` is null
 
-// ---- ssd_output.cpp ----
+// ---- Defined in ssd_output.cpp ----
 
 template <class T, class P>
 void chunk_output(Device&, const Group<T, P>&, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<T> y);
 
-// exp(s) dY, (q, R P): its product with C is the gradient of the state that entered, its product with that state a part of the gradient of C.
+// carried = exp(s) dY, (q, R P). The GEMM with C is the gradient of the entering state. The GEMM with that state is a
+// part of the gradient of C.
 template <class T, class P>
 void carried_outputs(Device&, const Group<T, P>&, Matrix<const P> dy, Matrix<P> carried);
 template <class T, class P>

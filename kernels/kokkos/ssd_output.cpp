@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Outputs of a chunk, from the state S that entered and its own tokens, head by head:
+// Outputs of a chunk, from the entering state S and the chunk's own tokens, head by head:
 //   Y = exp(s) C S' + W U + D x,   G = C B',  W = G exp(s_l - s_s) for s <= l of one document
 #include "kernels/kokkos/ssd_group.hpp"
 
@@ -7,8 +7,9 @@ namespace gyr::scan {
 
 namespace {
 
-// The tokens of a chunk against those before them, (q,q), in bands of rows: body(row, rows, column, columns) has all columns that its rows
-// may see. Products over bands leave out most of the zeros above the diagonal and before documents.
+// Splits the (q,q) matrix of a chunk's tokens against earlier ones into bands of rows. body(row, rows, column, columns)
+// gets all columns that are visible to its rows. GEMMs over bands skip most of the zeros above the diagonal and before
+// documents.
 template <class Body>
 void for_bands(const Chunk& k, const Body& body) {
   constexpr Index band = 64;
@@ -18,7 +19,7 @@ void for_bands(const Chunk& k, const Body& body) {
   }
 }
 
-// W of one head; s and rest are its row of the decay.
+// Computes W of one head. s and rest: the head's row of the decay exponents.
 template <class A, class P>
 void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, const A* rest, Matrix<P> w) {
   for_rows(
@@ -34,7 +35,9 @@ void decayed(Device& dev, const Chunk& chunk, Matrix<const A> g, const A* s, con
 }
 
 // For one head, with dW = dY U':  W as in forward,  dG += dW exp(s_l - s_s),  E = dW W,
-//   da_k = sum_{l>=k} sum_{s<k} E(l,s): time runs backwards and `reached`(s) = sum of E(l..,s), which is zero before l's document.
+//   da_k = sum_{l>=k} sum_{s<k} E(l,s)
+// Tokens are processed from last to first. reached(s) is the sum of E(l',s) over l' >= l, which is zero for tokens s
+// before l's document.
 template <class A, class P>
 void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* rest, const A* dw, P* w, A* dg, A* reached, double* da) {
   const Index q = chunk.length;
@@ -61,7 +64,7 @@ void decayed_backward(const Chunk& chunk, const A* g, const A* s, const A* rest,
   }
 }
 
-// out = exp(s) out + D x
+// Scales the state term by the decay and adds the skip term: out = exp(s) out + D x.
 template <class T, class P>
 void carry_and_skip(Device& dev, const Group<T, P>& k, Tensor1<const Acc<T>> skip, Matrix<Acc<T>> out) {
   using A = Acc<T>;
@@ -81,7 +84,7 @@ void carry_and_skip(Device& dev, const Group<T, P>& k, Tensor1<const Acc<T>> ski
       });
 }
 
-// out += W U
+// Adds the contribution of the chunk's tokens: out += W U.
 template <class T, class P>
 void add_from_tokens(Device& dev, const Group<T, P>& k, Matrix<const P> u, Matrix<Acc<T>> out) {
   using A = Acc<T>;
@@ -163,7 +166,7 @@ void from_state_backward(Device& dev, const Group<T, P>& k, Matrix<const Acc<T>>
   });
 }
 
-// dU += W' dY,   dC += dG B,   dB += dG' C,   and E summed up in `within`
+// dU += W' dY,   dC += dG B,   dB += dG' C,   and sums of E in `within`
 template <class T, class P>
 void from_tokens_backward(Device& dev, const Group<T, P>& k, Matrix<const P> dy, const GroupGradient<P>& grad) {
   using A = Acc<T>;
@@ -200,7 +203,8 @@ void from_tokens_backward(Device& dev, const Group<T, P>& k, Matrix<const P> dy,
 
 }  // namespace
 
-// dU += W' dY,   dC = dG B + exp(s) dY S,   dB += dG' C,   I_l = exp(s_l) dY_l . (S C_l);   dS += exp(s) dY' C is the caller's
+// dU += W' dY,   dC = dG B + exp(s) dY S,   dB += dG' C,   I_l = exp(s_l) dY_l . (S C_l);   the caller adds exp(s) dY'
+// C to dS
 template <class T, class P>
 void chunk_output_backward(Device& dev, const Group<T, P>& k, Matrix<const Acc<T>> entering, Matrix<const P> dy, Matrix<const P> carried,
                            const GroupGradient<P>& grad) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the state that enters a sequence to the state that leaves it, chunk by chunk:  S_{c+1} = g_c S_c + L_c.  And back:
-// dS_c = g_c dS_{c+1} + the gradient that comes from the outputs of chunk c.
+// State passing from chunk to chunk:  S_{c+1} = g_c S_c + L_c.
+// Backward:  dS_c = g_c dS_{c+1} + the gradient from the outputs of chunk c.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 #include "kernels/ops/backend.hpp"
@@ -53,7 +53,7 @@ using namespace scan;
 
 namespace {
 
-// to = g_c from + added, all heads of chunk c of sequence b
+// to = g_c from + added, for all heads of chunk c of sequence b
 template <class A>
 void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const Tensor3<const A>& decay, const A* from, const A* added,
                A* to) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tokens of a chunk add to the state, head by head:  L = sum_s exp(s_Q - s_s) u_s B_s' = (exp(s_Q - s) U)' B
+// Contribution of a chunk's tokens to the state, head by head:  L = sum_s exp(s_Q - s_s) u_s B_s' = (exp(s_Q - s) U)' B
 #include "kernels/kokkos/ssd_group.hpp"
 
 namespace gyr::scan {
@@ -26,7 +26,7 @@ void chunk_state(Device& dev, const Group<T, P>& k, double beta, Matrix<Acc<T>> 
 
 namespace {
 
-// u = dt x,  du *= exp(s_Q - s),  F = u . du by token and head,  u_decayed = exp(s_Q - s) u
+// u = dt x,  du *= exp(s_Q - s),  F = u . du per token and head,  u_decayed = exp(s_Q - s) u
 template <class T, class P>
 void decay_to_end_backward(Device& dev, const Group<T, P>& k, const GroupGradient<P>& g, Matrix<P> u_decayed) {
   using A = Acc<T>;
@@ -55,7 +55,7 @@ void decay_to_end_backward(Device& dev, const Group<T, P>& k, const GroupGradien
       });
 }
 
-// J = exp(s_Q) S . dS, channel by channel
+// Computes J = exp(s_Q) S . dS, one summand per channel.
 template <class T, class P>
 void decay_backward(Device& dev, const Group<T, P>& k, Matrix<const Acc<T>> entering, Matrix<const Acc<T>> dleaving, Tensor1<Acc<T>> through) {
   using A = Acc<T>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recurrence of one token: each state is read and written once.
+// Recurrence of a single token. Each state is read and written once.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
 #include "kernels/ops/backend.hpp"
@@ -8,9 +8,9 @@ namespace gyr::backend {
 
 namespace {
 
-constexpr Index side = 16;  // sums side by side
+constexpr Index side = 16;  // number of parallel partial sums of a row
 
-// state = decay state + u b; returns the product of the new state and c.
+// state = decay state + u b. Returns the dot product of the new state and c.
 template <class A>
 KOKKOS_INLINE_FUNCTION A step_row(A* state, A decay, A u, const A* b, const A* c, Index n) {
   A sums[side] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time steps, and what enters the recurrence with them:  dt = clamp(softplus(dt_raw + dt_bias), low, high),   u = dt x
+// Time steps, and inputs scaled by them:  dt = clamp(softplus(dt_raw + dt_bias), low, high),   u = dt x
 #include "kernels/kokkos/ssd_group.hpp"
 
 namespace gyr::scan {
@@ -39,7 +39,7 @@ void step_inputs(Device& dev, const Group<T, P>& k, Matrix<P> u) {
 
 namespace {
 
-// dx = dt dU + D dY,  and by token and head (R, q)  ddt = x . dU,  dd = x . dY
+// dx = dt dU + D dY,  and per token and head (R, q):  ddt = x . dU,  dd = x . dY
 template <class T, class P>
 void inputs_backward(Device& dev, const Group<T, P>& k, Tensor1<const Acc<T>> skip, Matrix<const P> dy, Matrix<const Acc<T>> du, Matrix<T> dx,
                      Tensor2<Acc<T>> ddt, Tensor2<Acc<T>> dd) {
@@ -67,10 +67,11 @@ void inputs_backward(Device& dev, const Group<T, P>& k, Tensor1<const Acc<T>> sk
       });
 }
 
-// da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J of one head but for what is added up from the start, sum_{s<k} F_s; in g.within.
+// Completes da_k of one head in g.within, except for its last term, the sum of F:
+//   da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J + sum_{s<k} F_s
 template <class P>
 KOKKOS_INLINE_FUNCTION void add_later(const GroupGradient<P>& g, Index r, Index tokens, Index head_dim) {
-  double later = 0;  // sum of I from l on, and J
+  double later = 0;  // sum of I from token l to the end of the chunk, plus J
   for (Index p = 0; p < head_dim; ++p) later += g.through(r * head_dim + p);
   for (Index l = tokens - 1; l >= 0; --l) g.within(r, l) += later += g.inflow(r, l);
 }
@@ -87,7 +88,7 @@ void steps_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, Ma
         const double rate = -std::exp(double(w.a_log(h)));
         add_later(g, r, k.tokens, k.head_dim);
         double earlier = 0;
-        double d_rate = 0, d_bias = 0, d_skip = 0;  // long sums of both signs
+        double d_rate = 0, d_bias = 0, d_skip = 0;  // double, because these are long sums of both signs
         for (Index l = 0; l < k.tokens; ++l) {
           const Index row = k.chunk.first + l;
           const double dal = g.within(r, l) + earlier;

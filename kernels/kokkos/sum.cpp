@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Sum of squares in double, in fixed strips and order, so that results are bitwise reproducible.
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compiled without the freedom to reorder sums that the other kernels have.
+// Sum from left to right. Unlike other kernels, this file is compiled without permission to reorder sums.
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 
-// One thread, for a few hundred numbers.
+// One thread is enough for a few hundred values.
 void add_in_order(Device& dev, Tensor1<const double> x, Tensor1<double> sum) {
   const Index n = x.extent(0);
   for_teams(

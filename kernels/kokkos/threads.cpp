@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Threads of the Kokkos kernels and of the GEMM libraries.
 #include "kernels/kokkos/threads.hpp"
 
 #include <limits.h>
@@ -23,7 +24,8 @@ void start_kokkos([[maybe_unused]] int threads) {
 #if !defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_THREADS)
   Kokkos::initialize();
 #elif KOKKOS_VERSION >= 30700
-  // Its warnings ask to bind threads, which is for those who know the cores of a rank: jobscripts and users.
+  // Kokkos would warn that threads are not bound. Jobscripts and users bind them, because they know the cores of each
+  // rank.
   Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true));
 #else
   Kokkos::InitArguments settings;
@@ -37,11 +39,12 @@ void start_kokkos([[maybe_unused]] int threads) {
 
 void prepare_threads([[maybe_unused]] char** argv) {
 #ifdef KOKKOS_ENABLE_OPENMP
-  // A thread that spins between regions takes the core from whatever else runs there: threads of other ranks, savers, the system.
+  // A thread that spins between parallel regions takes the core from other threads: those of other ranks, of checkpoint
+  // writers and of the system.
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
   char self[PATH_MAX] = "";
-  if (readlink("/proc/self/exe", self, sizeof self - 1) > 0) execv(self, argv);  // where that fails, it goes on as it is
+  if (readlink("/proc/self/exe", self, sizeof self - 1) > 0) execv(self, argv);  // if execv fails, the program continues with spinning threads
 #endif
 }
 
@@ -52,7 +55,7 @@ int given_threads(const char* variable, int otherwise) {
 
 void use_single_threaded_blas() {
 #ifdef KOKKOS_ENABLE_OPENMP
-  omp_set_num_threads(1);  // of the regions that this thread would begin inside this one
+  omp_set_num_threads(1);  // number of threads of parallel regions nested in the current one
 #else
   set_onednn_threads(1);
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether kernels on hosts run in several threads. Then these do the matrix products as well, and the library of these has no other.
+// Threads of kernels on the host. If `threaded` is true, these threads also compute the GEMMs, and the BLAS library has
+// no threads of its own.
 #pragma once
 
 #include "kernels/base/tensor.hpp"
@@ -12,11 +13,11 @@ inline constexpr bool threaded = std::is_same_v<Space, Kokkos::DefaultHostExecut
 inline constexpr bool threaded = false;
 #endif
 
-// What an environment variable says, a positive number, or else so many.
+// Positive number in an environment variable, or `otherwise` if there is none.
 int given_threads(const char* variable, int otherwise);
-// The caller, a thread of a parallel region, will call the libraries of products for itself alone until the region ends.
+// Called by a thread of a parallel region. Until the region ends, its calls of BLAS and oneDNN use only this thread.
 void use_single_threaded_blas();
-// Those that the library of products has beside the ones of kernels; at least the caller's.
+// Number of threads that the BLAS library uses for a call, including the calling thread.
 int blas_threads();
 
 }  // namespace gyr

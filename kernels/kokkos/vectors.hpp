@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers side by side that the processor takes at once, in as many registers as that needs: for the few loops that compilers do not vectorise well.
+// SIMD vectors of 16 lanes, in as many registers as they need, for the few loops that compilers do not vectorise well.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 #include "kernels/base/scalar.hpp"
 
-// Vectors wider than the processor's registers are passed in another way than narrow ones; all who pass these are compiled together.
+// GCC warns that vectors wider than the processor's registers are passed differently. All code that passes them is
+// compiled with the same options.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace gyr {
 
-inline constexpr Index vector_lanes = 16;  // of all vectors
+inline constexpr Index vector_lanes = 16;  // lanes of every vector
 using Floats = float __attribute__((vector_size(64)));
 using Wholes = std::int32_t __attribute__((vector_size(64)));
-using NumberPairs = std::int16_t __attribute__((vector_size(64)));  // a pair of numbers in each lane
+using NumberPairs = std::int16_t __attribute__((vector_size(64)));  // two int16 values in each lane
 
 template <class Vector, class S>
 inline Vector raw(const S* from) {
@@ -27,21 +28,21 @@ inline Vector raw(const S* from) {
   return x;
 }
 
-// The next numbers, as floats.
+// Loads the next vector_lanes values as floats.
 inline Floats load(const float* from) { return raw<Floats>(from); }
 inline Floats load(const bf16* from) {
   using Half = std::uint16_t __attribute__((vector_size(32)));
   using Bits = std::uint32_t __attribute__((vector_size(64)));
   return Floats(__builtin_convertvector(raw<Half>(from), Bits) << 16);
 }
-// The next 2 * vector_lanes, in pairs.
+// Loads the next 2 * vector_lanes values, as pairs.
 inline NumberPairs load_pairs(const std::int16_t* from) { return raw<NumberPairs>(from); }
 inline NumberPairs load_pairs(const std::int8_t* from) {
   using Bytes = std::int8_t __attribute__((vector_size(32)));
   return __builtin_convertvector(raw<Bytes>(from), NumberPairs);
 }
 
-// Of each lane the sum of the products of its pairs.
+// For each lane, the sum of the products of its pair in a and its pair in b.
 inline Wholes products(const NumberPairs& a, const NumberPairs& b) {
 #ifdef __AVX512BW__
   return Wholes(_mm512_madd_epi16(__m512i(a), __m512i(b)));
@@ -62,7 +63,7 @@ inline Wholes products(const NumberPairs& a, const NumberPairs& b) {
 
 inline Floats to_floats(const Wholes& x) { return __builtin_convertvector(x, Floats); }
 
-// Sum of all lanes, halves first: in one order in every build.
+// Sum of all lanes by halving, in the same order in every build.
 inline float total(const Floats& all) {
   Floats x = all;
 #if __has_builtin(__builtin_shufflevector)

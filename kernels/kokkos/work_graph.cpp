@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kokkos is told each kernel by itself.
+// Stub of CUDA graphs: the Kokkos backend launches every kernel individually.
 #include "kernels/device/device_graph.hpp"
 
 #include "kernels/base/error.hpp"
@@ -16,7 +16,7 @@ DeviceGraph::~DeviceGraph() = default;
 DeviceGraph::DeviceGraph(DeviceGraph&&) noexcept = default;
 DeviceGraph& DeviceGraph::operator=(DeviceGraph&&) noexcept = default;
 
-void DeviceGraph::capture(const Queue&, const std::function<void()>&) { ensure(false, "Kokkos has no graphs of work"); }
-void DeviceGraph::launch(const Queue&) const { ensure(false, "Kokkos has no graphs of work"); }
+void DeviceGraph::capture(const Queue&, const std::function<void()>&) { ensure(false, "the Kokkos backend has no CUDA graphs"); }
+void DeviceGraph::launch(const Queue&) const { ensure(false, "the Kokkos backend has no CUDA graphs"); }
 
 }  // namespace gyr

@@ -10,8 +10,8 @@ namespace {
 
 template <class T>
 void ensure_shape(const char* kernel, Tensor2<const T> x, Index rows, Index columns) {
-  ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == columns, "{} of ({},{}) where ({},{}) are needed", kernel, x.extent(0), x.extent(1),
-         rows, columns);
+  ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == columns, "{}: a tensor has shape ({},{}), expected ({},{})", kernel, x.extent(0),
+         x.extent(1), rows, columns);
 }
 
 }  // namespace

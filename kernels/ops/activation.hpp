@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands between the products of an MLP.   R rows, F channels, m a multiplier, a an activation
-//   glu       y = up a(m gate), for one activation up is another number first, with gate and up side by side in one matrix (Shazeer, "GLU Variants
-//   Improve Transformer", 2020) activate  y = a(m x)
+// Activation functions of an MLP, applied between its two GEMMs.   R rows, F channels, m a multiplier, a an activation
+//   glu       y = up a(m gate), with gate and up next to each other in one matrix (Shazeer, "GLU Variants Improve Transformer", 2020).
+//             clamped_swiglu transforms up as well, see below.
+//   activate  y = a(m x)
 #pragma once
 
 #include "kernels/device/device.hpp"
 
 namespace gyr {
 
-// As Hugging Face calls them: silu, gelu, gelu_new, relu2, tanh, relu.
+// Names as in Hugging Face: silu, gelu, gelu_new (gelu_tanh here), relu2, tanh, relu.
 //   silu       x sigmoid(x)
 //   gelu       x Phi(x), Phi the distribution function of a standard normal
 //   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 //   relu2      max(x, 0)^2
-//   tanh       of x
-//   clamped_swiglu  gpt-oss's: min(x, 7) sigmoid(1.702 x) with the same in place of x; in glu up is held between -7 and 7, and 1 is added to it
+//   tanh       tanh(x)
+//   clamped_swiglu  gpt-oss: c sigmoid(1.702 c) with c = min(x, 7); in glu, clamp(up, -7, 7) + 1 replaces up
 //   relu       max(x, 0)
 enum class Activation { silu, gelu, gelu_tanh, relu2, tanh, clamped_swiglu, relu };
 

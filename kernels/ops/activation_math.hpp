@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The activations of activation.hpp and their slopes, at a point, and a choice among them outside of loops.
+// Activation functions of activation.hpp and their derivatives for one scalar, and a dispatch that selects the
+// activation once, outside of loops.
 #pragma once
 
 #include <type_traits>
@@ -42,7 +43,8 @@ GYR_FUNCTION A activation_slope(A x) {
   else return x > A(0) ? A(2) * x : A(0);
 }
 
-// What a(gate) is multiplied by, of up, and its slope.
+// Factor of a(gate) in glu, as a function of up, and its derivative. The factor is up itself, or clamp(up, -7, 7) + 1
+// for clamped_swiglu.
 template <Activation a, class A>
 GYR_FUNCTION A up_factor(A up) {
   if constexpr (a != Activation::clamped_swiglu) return up;
@@ -54,7 +56,7 @@ GYR_FUNCTION A up_factor_slope(A up) {
   else return up < A(-clamped_limit) || up > A(clamped_limit) ? A(0) : A(1);
 }
 
-// body(std::integral_constant<Activation, a>())
+// Calls body(std::integral_constant<Activation, a>()), so that loops inside body are compiled for one activation.
 template <class Body>
 void with_activation(Activation a, const Body& body) {
   switch (a) {

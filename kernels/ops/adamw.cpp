@@ -22,9 +22,10 @@ void adamw(Device& dev, const AdamW& rule, Tensor1<const Acc<T>> step, Tensor1<c
   const Index n = w.extent(0);
   const bool own = master.data() == nullptr;
   ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n && (own || Index(master.extent(0)) == n),
-         "adamw of {} parameters with {} gradients, {} and {} moments, {} masters", n, g.extent(0), m.extent(0), v.extent(0), master.extent(0));
-  ensure(step.extent(0) == AdamWStepValues<A>().size(), "adamw of a step of {} numbers", step.extent(0));
-  ensure(!own || std::is_same_v<T, A>, "adamw of parameters that cannot be their own master");
+         "adamw: {} parameters do not fit {} gradients, {} and {} moments and {} master weights", n, g.extent(0), m.extent(0), v.extent(0),
+         master.extent(0));
+  ensure(step.extent(0) == AdamWStepValues<A>().size(), "adamw: the step has {} values, expected 4", step.extent(0));
+  ensure(!own || std::is_same_v<T, A>, "adamw: bf16 parameters need fp32 master weights");
   if (const auto run = dev.launch("adamw", 15.0 * n, (7.0 * sizeof(A) + (own ? 0 : sizeof(T))) * n))
     backend::adamw<T>(dev, rule, step, g, m, v, master, w);
 }

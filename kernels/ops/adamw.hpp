@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One AdamW update (Loshchilov & Hutter, decoupled decay) over a flat run of parameters.
+// AdamW update (Loshchilov & Hutter, decoupled weight decay) of a flat range of parameters.
 //   m = b1 m + (1-b1) g,   v = b2 v + (1-b2) g^2,   w = w - lr (m/c1 / (sqrt(v/c2) + eps) + decay w),   c = 1 - b^t
+//   g gradient, m and v Adam moments, w weight, b1 and b2 beta1 and beta2, t step number from 1
 #pragma once
 
 #include <array>
@@ -10,36 +11,37 @@
 
 namespace gyr {
 
-// What stays from step to step, which kernels are given,
+// Settings that stay the same in all steps; passed to kernels as arguments.
 struct AdamW {
   double beta1, beta2, epsilon;
 };
-// and what changes, which they read from memory of the device, so that an update can be told again as it is.
+// Values that change in every step. Kernels read them from device memory, so that a captured CUDA graph of the update
+// can be replayed.
 struct AdamWStep {
   double lr, weight_decay;
-  double correction1, correction2;  // 1 - beta^t
-  double gradient_scale;            // clipping: multiplies g
+  double correction1, correction2;  // bias corrections of the Adam moments: 1 - beta^t
+  double gradient_scale;            // factor of the gradient, for clipping
 };
 template <class A>
 using AdamWStepValues = std::array<A, 4>;
 template <class A>
 AdamWStepValues<A> numbers_of(const AdamWStep&);
 
-// The update of one parameter, with what does not depend on it computed beforehand.
+// Update of one parameter, with the factors that all parameters have in common computed in advance.
 template <class A>
 struct AdamWUpdate {
   A beta1, gain1, beta2, gain2, epsilon;
   A keep = 1, step = 0, root_correction = 1, gradient_scale = 1;
 
   explicit AdamWUpdate(const AdamW&);
-  // In the step of these numbers.
+  // Copy of this update with the values of one step; `numbers` is the result of numbers_of.
   GYR_FUNCTION AdamWUpdate in(const A* numbers) const {
     AdamWUpdate update = *this;
     update.keep = numbers[0], update.step = numbers[1], update.root_correction = numbers[2], update.gradient_scale = numbers[3];
     return update;
   }
 
-  // The new w; m and v move on.
+  // Returns the new w and updates m and v.
   GYR_FUNCTION A operator()(A gradient, A& m, A& v, A w) const {
     const A g = gradient_scale * gradient;
     m = beta1 * m + gain1 * g;
@@ -48,8 +50,8 @@ struct AdamWUpdate {
   }
 };
 
-// `step`: numbers_of the present one, on the device. master may be empty where T is Acc<T>: w is then its own master. Otherwise w = T(master) after
-// the update.
+// `step`: numbers_of the current step, in device memory. master may be empty if T is Acc<T>: w is then its own master
+// weight. Otherwise w = T(master) after the update.
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> step /*(4)*/, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,
            Tensor1<Acc<T>> master, Tensor1<T> w);

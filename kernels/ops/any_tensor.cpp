@@ -29,7 +29,7 @@ void convert(Device& dev, const AnyTensor2& from, const AnyTensor2& to) {
   with_type(from.dtype, [&]<class S>(std::type_identity<S>) {
     with_type(to.dtype, [&]<class T>(std::type_identity<T>) {
       if constexpr (std::is_same_v<Acc<S>, Acc<T>>) convert<S, T>(dev, Matrix<const S>(from.as<const S>()), Matrix<T>(to.as<T>()));
-      else fail(Exit::internal, "{} converted to {}", name_of(from.dtype), name_of(to.dtype));
+      else fail(Exit::internal, "there is no conversion from {} to {}", name_of(from.dtype), name_of(to.dtype));
     });
   });
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors whose scalar is known at run time only, for those who move numbers and do not compute with them.
+// Tensors whose scalar type is known only at run time, for code that moves data without computing with it.
 #pragma once
 
 #include "kernels/device/device.hpp"
 
 namespace gyr {
 
-inline void require_dtype(DType is, DType wanted) { ensure(is == wanted, "{} taken for {}", name_of(is), name_of(wanted)); }
+inline void require_dtype(DType is, DType wanted) { ensure(is == wanted, "a tensor of type {} is accessed as {}", name_of(is), name_of(wanted)); }
 
-// Numbers one behind the other in the device's memory. Without data: absent.
+// Contiguous elements in device memory. data == nullptr: absent.
 struct AnyTensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -21,7 +21,7 @@ struct AnyTensor {
 
   explicit operator bool() const { return data != nullptr; }
   Index bytes() const { return size * size_of(dtype); }
-  // As the tensor that it is; an internal error where it is one of other numbers.
+  // Typed view of this tensor; an internal error if S is not its type.
   template <class S>
   Tensor1<S> as() const {
     require_dtype(dtype, dtype_of<std::remove_const_t<S>>());
@@ -29,7 +29,7 @@ struct AnyTensor {
   }
 };
 
-// The same in rows, one behind the other.
+// Row-major matrix with contiguous rows, whose scalar type is known only at run time.
 struct AnyTensor2 {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -47,11 +47,11 @@ struct AnyTensor2 {
     return Tensor2<S>(static_cast<S*>(data), rows, columns);
   }
 };
-// Elements [first, first + count), or rows.
+// Elements [first, first + count) of a vector, or rows [first, first + count) of a matrix.
 AnyTensor rows(const AnyTensor&, Index first, Index count);
 AnyTensor2 rows(const AnyTensor2&, Index first, Index count);
 
-// A Matrix of any scalar, to be read.
+// Read-only Matrix whose scalar type is known only at run time.
 struct AnyMatrix {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -67,24 +67,26 @@ struct AnyMatrix {
 
 AnyMatrix rows(const AnyMatrix&, Index first, Index count);
 
-// f(std::type_identity<S>()) with the floating-point type S of these numbers.
+// Calls f(std::type_identity<S>()) with the floating-point type S that `dtype` names; other types are an internal
+// error.
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f64: return f(std::type_identity<double>());
     case DType::f32: return f(std::type_identity<float>());
     case DType::bf16: return f(std::type_identity<bf16>());
-    default: fail(Exit::internal, "{} where floating-point numbers are wanted", name_of(dtype));
+    default: fail(Exit::internal, "{} is not a floating-point type", name_of(dtype));
   }
 }
 
-// f(x) with x as the tensor that it is.
+// Calls f(x.as<S>()) with the type S of x.
 template <class F>
 decltype(auto) with_type(const AnyTensor& x, F&& f) {
   return with_type(x.dtype, [&]<class S>(std::type_identity<S>) { return f(x.as<S>()); });
 }
 
-// A new Typed<S>(arguments...) for the scalar S of a model, under the interface that does not know it.
+// Creates Typed<S>(arguments...) for the scalar type S of a model and returns it as the Interface that does not depend
+// on S.
 template <class Interface, template <class> class Typed, class... Arguments>
 std::unique_ptr<Interface> make_typed(DType dtype, Arguments&&... arguments) {
   return with_type(dtype, [&]<class S>(std::type_identity<S>) -> std::unique_ptr<Interface> {
@@ -92,15 +94,15 @@ std::unique_ptr<Interface> make_typed(DType dtype, Arguments&&... arguments) {
   });
 }
 
-// The next numbers of an arena.
+// Allocates the next elements of an arena.
 AnyTensor take(Arena&, DType, Index size);
 AnyTensor2 take(Arena&, DType, Index rows, Index columns);
 
 void fill(Device&, const AnyTensor&, double value);
-// to = from, of one shape, between the scalars of one model.
+// to = from, converted between types that have the same accumulation type; both have the same shape.
 void convert(Device&, const AnyTensor2& from, const AnyTensor2& to);
 
-// The bytes of a tensor to another of the same size. Between device and host both end before they return.
+// Copy all bytes of a tensor to another of the same size. Copies between device and host are complete on return.
 void copy_on_device(Device&, const AnyTensor& from, const AnyTensor& to);
 void copy_to_host(const AnyTensor& from, void* to);
 void copy_to_device(const void* from, const AnyTensor& to);

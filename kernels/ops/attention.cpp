@@ -24,27 +24,29 @@ DistanceBias DistanceBias::of_heads(Index first, Index count) const {
 
 namespace {
 
-// The distances that occur are among those of a bias; beside a cap there is none.
+// A bias must cover all distances that occur, and is not supported together with a soft cap.
 void check(const AttentionShape& s, const Mask& m, const ScoreRule& scores) {
   const DistanceBias& b = scores.bias;
   if (!b) return;
   const Index first = b.first_column(m);
   ensure(scores.cap == 0 && b.values.rows == s.num_heads && first - (s.queries - 1) >= 0 && first + s.keys <= b.values.columns,
-         "a bias of {} heads, {} distances, 0 in column {}, for {} heads, {} queries from {} on and {} keys from {} on{}", b.values.rows,
-         b.values.columns, b.zero, s.num_heads, s.queries, m.first_query, s.keys, m.first_key, scores.cap == 0 ? "" : ", beside a cap");
+         "attention: a bias of {} heads and {} distances, 0 in column {}, does not fit {} heads, {} queries from {} and {} keys from {}{}",
+         b.values.rows, b.values.columns, b.zero, s.num_heads, s.queries, m.first_query, s.keys, m.first_key,
+         scores.cap == 0 ? "" : ", or is combined with a soft cap");
 }
 
 template <class T>
 void check(const AttentionShape& s, const Mask& m, const Matrix<const T>& q, const Matrix<const T>& k, const Matrix<const T>& v) {
   ensure(q.rows == s.batch * s.queries && q.columns == s.num_heads * s.head_dim && k.rows == s.batch * s.keys && v.rows == k.rows &&
              k.columns == s.num_kv_heads * s.head_dim && v.columns == s.num_kv_heads * s.v_head_dim,
-         "attention of q ({},{}), k ({},{}), v ({},{}) for {} sequences of {} queries and {} keys, {} heads on {} of "
-         "head_dim {}, values {}",
+         "attention: q ({},{}), k ({},{}), v ({},{}) do not fit {} sequences of {} queries and {} keys, {} heads, {} key/value heads, "
+         "head_dim {}, v_head_dim {}",
          q.rows, q.columns, k.rows, k.columns, v.rows, v.columns, s.batch, s.queries, s.keys, s.num_heads, s.num_kv_heads, s.head_dim, s.v_head_dim);
-  ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "{} query heads cannot share {} key/value heads evenly", s.num_heads,
+  ensure(s.num_kv_heads > 0 && s.num_heads % s.num_kv_heads == 0, "attention: {} query heads are not a multiple of {} key/value heads", s.num_heads,
          s.num_kv_heads);
   m.documents.check(s.batch * s.queries);
-  ensure(m.causal || m.documents.packed() == m.documents.both_ways(), "attention both ways to packed documents that do not say where they end");
+  ensure(m.causal || m.documents.packed() == m.documents.both_ways(),
+         "attention: a bidirectional mask over packed documents needs the tokens ahead in each document");
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ template <class T>
 void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
                       Tensor1<const Acc<T>> sinks) {
   using A = Acc<T>;
-  ensure(sinks.span() == 0 || Index(sinks.span()) == shape.num_heads, "{} sinks of {} heads", sinks.span(), shape.num_heads);
+  ensure(sinks.span() == 0 || Index(sinks.span()) == shape.num_heads, "attention: {} sinks for {} heads", sinks.span(), shape.num_heads);
   const Index R = shape.batch * shape.queries, V = shape.v_head_dim;
   if (const auto run = dev.launch("attention_finish", double(R) * shape.num_heads * V, double(R) * shape.num_heads * V * (sizeof(A) + sizeof(T))))
     backend::attention_finish<T>(dev, shape, state, out, lse, sinks);
@@ -85,8 +87,8 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 template <class A>
 void attention_sink_terms(Device& dev, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms) {
   const double n = double(terms.extent(0)) * double(terms.extent(1));
-  ensure(sinks.extent(0) == terms.extent(1) && lse.span() == terms.span() && delta.span() == terms.span(), "terms ({},{}) of {} sinks",
-         terms.extent(0), terms.extent(1), sinks.extent(0));
+  ensure(sinks.extent(0) == terms.extent(1) && lse.span() == terms.span() && delta.span() == terms.span(),
+         "attention sinks: terms ({},{}) do not fit {} sinks, lse and delta", terms.extent(0), terms.extent(1), sinks.extent(0));
   if (const auto run = dev.launch("attention_sinks", 3 * n, 3.0 * sizeof(A) * n)) backend::attention_sink_terms<A>(dev, sinks, lse, delta, terms);
 }
 
@@ -96,7 +98,7 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
   check(shape, mask, q, k, v);
   check(shape, mask, scores);
-  ensure(scores.bias.gradient.columns == scores.bias.values.columns, "a bias of scores without room for its gradient");
+  ensure(scores.bias.gradient.columns == scores.bias.values.columns, "attention_backward: the gradient of the score bias has the wrong width");
   const Workspace workspace(dev.scratch, "attention_backward");
   backend::attention_backward<T>(dev, shape, mask, scores, q, k, v, dout, lse, delta, dq, dk, dv);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a backend defines of kernels whose arguments have been checked and whose work has been announced (NAME.cpp for NAME.hpp does that): the
-// same functions, with the same meaning. They run on no dry-run device; those that take scratch memory also count it there.
+// Interface of a backend: one function for each function of NAME.hpp, with the same meaning. NAME.cpp checks the
+// arguments and records the launch before it calls the backend. Functions that allocate scratch are also called on a
+// dry-run device, where they only count it; the others are not called there.
 #pragma once
 
 #include <cmath>
@@ -32,7 +33,7 @@ namespace gyr::backend {
 
 template <class T>
 void attention(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
-               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state);  // announces its work and takes scratch
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state);  // this function records its own launches and allocates scratch memory
 template <class A>
 void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
 template <class T>
@@ -46,7 +47,7 @@ template <class T>
 void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk,
-                        Matrix<Acc<T>> dv);  // as attention
+                        Matrix<Acc<T>> dv);  // this function records its own launches and allocates scratch memory
 
 template <class T>
 void drop(Device&, const Dropout&, const TokenPlaces&, Index first_row, Tensor2<const T> x, Tensor2<T> y);
@@ -72,22 +73,22 @@ void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
 template <class T>
 void divide_rows(Device&, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y);
 template <class T>
-void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);  // takes scratch
+void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);  // this function allocates scratch memory
 
 template <class T>
 void convolution(Device&, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> y,
-                 const Documents& documents);  // takes scratch
+                 const Documents& documents);  // this function allocates scratch memory
 template <class T>
 void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
-                          const Documents& documents);  // takes scratch
+                          const Documents& documents);  // this function allocates scratch memory
 template <class T>
 void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after);
 
-// On a dry run too, where they take scratch and do nothing else.
+// gemm and few_rows_gemm are also called in a dry run, where they only allocate scratch.
 template <class T, class S>
 void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const GemmExtents&, double alpha, double beta);
-// y = alpha x w' + beta y for at most few_rows rows.
+// y = alpha x w' + beta y for at most few_rows rows of x.
 template <class T, class S>
 void few_rows_gemm(Device&, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta);
 template <class T, class S>
@@ -95,7 +96,7 @@ void few_rows_gemm(Device&, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y,
 
 template <class T>
 void quantize(Device&, Matrix<const T> w, const Int8Matrix& to);
-// to (count, K) = rows of w from `first` on.
+// to (count, K) = rows [first, first + count) of w, dequantized to T.
 template <class T>
 void widen(Device&, const Int8Matrix& w, Index first, Tensor2<T> to);
 
@@ -140,31 +141,31 @@ template <class T>
 void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset);
 template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
-                      Tensor1<Acc<T>> dg, double offset);  // takes scratch
+                      Tensor1<Acc<T>> dg, double offset);  // this function allocates scratch memory
 
 template <class T>
 void layernorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
                Tensor1<Acc<T>> rstd);
 template <class T>
 void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean,
-                        Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // takes scratch
+                        Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // allocates scratch memory
 
 template <class T>
 void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd, double offset);
 template <class T>
 void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
-                        Tensor1<Acc<T>> dg, double offset);  // takes scratch
+                        Tensor1<Acc<T>> dg, double offset);  // this function allocates scratch memory
 
-// The four kernels of the gated norm see the same tensors and walk over them alike.
+// Shape of the gated RMSNorm, common to its four kernels.
 struct NormGroups {
-  Index rows, channels, groups, width;  // width: channels of a group on this rank
+  Index rows, channels, groups, width;  // width: channels of a norm group on this rank
 };
 template <class T, class A>
 NormGroups norm_groups(const Matrix<const T>& y, const Tensor2<A>& squares) {
   const Index groups = squares.extent(1);
   return {y.rows, y.columns, groups, y.columns / groups};
 }
-// Of a group, by its sum of squares over `width` channels.
+// 1 / rms of a group, from its sum of squares over `width` channels.
 template <class A>
 GYR_FUNCTION A norm_factor(A squares, Index width, double eps) {
   return A(1 / std::sqrt(double(squares) / double(width) + eps));
@@ -178,9 +179,10 @@ void gated_norm_squares(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z
 template <class T>
 void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
                 double eps, Tensor2<T> out);
+// gated_norm_products allocates scratch memory.
 template <class T>
 void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw);  // takes scratch
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw);
 template <class T>
 void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
                          Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
@@ -222,12 +224,12 @@ void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, 
                             double soft_cap);
 
 void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
-// (1), in the scratch that it takes.
+// Returns the sum as a tensor (1) in scratch memory that the function allocates.
 template <class A>
 Tensor1<double> sum_of_squares(Device&, Tensor1<const A> x);
 
-// All of these announce their work, which differs between backends, and have scratch: their callers keep a workspace. On a dry-run device they take
-// it and announce as if they ran.
+// The ssd functions record their own launches, which differ between backends, and allocate scratch, so that their
+// callers open a workspace. They do both on a dry-run device as well.
 template <class T>
 void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y, SsdSaved<Acc<T>> saved,
          Tensor2<Acc<T>> last);

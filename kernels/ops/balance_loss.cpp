@@ -17,9 +17,9 @@ void add_balance_gradient(Device& dev, const Routing& rule, Tensor2<const A> sco
                           double z, Tensor2<A> dlogits) {
   ensure(dlogits.extent(0) == scores.extent(0) && dlogits.extent(1) == scores.extent(1) && n.extent(0) == scores.extent(1) &&
              (!lse.data() || lse.extent(0) == scores.extent(0)),
-         "balance of ({},{}) with {} counts, {} sums, into ({},{})", scores.extent(0), scores.extent(1), n.extent(0), lse.extent(0),
-         dlogits.extent(0), dlogits.extent(1));
-  ensure(!lse.data() || rule.score == Routing::softmax, "a z-loss is of softmax");
+         "balance gradient: scores ({},{}) do not fit {} counts, {} log-sum-exps and dlogits ({},{})", scores.extent(0), scores.extent(1),
+         n.extent(0), lse.extent(0), dlogits.extent(0), dlogits.extent(1));
+  ensure(!lse.data() || rule.score == Routing::softmax, "balance gradient: the router z-loss needs softmax scores");
   if (const auto run = dev.launch("balance_gradient", 8.0 * double(scores.span()), 3.0 * sizeof(A) * double(scores.span())))
     backend::add_balance_gradient<A>(dev, rule, scores, lse, n, balance, z, dlogits);
 }

@@ -12,9 +12,10 @@ template <class T>
 void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w, const Tensor3<const T>& before) {
   const Index C = x.columns, K = w.extent(1);
   ensure(batch > 0 && x.rows % batch == 0 && Index(w.extent(0)) == C && K > 0 && K <= largest_conv_kernel,
-         "convolution of {} sequences in ({},{}) with weights ({},{})", batch, x.rows, C, w.extent(0), K);
+         "convolution: {} sequences in x ({},{}) do not fit weights ({},{})", batch, x.rows, C, w.extent(0), K);
   ensure(!before.data() || (Index(before.extent(0)) == batch && Index(before.extent(1)) == K - 1 && Index(before.extent(2)) == C),
-         "convolution needs ({},{},{}) inputs from before, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1), before.extent(2));
+         "convolution: expected ({},{},{}) inputs before the first token, not ({},{},{})", batch, K - 1, C, before.extent(0), before.extent(1),
+         before.extent(2));
 }
 
 }  // namespace

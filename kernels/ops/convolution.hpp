@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Causal depthwise convolution followed by SiLU: c(t,j) = bias(j) + sum_k w(j,k) x(t-(K-1)+k, j),  y = silu(c).
 //   B sequences of T tokens (rows b T + t), C channels, kernel of K tokens
-//   before (B,K-1,C): the inputs that precede the first token; zeros where empty
-//   Inputs from before the first token of a document do not count for it, in `before` neither.
+//   before (B,K-1,C): the inputs that precede the first token; zeros if empty
+//   For each document, inputs from before its first token count as zero, including those in `before`.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-inline constexpr int largest_conv_kernel = 16;  // K
+inline constexpr int largest_conv_kernel = 16;  // largest supported kernel width K
 
 template <class T>
 void convolution(Device&, Index batch, Matrix<const T> x /*(B T, C)*/, Tensor2<const Acc<T>> w /*(C,K)*/, Tensor1<const Acc<T>> bias /*(C) or empty*/,
@@ -22,7 +22,7 @@ void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const
                           Tensor3<const T> before, Matrix<T> dx /*=*/, Tensor2<Acc<T>> dw /*+=, or empty*/, Tensor1<Acc<T>> dbias /*+=, or empty*/,
                           Tensor3<T> dbefore /*(B,K-1,C) =, or empty*/, const Documents& = {});
 
-// The K-1 inputs that will precede the next token: the tail of (before, x). after may be before's memory.
+// after = the K-1 inputs that precede the next token: the tail of (before, x). after may be before's memory.
 template <class T>
 void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before /*or empty*/, Tensor3<T> after /*(B,K-1,C)*/);
 

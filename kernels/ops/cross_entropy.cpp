@@ -11,7 +11,7 @@ namespace {
 template <class A>
 LogitColumns checked(const char* kernel, const Tensor2<const A>& logits, Index valid, Index first, Index others) {
   const Index rows = logits.extent(0), held = logits.extent(1);
-  ensure(valid <= held && others == rows, "{} of ({},{}), {} columns valid, {} rows beside it", kernel, rows, held, valid, others);
+  ensure(valid <= held && others == rows, "{}: logits ({},{}) do not fit {} valid columns and {} rows", kernel, rows, held, valid, others);
   return {logits, valid, first};
 }
 
@@ -30,7 +30,7 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("logits_sums", logits, valid, first, sums.extent(1));
   ensure((sums.extent(0) == 3 || sums.extent(0) == 2) && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
-         "logits_sums of {} rows with {} maxima and {} labels into {} sums", rows, top.extent(0), labels.extent(0), sums.extent(0));
+         "logits_sums: {} rows do not fit {} maxima, {} labels and {} sums per row", rows, top.extent(0), labels.extent(0), sums.extent(0));
   if (const auto run = dev.launch("logits_sums", 3.0 * rows * columns.valid, double(sizeof(A)) * rows * columns.valid))
     backend::logits_sums<A>(dev, logits, valid, top, labels, first, sums);
 }
@@ -39,7 +39,7 @@ template <class A>
 void logits_argmax(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found) {
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("logits_found", logits, valid, first, found.extent(0));
-  ensure(Index(top.extent(0)) == rows, "logits_found of {} rows with {} maxima", rows, top.extent(0));
+  ensure(Index(top.extent(0)) == rows, "logits_found: {} rows but {} maxima", rows, top.extent(0));
   if (const auto run = dev.launch("logits_found", double(rows) * columns.valid, double(sizeof(A)) * rows * columns.valid))
     backend::logits_argmax<A>(dev, logits, valid, top, first, found);
 }
@@ -49,7 +49,7 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);
   ensure(Index(sums.extent(0)) == terms.sums() && Index(top.extent(0)) == rows && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
-         "cross_entropy of ({},{}) sums and {} labels into {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
+         "cross_entropy: sums ({},{}) and {} labels do not fit {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
   if (const auto run = dev.launch("cross_entropy", 2.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows))
     backend::cross_entropy<A>(dev, sums, top, labels, terms, loss);
 }
@@ -63,8 +63,8 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
   const LogitColumns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
   ensure(Index(sums.extent(0)) == terms.sums() && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
              Index(dlogits.extent(1)) == columns.held,
-         "cross_entropy_backward of ({},{}) with {} maxima, {} sums, {} labels into rows of {}", rows, columns.held, top.extent(0), sums.extent(1),
-         labels.extent(0), dlogits.extent(1));
+         "cross_entropy_backward: logits ({},{}) do not fit {} maxima, {} sums, {} labels and {} columns of dlogits", rows, columns.held,
+         top.extent(0), sums.extent(1), labels.extent(0), dlogits.extent(1));
   if (const auto run = dev.launch("cross_entropy_backward", (soft_cap > 0 ? 7.0 : 3.0) * rows * columns.valid,
                                   double(sizeof(A) + sizeof(T)) * rows * columns.held))
     backend::cross_entropy_backward<T>(dev, logits, valid, top, sums, labels, first, scale, terms, dlogits, soft_cap);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // loss(r) = log sum_v exp(l(r,v)) - l(r, label(r)), over logits sharded by vocabulary.
 //   R rows, V columns on this rank, the first of them token `first`; columns from `valid` on are padding and count as -infinity
-// Three kernels with an all-reduce after each of the first two, so that no rank ever holds a whole row.
+// Three kernels with an all-reduce after each of the first two, so that no rank ever holds a full row of logits.
 #pragma once
 
 #include "kernels/ops/embedding.hpp"
@@ -11,51 +11,52 @@ namespace gyr {
 
 inline constexpr Token ignored_label = -100;
 
-// What may be added to it. With lse = log sum_v exp(l(r,v)) over all of vocab_size tokens:
+// Optional terms of the loss. With lse = log sum_v exp(l(r,v)) over all vocab_size tokens:
 //   loss(r) = lse - (1 - smoothing) l(r, label(r)) - smoothing / vocab_size sum_v l(r,v) + z lse^2
 // smoothing as in PyTorch's cross_entropy (Megatron's is vocab_size / (vocab_size - 1) times that); z: PaLM (Chowdhery et al. 2022), section 5.
 struct LossTerms {
   double smoothing = 0, z = 0;
   Index vocab_size = 0;
-  Index sums() const { return smoothing > 0 ? 3 : 2; }  // of each row
+  Index sums() const { return smoothing > 0 ? 3 : 2; }  // number of sums per row
 };
 
-// Columns of a row of logits: `held` of them in memory, the first `valid` of them tokens from `first` on.
+// Columns of a row of logits: `held` columns in memory. The first `valid` columns are tokens, numbered from `first`.
 struct LogitColumns {
   Index held, valid, first;
 
   template <class A>
   LogitColumns(const Tensor2<const A>& logits, Index valid, Index first) : held(logits.extent(1)), valid(valid > 0 ? valid : 0), first(first) {}
 
-  // The column of a label, or -1 where it is elsewhere.
+  // Column of a label, or -1 if this rank does not hold it.
   GYR_FUNCTION Index of(Token label) const {
     const Index c = Index(label) - first;
     return label != ignored_label && c >= 0 && c < valid ? c : -1;
   }
 };
 
-// top(r) = max over valid columns (lowest number where there is none).
+// top(r) = max over valid columns, or the lowest value of A if there is none.
 template <class A>
 void logits_top(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<A> top /*(R)*/);
 
-// sums(0, r) = sum over valid columns of exp(l - top), sums(1, r) = l(label) - top where this rank holds the label, else 0, and, where there is
-// a third, sums(2, r) = sum over valid columns of l - top.
+// sums(0, r) = sum over valid columns of exp(l - top)
+// sums(1, r) = l(label) - top if this rank holds the label, else 0
+// sums(2, r) = sum over valid columns of l - top, if there is a third row
 template <class A>
 void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first,
                  Tensor2<A> sums /*(2 or 3,R)*/);
 
-// found(r) = -v of the first of this rank's tokens v whose logit is top(r), the lowest number where it has none: the largest of all ranks is that of
-// the likeliest token. Token ids must be exact in A.
+// found(r) = -v for the first token v of this rank whose logit is top(r), or the lowest value of A if there is none.
+// The maximum over all ranks is that of the most likely token. Token ids must be exact in A.
 template <class A>
 void logits_argmax(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found /*(R)*/);
 
-// The loss from sums of all ranks: without terms log sums(0, r) - sums(1, r); zero where the label is ignored_label.
+// The loss from the sums over all ranks, without terms log sums(0, r) - sums(1, r); zero if the label is ignored_label.
 template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss /*(R)*/);
 
-// scale(0), which lies on the device, or 1 where there is none, times the gradient of the loss: without terms dlogits(r, v) = scale (exp(l - top) /
-// sums(0, r) - [first + v == label]); zero in rows of ignored_label and in padding columns. soft_cap: where the logits are what that cap left of
-// others, the gradient of those; 0: there was none. dlogits may be the logits' own memory where T is A.
+// Gradient of the loss times scale(0), which is in device memory (1 if scale is empty). Without terms:
+//   dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]),   zero in rows of ignored_label and in padding columns
+// soft_cap > 0: the logits are the output of that soft cap, and dlogits is the gradient of its input. dlogits may be the memory of logits if T is A.
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale /*(1)*/, const LossTerms&,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Relative positions as T5 has them (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): distances from a query to a key fall into
-// buckets, near ones each into its own, farther ones into ever wider ones, and each head learns a number for each bucket that its scores are added.
+// Relative-position bias of T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). Distances from a
+// query to a key are grouped into buckets: near distances have one bucket each, farther ones share buckets of
+// increasing width. Each head learns one value per bucket, which is added to its scores.
 //   b(head, distance) = table(bucket(distance), head),   dtable(bucket, head) += sum of db(head, distance) over the distances of the bucket
 #pragma once
 
@@ -12,12 +13,13 @@ namespace gyr {
 
 struct DistanceBuckets {
   static constexpr Index most = 256;
-  Index count = 0;                              // of all
-  bool both_ways = false;                       // half of them for keys ahead of the query; otherwise such keys count as near as the query's own
-  Index of_one_way = 0;                         // count, or half of it
-  std::array<std::int32_t, most> nearest = {};  // of those of one way: the least distance in each, rising; from 0
+  Index count = 0;                              // total number of buckets
+  bool both_ways = false;                       // half of the buckets are for keys after the query; otherwise such keys count as distance 0
+  Index of_one_way = 0;                         // buckets per direction: count, or half of it
+  std::array<std::int32_t, most> nearest = {};  // smallest distance in each bucket of one direction, increasing from 0
 
-  // Distances from max_distance on share the last bucket; half of one way's buckets hold one distance each. 2 <= count <= most.
+  // Distances from max_distance on share the last bucket. Half of the buckets of one direction hold one distance each.
+  // 2 <= count <= most.
   DistanceBuckets(Index count, Index max_distance, bool both_ways);
   DistanceBuckets() = default;
 
@@ -29,7 +31,7 @@ struct DistanceBuckets {
   }
 };
 
-// Column zero + distance of `bias`.
+// Column zero + distance of `bias` holds the bias of that distance (key position minus query position).
 template <class A>
 void distance_bias(Device&, const DistanceBuckets&, Tensor2<const A> table /*(count,H)*/, Index zero, Tensor2<A> bias /*(H,distances)*/);
 template <class A>

@@ -20,7 +20,8 @@ Dropout dropout_at(std::uint64_t seed, std::string_view place, double p, const D
 template <class T>
 void drop(Device& dev, const Dropout& dropout, const TokenPlaces& places, Index first_row, Tensor2<const T> x, Tensor2<T> y) {
   const Index rows = x.extent(0), columns = x.extent(1);
-  ensure(Index(y.extent(0)) == rows && Index(y.extent(1)) == columns, "dropout of ({},{}) into ({},{})", rows, columns, y.extent(0), y.extent(1));
+  ensure(Index(y.extent(0)) == rows && Index(y.extent(1)) == columns, "dropout: x ({},{}) and y ({},{}) have different shapes", rows, columns,
+         y.extent(0), y.extent(1));
   if (const auto run = dev.launch("dropout", double(rows) * columns, 2.0 * sizeof(T) * rows * columns))
     backend::drop<T>(dev, dropout, places, first_row, x, y);
 }

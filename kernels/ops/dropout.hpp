@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dropout (Srivastava et al., 2014): a number becomes zero with probability p and is divided by 1 - p otherwise. Which of the two is a function of
-// where it stands, never of who asks: a sample of the run, a token of it, a channel, or a key that the token looks at and the head that looks, under
-// a key made of seed, step and place in the model. Nothing is stored; backward and forwards that run again draw the same. Step and sample lie where
-// kernels run, so that what these are told once serves many steps.
+// Dropout (Srivastava et al., 2014): a value becomes zero with probability p, and is divided by 1 - p otherwise. The
+// random choice depends only on the logical position, never on the rank: sample of the run, token, and channel (in
+// attention: key and head). The Philox key is made of seed, step and place in the model. Nothing is stored: backward
+// and recomputed forward passes draw the same values. Kernels read step and sample from device memory, so that a
+// captured CUDA graph serves many steps.
 #pragma once
 
 #include <string_view>
@@ -12,26 +13,26 @@
 
 namespace gyr {
 
-// What changes from micro-batch to micro-batch.
+// Values that change from micro-batch to micro-batch.
 struct DrawnAt {
   std::int64_t step = 0;
-  Index first_sample = 0;  // number of the first sequence that kernels are given
+  Index first_sample = 0;  // index of the first sequence that kernels are given
 };
 
-// What that makes of the random numbers of a place in the model.
+// Philox key and first sample for one place in the model, at one step.
 struct Draws {
   PhiloxKey key;
   Index first_sample = 0;
 };
 
-// At a place in the model.
+// Dropout at one place in the model.
 struct Dropout {
   std::uint64_t seed = 0, place = 0;
-  std::uint32_t limit = 0;                      // of 2^32: random words below drop their number; 0: none does
-  double kept = 1;                              // what the others are multiplied by
-  Index first_head = 0;                         // number of attention's first head that kernels are given
-  const DrawnAt* now = nullptr;                 // where kernels run
-  static constexpr Index most_heads = 1 << 22;  // they share a word of the counter with samples beyond 2^32
+  std::uint32_t limit = 0;                      // drop threshold out of 2^32: random words below it drop their value; 0: no dropout
+  double kept = 1;                              // factor of the values that are kept, 1 / (1 - p)
+  Index first_head = 0;                         // index of the first attention head that kernels are given
+  const DrawnAt* now = nullptr;                 // step and first sample, in memory that kernels read
+  static constexpr Index most_heads = 1 << 22;  // the head shares a counter word with the upper bits of samples beyond 2^32
 
   GYR_FUNCTION bool drops() const { return limit > 0; }
   GYR_FUNCTION Draws at(const DrawnAt& now) const {
@@ -41,7 +42,8 @@ struct Dropout {
     const PhiloxWords mixed = philox({{low(place), high(place), low(step), high(step)}}, {{low(seed), high(seed)}});
     return {{{mixed.at[0], mixed.at[1]}}, now.first_sample};
   }
-  // Counts columns 4 n to 4 n + 3 of a row: the token of a sequence, and the head that it looks with.
+  // Philox counter of columns 4 n to 4 n + 3 of a row. `row` is the token within its sequence, `head` the attention
+  // head.
   GYR_FUNCTION PhiloxWords counter(const Draws& draws, Index sequence, Index head, Index row, Index n) const {
     const std::uint64_t sample = std::uint64_t(draws.first_sample + sequence);
     return {{std::uint32_t(n), std::uint32_t(row), std::uint32_t(sample),
@@ -56,19 +58,20 @@ struct Dropout {
   }
 };
 
-// With probability p in [0, 1). `now`: where step and sample lie when kernels ask for them.
+// Dropout with probability p in [0, 1). `now`: memory from which kernels read step and sample.
 Dropout dropout_at(std::uint64_t seed, std::string_view place, double p, const DrawnAt* now);
 
-// Where rows stand in their sequences: T of each, in blocks of neighbouring tokens.
+// Positions of rows in their sequences: seq_length rows per sequence, in blocks of consecutive tokens.
 struct TokenPlaces {
   Index seq_length = 1, block_length = 1;
-  Index first[2] = {0, 0};  // token that each block of a sequence begins with
+  Index first[2] = {0, 0};  // first token of each block of a sequence
 
   GYR_FUNCTION Index sequence(Index row) const { return row / seq_length; }
   GYR_FUNCTION Index token(Index row) const { return first[row % seq_length / block_length] + row % block_length; }
 };
 
-// y = x where it is kept, times what belongs to it, and zero elsewhere; y may be x.   Row r is row first_row + r of the places.
+// y = x times the factor of kept values, and zero for dropped values; y may be x.   Row r is row first_row + r of
+// `places`.
 template <class T>
 void drop(Device&, const Dropout&, const TokenPlaces&, Index first_row, Tensor2<const T> x, Tensor2<T> y);
 

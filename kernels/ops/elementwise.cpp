@@ -19,14 +19,14 @@ void add(Device& dev, Tensor1<const T> x, Tensor1<T> y) {
 
 template <class T>
 void add(Device& dev, Matrix<const T> x, Matrix<T> y) {
-  ensure(x.rows == y.rows && x.columns == y.columns, "add of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
+  ensure(x.rows == y.rows && x.columns == y.columns, "add: x ({},{}) and y ({},{}) have different shapes", x.rows, x.columns, y.rows, y.columns);
   const double n = double(x.rows) * x.columns;
   if (const auto run = dev.launch("add", n, 3.0 * sizeof(T) * n)) backend::add<T>(dev, x, y);
 }
 
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
-  ensure(x.rows == y.rows && x.columns == y.columns, "convert of ({},{}) to ({},{})", x.rows, x.columns, y.rows, y.columns);
+  ensure(x.rows == y.rows && x.columns == y.columns, "convert: x ({},{}) and y ({},{}) have different shapes", x.rows, x.columns, y.rows, y.columns);
   if (const auto run = dev.launch("convert", 0, double(sizeof(S) + sizeof(T)) * x.rows * x.columns)) backend::convert<S, T>(dev, x, y);
 }
 
@@ -34,7 +34,7 @@ template <class T>
 void bias_scale(Device& dev, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale, Matrix<T> y) {
   const bool b = bias.data(), s = scale.data();
   ensure((!b || Index(bias.extent(0)) == y.columns) && (!s || Index(scale.extent(0)) == y.columns),
-         "bias of {} and scale of {} numbers for {} columns", bias.extent(0), scale.extent(0), y.columns);
+         "bias_scale: {} bias values and {} scale values for {} columns", bias.extent(0), scale.extent(0), y.columns);
   if (!b && !s) return;
   if (const auto run = dev.launch("bias_scale", double(b + s) * y.rows * y.columns, 2.0 * sizeof(T) * y.rows * y.columns))
     backend::bias_scale<T>(dev, bias, scale, y);
@@ -42,7 +42,7 @@ void bias_scale(Device& dev, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> s
 
 template <class T>
 void add_bias(Device& dev, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y) {
-  ensure(Index(bias.extent(0)) == y.columns, "bias of {} numbers for {} columns", bias.extent(0), y.columns);
+  ensure(Index(bias.extent(0)) == y.columns, "add_bias: {} bias values for {} columns", bias.extent(0), y.columns);
   if (const auto run = dev.launch("add_bias", 2.0 * y.rows * y.columns, 2.0 * sizeof(T) * y.rows * y.columns))
     backend::add_bias<T>(dev, bias, scale, y);
 }
@@ -51,14 +51,14 @@ template <class T>
 void divide_rows(Device& dev, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y) {
   const Index rows = y.extent(0), columns = y.extent(1);
   ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == columns && Index(n.extent(0)) == rows,
-         "rows of ({},{}) divided by {} numbers into ({},{})", x.extent(0), x.extent(1), n.extent(0), rows, columns);
+         "divide_rows: x ({},{}) and {} divisors do not fit y ({},{})", x.extent(0), x.extent(1), n.extent(0), rows, columns);
   if (const auto run = dev.launch("divide_rows", double(rows) * columns, double(sizeof(Acc<T>) + sizeof(T)) * rows * columns))
     backend::divide_rows<T>(dev, x, n, y);
 }
 
 template <class T>
 void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias) {
-  ensure(Index(dbias.extent(0)) == dy.columns, "bias gradient of {} numbers for {} columns", dbias.extent(0), dy.columns);
+  ensure(Index(dbias.extent(0)) == dy.columns, "bias_backward: {} bias gradients for {} columns", dbias.extent(0), dy.columns);
   const Workspace workspace(dev.scratch, "bias_backward");
   const auto run = dev.launch("bias_backward", double(dy.rows) * dy.columns, double(sizeof(T)) * dy.rows * dy.columns);
   backend::bias_backward<T>(dev, dy, scale, dbias);

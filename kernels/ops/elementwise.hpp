@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Elementwise operations that are not part of a matrix product.
+// Elementwise operations that are not part of a GEMM.
 #pragma once
 
 #include "kernels/device/device.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows on their way to experts and back. A slot is a choice of a row, slot r K + k; grouped rows are the slots by expert, those of one expert in the
-// order of rows. Every slot has its place, whatever was chosen: none is dropped, and as many rows of memory serve every choice.
+// Rows sent to the experts of a mixture of experts and back. A slot is one choice of a row: slot r K + k. Grouped rows
+// are the slots sorted by expert, and by row within an expert. Every slot has a place: no token is dropped, and the
+// memory size does not depend on the routing.
 //   R rows, K choices of each, E experts, D width, F channels of an expert
 #pragma once
 
@@ -11,7 +12,8 @@
 
 namespace gyr {
 
-// place(r, k): the grouped row of that slot;  slot(p): the way back;  count(e): rows of expert e
+// place(r, k): grouped row of that slot;  slot(p): slot of grouped row p, the inverse;  count(e): number of rows of
+// expert e
 struct ExpertRows {
   Tensor2<std::int32_t> place;  // (R,K)
   Tensor1<std::int32_t> slot;   // (R K)
@@ -22,11 +24,11 @@ void group_rows(Device&, Tensor2<const std::int32_t> chosen /*(R,K), each below 
 // y(p) = x(slot(p) / K)
 template <class T>
 void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R,D)*/, Tensor2<T> y /*(R K,D)*/);
-// y(r) (= or +=) the sum over k, in order, of x(place(r, k)): the transpose
+// y(r) (= or +=) the sum over k, in order, of x(place(r, k)): the transpose of gather_rows
 template <class T>
 void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R K,D)*/, Add, Tensor2<T> y /*(R,D)*/);
 
-// y(p) = w(slot(p)) up a(gate), gate and up side by side, as activation.hpp has it
+// y(p) = w(slot(p)) up a(gate), with gate and up next to each other as in activation.hpp
 template <class T>
 void weighted_glu(Device&, Activation, const ExpertRows&, Tensor2<const T> gate_up /*(R K,2F)*/, Tensor2<const Acc<T>> w /*(R,K)*/,
                   Tensor2<T> y /*(R K,F)*/);
@@ -35,11 +37,13 @@ template <class T>
 void weighted_glu_backward(Device&, Activation, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
                            Tensor2<T> dgate_up, Tensor2<Acc<T>> dw);
 
-// Of neighbouring grouped rows, whose slots these are, and a bias b that all of them add to their output, (D):   y(p) += w(slot(p)) b
+// Bias b (D) of one expert, times the routing weights, for consecutive grouped rows with the given slots:   y(p) +=
+// w(slot(p)) b
 template <class T>
 void add_weighted_bias(Device&, Tensor1<const std::int32_t> slot /*(N)*/, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                        Tensor2<T> y /*(N,D)*/);
-// dw(slot(p)) += <dy(p), b> where there is dw,   terms(p) = w(slot(p)) dy(p), whose sum over rows is the gradient of b
+// dw(slot(p)) += <dy(p), b> if dw is not empty,   terms(p) = w(slot(p)) dy(p); the gradient of b is the sum of the
+// terms over rows
 template <class T>
 void weighted_bias_backward(Device&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                             Tensor2<Acc<T>> dw, Tensor2<T> terms);

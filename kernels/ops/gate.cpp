@@ -14,18 +14,18 @@ template <class T, class A>
 NormGroups checked(const char* kernel, const Matrix<const T>& y, const Matrix<const T>& z, const Tensor2<A>& squares) {
   const Index groups = squares.extent(1);
   ensure(y.rows == z.rows && y.columns == z.columns && Index(squares.extent(0)) == y.rows && groups > 0 && y.columns % groups == 0,
-         "{} of ({},{}) by ({},{}) in groups ({},{})", kernel, y.rows, y.columns, z.rows, z.columns, squares.extent(0), groups);
+         "{}: y ({},{}), z ({},{}) and the group sums ({},{}) do not fit", kernel, y.rows, y.columns, z.rows, z.columns, squares.extent(0), groups);
   return backend::norm_groups(y, squares);
 }
 
 template <class T>
 void check_shape(const char* kernel, const NormGroups& s, const Matrix<const T>& x) {
-  ensure(x.rows == s.rows && x.columns == s.channels, "{} of ({},{}) and ({},{})", kernel, s.rows, s.channels, x.rows, x.columns);
+  ensure(x.rows == s.rows && x.columns == s.channels, "{}: expected shape ({},{}), not ({},{})", kernel, s.rows, s.channels, x.rows, x.columns);
 }
 
 template <class A>
 void check_weights(const char* kernel, const NormGroups& s, const Tensor1<A>& w) {
-  ensure(Index(w.extent(0)) == s.channels, "{} of {} channels with {} weights", kernel, s.channels, w.extent(0));
+  ensure(Index(w.extent(0)) == s.channels, "{}: {} channels but {} weights", kernel, s.channels, w.extent(0));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ template <class T>
 void gate(Device& dev, Matrix<const T> y, Matrix<const T> z, Tensor2<T> out) {
   const Index rows = y.rows, channels = y.columns;
   ensure(z.rows == rows && z.columns == channels && Index(out.extent(0)) == rows && Index(out.extent(1)) == channels,
-         "gate of ({},{}) by ({},{}) into ({},{})", rows, channels, z.rows, z.columns, out.extent(0), out.extent(1));
+         "gate: y ({},{}), z ({},{}) and out ({},{}) have different shapes", rows, channels, z.rows, z.columns, out.extent(0), out.extent(1));
   if (const auto run = dev.launch("gate", 5.0 * rows * channels, 3.0 * sizeof(T) * rows * channels)) backend::gate<T>(dev, y, z, out);
 }
 
@@ -42,7 +42,8 @@ template <class T>
 void gate_backward(Device& dev, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor2<T> dy, Matrix<T> dz) {
   const Index rows = y.rows, channels = y.columns;
   for (const auto& same : {Matrix<const T>(dout), z, Matrix<const T>(dy), Matrix<const T>(dz)})
-    ensure(same.rows == rows && same.columns == channels, "gate_backward of ({},{}) and ({},{})", rows, channels, same.rows, same.columns);
+    ensure(same.rows == rows && same.columns == channels, "gate_backward: expected shape ({},{}), not ({},{})", rows, channels, same.rows,
+           same.columns);
   if (const auto run = dev.launch("gate_backward", 11.0 * rows * channels, 5.0 * sizeof(T) * rows * channels))
     backend::gate_backward<T>(dev, dout, y, z, dy, dz);
 }
@@ -71,7 +72,8 @@ void gated_norm_products(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
                          Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw) {
   const NormGroups s = checked("gated_norm_products", y, z, squares);
   checked("gated_norm_products", y, z, products);
-  ensure(products.extent(1) == squares.extent(1), "gated_norm_products of {} groups into {}", squares.extent(1), products.extent(1));
+  ensure(products.extent(1) == squares.extent(1), "gated_norm_products: {} groups in squares but {} in products", squares.extent(1),
+         products.extent(1));
   check_shape<T>("gated_norm_products", s, dout);
   check_weights("gated_norm_products", s, w);
   if (dw.data()) check_weights("gated_norm_products", s, dw);
@@ -85,7 +87,8 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
                          Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
   const NormGroups s = checked("gated_norm_backward", y, z, squares);
   checked("gated_norm_backward", y, z, products);
-  ensure(products.extent(1) == squares.extent(1), "gated_norm_backward of {} groups and {}", squares.extent(1), products.extent(1));
+  ensure(products.extent(1) == squares.extent(1), "gated_norm_backward: {} groups in squares but {} in products", squares.extent(1),
+         products.extent(1));
   for (const auto& same : {Matrix<const T>(dout), Matrix<const T>(dy), Matrix<const T>(dz)}) check_shape<T>("gated_norm_backward", s, same);
   check_weights("gated_norm_backward", s, w);
   if (const auto run = dev.launch("gated_norm_backward", 18.0 * s.rows * s.channels, 5.0 * sizeof(T) * s.rows * s.channels))

@@ -8,7 +8,8 @@ namespace gyr {
 
 namespace {
 
-// Few rows read B (N,K) as it is stored: a library would copy it first, or wait for rows that do not come.
+// Few rows: our own kernel reads B (N,K) once as it is stored. A library would first copy B, or compute a full tile of
+// rows.
 template <class T>
 bool is_few_rows(MatrixOp op_a, MatrixOp op_b, const GemmExtents& e) {
   return !std::is_same_v<T, double> && e.m <= few_rows && op_a == MatrixOp::none && op_b == MatrixOp::transpose;

@@ -5,8 +5,9 @@
 
 namespace gyr::backend {
 
-// Rows of a product at a time where its result, of so many columns, serves at once and a gradient as large as the matrix is added up for each of
-// them: enough that the product has its full rate and the gradient passes memory seldom, few enough that the result stays small.
+// Number of rows of a GEMM to compute at a time, if its result of `columns` columns is consumed at once and each block
+// of rows adds to a gradient as large as the matrix. Enough rows for full GEMM throughput and few passes over the
+// gradient, few enough to keep the result small.
 Index gemm_row_layout(Index columns);
 
 }  // namespace gyr::backend

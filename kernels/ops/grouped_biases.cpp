@@ -10,8 +10,8 @@ namespace {
 
 template <class A>
 void check(const RowGroups& groups, const GroupMatrices<A>& bias, Index columns) {
-  ensure(Index(bias.data.size()) == groups.groups() && bias.rows == columns && bias.columns == 1, "{} biases ({},{}) of {} groups with {} columns",
-         bias.data.size(), bias.rows, bias.columns, groups.groups(), columns);
+  ensure(Index(bias.data.size()) == groups.groups() && bias.rows == columns && bias.columns == 1,
+         "grouped bias: {} biases ({},{}) do not fit {} groups and {} columns", bias.data.size(), bias.rows, bias.columns, groups.groups(), columns);
 }
 
 template <class A>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Biases of rows that come in groups (row_groups.hpp), each group with a bias of its own, which is a matrix (N,1) of one column: those of experts. As
-// grouped_gemm.hpp has it, kernels find the rows of groups themselves or the host tells them one by one.
+// Biases of grouped rows (row_groups.hpp), one bias per group, for instance per expert. A bias is stored as a matrix
+// (N,1). As in grouped_gemm.hpp, either a backend kernel finds the rows of each group itself, or the host launches
+// one kernel per group.
 #pragma once
 
 #include "kernels/ops/expert_rows.hpp"
@@ -8,14 +9,14 @@
 
 namespace gyr {
 
-// y(p) += b
+// y(p) += b of the row's group
 template <class T>
 void grouped_add_bias(Device&, const RowGroups&, const GroupMatrices<const Acc<T>>& bias, Tensor2<T> y /*(R,N)*/);
-// db += the sum of dy(p), of every group that has one.
+// db += sum of dy(p) over the rows of a group, for every group whose gradient is not null.
 template <class T>
 void grouped_bias_backward(Device&, const RowGroups&, Matrix<const T> dy /*(R,N)*/, const GroupMatrices<Acc<T>>& db);
 
-// y(p) += w(slot(p)) b, and what expert_rows.hpp makes of its gradient.
+// y(p) += w(slot(p)) b, and its gradients as in expert_rows.hpp.
 template <class T>
 void grouped_add_weighted_bias(Device&, const RowGroups&, Tensor1<const std::int32_t> slot /*(R)*/, Tensor2<const Acc<T>> w,
                                const GroupMatrices<const Acc<T>>& bias, Tensor2<T> y);
@@ -23,7 +24,7 @@ template <class T>
 void grouped_weighted_bias_backward(Device&, const RowGroups&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w,
                                     const GroupMatrices<const Acc<T>>& bias, Tensor2<Acc<T>> dw, Tensor2<T> terms);
 
-// What a backend has kernels for: false, with nothing done, where has_grouped_kernels() says that there are none.
+// Grouped kernels of the backend. They return false and do nothing if has_grouped_kernels() is false.
 namespace backend {
 bool grouped_add_bias(Device&, const RowGroups&, const GroupMatrices<const float>& bias, Tensor2<bf16> y);
 bool grouped_bias_backward(Device&, const RowGroups&, Matrix<const bf16> dy, const GroupMatrices<float>& db);

@@ -7,12 +7,12 @@ namespace gyr {
 
 namespace {
 
-// `outputs`, `inputs`: of the layers, or their gradients.
+// `outputs`, `inputs`: outputs and inputs of the linear layers, or their gradients.
 template <class T>
 void check(const RowGroups& groups, Matrix<const T> outputs, Matrix<const T> inputs, std::size_t matrices, Index n, Index k) {
   ensure(Index(matrices) == groups.groups() && outputs.rows == inputs.rows && outputs.columns == n && inputs.columns == k,
-         "{} matrices ({},{}) of {} groups with ({},{}) and ({},{})", matrices, n, k, groups.groups(), outputs.rows, outputs.columns, inputs.rows,
-         inputs.columns);
+         "grouped GEMM: {} matrices ({},{}) do not fit {} groups, outputs ({},{}) and inputs ({},{})", matrices, n, k, groups.groups(), outputs.rows,
+         outputs.columns, inputs.rows, inputs.columns);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 template <class T>
 void ensure_shapes(Matrix<const T> x, Matrix<const T> y, Index weights, Matrix<const Acc<T>> rstd) {
   ensure(x.columns == weights * rstd.columns && y.columns == x.columns && y.rows == x.rows && rstd.rows == x.rows,
-         "head_norm of ({},{}) and ({},{}) with {} weights and ({},{}) statistics", x.rows, x.columns, y.rows, y.columns, weights, rstd.rows,
+         "head_norm: x ({},{}) and y ({},{}) do not fit {} weights and statistics ({},{})", x.rows, x.columns, y.rows, y.columns, weights, rstd.rows,
          rstd.columns);
 }
 
@@ -29,7 +29,7 @@ template <class T>
 void head_norm_backward(Device& dev, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
                         Tensor1<Acc<T>> dg, double offset) {
   for (const Matrix<const T>& same : {dy, Matrix<const T>(dx)}) ensure_shapes<T>(x, same, g.extent(0), rstd);
-  ensure(!dg.data() || dg.extent(0) == g.extent(0), "head_norm_backward with {} weights and {} of their gradients", g.extent(0), dg.extent(0));
+  ensure(!dg.data() || dg.extent(0) == g.extent(0), "head_norm_backward: {} weights but {} weight gradients", g.extent(0), dg.extent(0));
   const Workspace workspace(dev.scratch, "head_norm_backward");
   const double size = double(x.rows) * double(x.columns);
   const auto run = dev.launch("head_norm_backward", 11 * size, 3 * sizeof(T) * size);

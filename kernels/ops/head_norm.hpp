@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = g x / rms(x), head by head, all heads with the same weights (Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it).
+// QK norm: y = g x / rms(x) for each head separately, all heads with the same weights (Henry et al., "Query-Key
+// Normalization for Transformers", 2020; used by Qwen3).
 //   R rows, H heads, E head_dim
 #pragma once
 
@@ -7,7 +8,8 @@
 
 namespace gyr {
 
-// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd), as rmsnorm. The number of heads is that of rstd's columns. y may be x's memory.
+// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd), as in rmsnorm. rstd has one column per head. y may be
+// x's memory.
 template <class T>
 void head_norm(Device&, Matrix<const T> x /*(R,H E)*/, Tensor1<const Acc<T>> g /*(E)*/, double eps, Matrix<T> y /*(R,H E)*/,
                Matrix<Acc<T>> rstd /*(R,H)*/, double offset = 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tensor as the host has it: itself where the host reads the device's memory, otherwise a copy.
+// Host access to a tensor: directly if the host can read the device's memory, otherwise through a copy.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ template <class S>
 class HostValues {
  public:
   explicit HostValues(const Tensor1<S>& x) : x_(x), copy_(backend::host_reads_memory() ? 0 : x.span()) {}
-  // From the device, behind what it was told before; and back to it. Without the first, all is to be written.
+  // take() copies the tensor to the host after the work that was enqueued before, put() copies it back. Without take(),
+  // all elements must be written before put().
   void take() {
     if (!copy_.empty()) copy_to_host(x_, copy_.data());
   }

@@ -10,20 +10,21 @@ namespace gyr {
 
 namespace {
 
-constexpr Index widened_rows = 512;  // of a matrix at a time: enough for a product at full rate
+constexpr Index widened_rows = 512;  // rows of the matrix that are dequantized at a time: enough for the full throughput of a GEMM
 
 }  // namespace
 
 template <class T>
 void quantize(Device& dev, Matrix<const T> w, const Int8Matrix& to) {
-  ensure(w.rows == to.rows && w.columns == to.columns, "({},{}) quantised into ({},{})", w.rows, w.columns, to.rows, to.columns);
+  ensure(w.rows == to.rows && w.columns == to.columns, "quantize: w ({},{}) and the int8 matrix ({},{}) have different shapes", w.rows, w.columns,
+         to.rows, to.columns);
   if (const auto run = dev.launch("quantize", 0, double(w.rows) * double(w.columns) * (sizeof(T) + 1))) backend::quantize<T>(dev, w, to);
 }
 
 template <class T, class S>
 void linear(Device& dev, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y, double alpha, double beta) {
-  ensure(x.columns == w.columns && x.rows == y.rows && w.rows == y.columns, "({},{}) times int8 ({},{})' into ({},{})", x.rows, x.columns, w.rows,
-         w.columns, y.rows, y.columns);
+  ensure(x.columns == w.columns && x.rows == y.rows && w.rows == y.columns, "int8 GEMM: x ({},{}), w ({},{}) and y ({},{}) do not fit", x.rows,
+         x.columns, w.rows, w.columns, y.rows, y.columns);
   const char* const kernel = "gemm_int8";
   const double bytes =
       double(w.rows) * double(w.columns + 4 * w.blocks()) + double(sizeof(T)) * x.rows * x.columns + double(sizeof(S)) * y.rows * y.columns;

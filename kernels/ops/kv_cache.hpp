@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of one new token of each sequence to the keys and values that a cache has of the tokens before it, and to its own, which join them. How
-// many came before is read where kernels run: from token to token the same kernels have the same arguments.
+// Decoding with a KV cache: attention of one new token per sequence to the keys and values in the cache and to its own,
+// which are added to the cache. Kernels read the number of earlier tokens from device memory, so that kernels and
+// arguments are the same for every token.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
 
 namespace gyr {
 
-// Rows of keys and, from column first_value on, values; `held` of each sequence, the token at position p in row p % held.
+// KV cache: rows of keys and, from column first_value on, values. Each sequence has `held` rows; the token at position
+// p is in row p % held.
 template <class T>
 struct KeyCache {
   Matrix<T> rows;  // (B held, C)
   Index held;
   Index first_value;
-  bool holds_all;  // else a window shows a token itself and the last `held` before it, which may be none
+  bool holds_all;  // false: a sliding window shows a token itself and the `held` tokens before it, perhaps none
 };
 
-// Tokens that each sequence has before the new one, (B): where kernels run, and where work is planned and counted; there, none: nothing came before.
+// Number of tokens that each sequence has before the new one, (B): in memory that kernels read, and on the host for
+// planning and counting. An empty `host` means 0 for every sequence.
 struct TokensBefore {
   Tensor1<const std::int32_t> there;
   std::span<const Index> host;
   Index planned(Index b) const { return host.empty() ? 0 : host[std::size_t(b)]; }
 };
 
-// shape: of B sequences with one query each; its keys count for nothing. Scores have no bias. What q meets besides the cache, and what joins it, are
-// keys and values `fresh`, in columns as there. The state is written without being read.
+// shape: B sequences with one query each; shape.keys is ignored. Scores must not have a bias. `fresh` holds the new
+// tokens' keys and values, in the columns of the cache. The state is written without being read.
 template <class T>
 void attention_step(Device&, const AttentionShape& shape, const ScoreRule&, Matrix<const T> q /*(B, H E)*/, Matrix<const T> fresh /*(B, C)*/,
                     const KeyCache<T>&, const TokensBefore&, AttentionState<Acc<T>> state);

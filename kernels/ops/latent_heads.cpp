@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-// Of the numbers that an expansion reads and writes.
+// Column counts of the tensors that an expansion reads and writes.
 struct Columns {
   Index own, shared, q, k, v;
 };
@@ -16,8 +16,9 @@ struct Columns {
 void check(const LatentHeads& s, Index half, const Columns& c) {
   ensure(s.turning == 2 * half && c.own == s.heads * s.own() && c.shared == s.turning && c.q == s.heads * s.width() && c.k == c.q &&
              c.v == s.heads * s.values,
-         "{} heads of {} and {} channels and values of {}, of which {} turn, from ({}) and ({}) to ({}), ({}) and ({})", s.heads, s.still, s.turning,
-         s.values, 2 * half, c.own, c.shared, c.q, c.k, c.v);
+         "expand_heads: {} heads with {} non-rotary, {} rotary and {} value channels do not fit a table of {} rotary channels and columns {} (own), "
+         "{} (shared), {} (q), {} (k) and {} (v)",
+         s.heads, s.still, s.turning, s.values, 2 * half, c.own, c.shared, c.q, c.k, c.v);
 }
 
 double flops(const LatentHeads& s, Index rows) { return 3.5 * double(rows * s.turning) * double(s.heads + 1); }
@@ -38,7 +39,7 @@ void expand_heads_backward(Device& dev, const LatentHeads& s, const Rotation<Acc
                            Matrix<const Acc<T>> dq, Matrix<const Acc<T>> dk, Matrix<const Acc<T>> dv, Matrix<T> dq_before, Matrix<T> down,
                            Matrix<T> dshared) {
   check(s, table.cosine.extent(1), {down.columns, dshared.columns, dq.columns, dk.columns, dv.columns});
-  ensure(dq_before.columns == dq.columns, "gradients of queries of {} and {} channels", dq.columns, dq_before.columns);
+  ensure(dq_before.columns == dq.columns, "expand_heads_backward: dq has {} columns but dq_before has {}", dq.columns, dq_before.columns);
   const double bytes = double(sizeof(Acc<T>)) * numbers(s, dq.rows);
   if (const auto run = dev.launch("expand_heads_backward", flops(s, dq.rows) + double(dq.rows * s.heads * s.turning), bytes))
     backend::expand_heads_backward<T>(dev, s, table, positions, dq, dk, dv, dq_before, down, dshared);

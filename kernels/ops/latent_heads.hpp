@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys and values of heads that are made of channels which all share, as multi-head latent attention has them (DeepSeek-AI, "DeepSeek-V2", 2024):
-// each head has channels of its own and ends in the same ones, which alone turn by their row's position, as rope.hpp has it.
-//   R rows, H heads, N channels that stand still and P that turn in a head of queries and keys, E = N + P, V of values
+// Multi-head latent attention (MLA; DeepSeek-AI, "DeepSeek-V2", 2024): assembles keys and values of all heads. A key has non-rotary channels of its
+// head and rotary channels that all heads share. Only the rotary channels are rotated by the row's position, as in rope.hpp.
+//   R rows, H heads, N non-rotary and P rotary channels per head of queries and keys (qk_nope_head_dim, qk_rope_head_dim), E = N + P, V v_head_dim
 #pragma once
 
 #include "kernels/ops/rope.hpp"
@@ -10,22 +10,24 @@ namespace gyr {
 
 struct LatentHeads {
   Index heads, still, turning, values;
-  bool neighbours;  // the two channels of a pair are side by side; or else half of those that turn apart
+  bool neighbours;  // true: the two channels of a rotary pair are adjacent; false: they are P/2 channels apart
 
   GYR_FUNCTION Index width() const { return still + turning; }
   GYR_FUNCTION Index own() const { return still + values; }
-  // Of pair j, among the channels that turn.
+  // Channels of rotary pair j, counted within the rotary channels.
   GYR_FUNCTION Index first(Index j) const { return neighbours ? 2 * j : j; }
   GYR_FUNCTION Index second(Index j) const { return neighbours ? 2 * j + 1 : j + turning / 2; }
 };
 
-// q turns in place; of every head k = (own's first N channels, shared turned), v = own's last V.
+// Rotates the last P channels of q in place. For every head: k = (first N channels of own, rotated shared), v = last V
+// channels of own.
 template <class T>
 void expand_heads(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions /*(R)*/,
                   Matrix<const T> own /*(R,H (N+V))*/, Matrix<const T> shared /*(R,P)*/, Matrix<T> q /*(R,H E)*/, Matrix<T> k /*(R,H E)*/,
                   Matrix<T> v /*(R,H V)*/);
 
-// The transpose: gradients of q before it turned, of own, and of shared, which is that of the sum over heads.
+// The transpose: gradients of q before its rotation (dq_before), of own (down), and of shared (dshared, summed over
+// heads).
 template <class T>
 void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const Acc<T>> dq,
                            Matrix<const Acc<T>> dk, Matrix<const Acc<T>> dv, Matrix<T> dq_before, Matrix<T> down, Matrix<T> dshared);

@@ -10,11 +10,12 @@ namespace {
 
 template <class V>
 void ensure_extent(const V& v, Index extent, const char* what) {
-  ensure(Index(v.extent(0)) == extent, "layernorm: {} {} where {} are needed", v.extent(0), what, extent);
+  ensure(Index(v.extent(0)) == extent, "layernorm: {} {}, expected {}", v.extent(0), what, extent);
 }
 template <class T>
 void ensure_shape(Tensor2<const T> x, Index rows, Index width) {
-  ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == width, "layernorm of ({},{}) and ({},{})", rows, width, x.extent(0), x.extent(1));
+  ensure(Index(x.extent(0)) == rows && Index(x.extent(1)) == width, "layernorm: expected shape ({},{}), not ({},{})", rows, width, x.extent(0),
+         x.extent(1));
 }
 
 }  // namespace

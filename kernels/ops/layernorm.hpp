@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = g (x - mean(x)) / sqrt(var(x) + eps) + b, row by row.   R rows (= B T), D hidden_size
+// LayerNorm of each row: y = g (x - mean(x)) / sqrt(var(x) + eps) + b.   R rows (= B T), D hidden_size
 #pragma once
 
 #include "kernels/ops/rmsnorm.hpp"
 
 namespace gyr {
 
-// The variance is that of the row itself (divided by D); y is rounded once.
+// The variance is the biased one (sum of squares divided by D). y is rounded once.
 template <class T>
 void layernorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D)*/, Tensor1<const Acc<T>> b /*(D), or empty: 0*/, double eps,
                Tensor2<T> y /*(R,D)*/, Tensor1<Acc<T>> mean /*(R)*/, Tensor1<Acc<T>> rstd /*(R)*/);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// y = g x / rms(x), row by row.   R rows (= B T), D hidden_size
+// RMSNorm of each row: y = g x / rms(x).   R rows (= B T), D hidden_size
 #pragma once
 
 #include "kernels/device/device.hpp"
 
 namespace gyr {
 
-enum class Add { no, yes };  // whether a result is written or added to what is there
+enum class Add { no, yes };  // Add::yes: the result is added to the output; Add::no: it is written
 
-// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd): the rounding before the weight is Hugging Face's.
+// rstd = 1 / sqrt(mean(x^2) + eps), y = (offset + g) * T(x rstd): rounded to T before the weight, as in Hugging Face.
 template <class T>
 void rmsnorm(Device&, Tensor2<const T> x /*(R,D)*/, Tensor1<const Acc<T>> g /*(D)*/, double eps, Tensor2<T> y /*(R,D)*/, Tensor1<Acc<T>> rstd /*(R)*/,
              double offset = 0);

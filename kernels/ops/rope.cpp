@@ -22,7 +22,7 @@ RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index
   amplitude_ = scaling.attention_factor > 0 ? scaling.attention_factor : scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
 }
 
-// Made once, this is no step's work.
+// The table is computed once, so it is not counted as work of a step.
 template <class A>
 void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
   if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1), table.cosine.extent(0)), table);
@@ -33,7 +33,7 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
           Matrix<const S> x, Matrix<T> y) {
   const Index R = x.rows, half = table.cosine.extent(1), width = x.columns / num_heads;
   ensure(x.columns == width * num_heads && width >= 2 * half && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
-         "rope of ({},{}) at {} positions into ({},{}) with {} heads, of which {} channels turn", R, x.columns, positions.extent(0), y.rows,
+         "rope: x ({},{}) and {} positions do not fit y ({},{}), {} heads and {} rotary channels", R, x.columns, positions.extent(0), y.rows,
          y.columns, num_heads, 2 * half);
   if (const auto run = dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (x.columns * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
     backend::rope<S, T>(dev, turn, num_heads, scale, table, positions, x, y);

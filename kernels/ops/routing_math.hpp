@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The routing of one row, for every backend: a row is read and written through functions of an expert's or a choice's number. Nothing is kept
-// besides: the next choice is the best of those that stand behind the last one.
+// Routing of one row, for every backend. A row is read and written through functions of an expert's or a choice's
+// index. No list of chosen experts is kept: the next choice is the best expert that ranks after the last one.
 #pragma once
 
 #include "kernels/base/math.hpp"
@@ -8,14 +8,14 @@
 
 namespace gyr {
 
-inline constexpr double least_total = 1e-20;  // added to the sum of the chosen scores
+inline constexpr double least_total = 1e-20;  // added to the sum of the chosen scores, against division by zero
 
 template <class A>
 struct Ranked {
   A value;
   Index number;
 };
-// All values are ordered so, and what is no number stands behind the others.
+// Total order of experts or groups: larger values first, equal values by index. NaN ranks as -infinity.
 template <class A>
 GYR_FUNCTION bool before(const Ranked<A>& a, const Ranked<A>& b) {
   return a.value > b.value || (a.value == b.value && a.number < b.number);
@@ -33,7 +33,7 @@ GYR_FUNCTION Ranked<A> last_rank(Index count) {
   return {A(-__builtin_inff()), count};
 }
 
-// The experts of a row by what they are chosen by, value(e).
+// Experts of a row, ranked by value(e), the score plus bias.
 template <class A, class Value>
 struct Choice {
   const Routing& rule;
@@ -41,7 +41,7 @@ struct Choice {
   const Value& value;
 
   GYR_FUNCTION Index per_group() const { return experts / rule.groups; }
-  // The two largest values together.
+  // Rank of a group: by the sum of its two largest values.
   GYR_FUNCTION Ranked<A> group(Index g) const {
     Ranked<A> first = last_rank<A>(experts), second = first;
     for (Index e = g * per_group(); e < (g + 1) * per_group(); ++e) {
@@ -51,7 +51,7 @@ struct Choice {
     }
     return ranked<A>(per_group() > 1 ? first.value + second.value : first.value, g);
   }
-  // The last group that experts may be chosen from.
+  // Lowest-ranked group from which experts may be chosen.
   GYR_FUNCTION Ranked<A> last_group() const {
     Ranked<A> last = first_rank<A>();
     if (rule.groups == 1) return last_rank<A>(1);
@@ -63,7 +63,7 @@ struct Choice {
     }
     return last;
   }
-  // The best expert behind `last` in the groups up to `limit`.
+  // Best expert that ranks after `last`, in the groups that do not rank after `limit`.
   GYR_FUNCTION Ranked<A> next(const Ranked<A>& last, const Ranked<A>& limit) const {
     Ranked<A> best = last_rank<A>(experts);
     for (Index g = 0; g < rule.groups; ++g) {
@@ -75,7 +75,7 @@ struct Choice {
   }
 };
 
-// put(e, s_e) for every expert, by logit(e); returns the logarithm of softmax's sum.
+// Calls put(e, s_e) for every expert with logit(e). Returns the log-sum-exp for softmax, 0 for sigmoid.
 template <class A, class Logit, class Put>
 GYR_FUNCTION A score_row(const Routing& rule, Index experts, const Logit& logit, const Put& put) {
   if (rule.score == Routing::sigmoid) {
@@ -89,7 +89,7 @@ GYR_FUNCTION A score_row(const Routing& rule, Index experts, const Logit& logit,
   return top + std::log(sum);
 }
 
-// choose(k, e) for every choice, by value(e).
+// Calls choose(k, e) for each of the top_k choices, ranked by value(e).
 template <class A, class Value, class Choose>
 GYR_FUNCTION void choose_row(const Routing& rule, Index experts, const Value& value, const Choose& choose) {
   const Choice<A, Value> choice{rule, experts, value};
@@ -101,7 +101,7 @@ GYR_FUNCTION void choose_row(const Routing& rule, Index experts, const Value& va
   }
 }
 
-// put(k, w_k), by the score of choice k.
+// Calls put(k, w_k) for each choice k with score(k).
 template <class A, class Score, class Put>
 GYR_FUNCTION void weigh_row(const Routing& rule, const Score& score, const Put& put) {
   A total = A(least_total);
@@ -109,7 +109,8 @@ GYR_FUNCTION void weigh_row(const Routing& rule, const Score& score, const Put& 
   for (Index k = 0; k < rule.top_k; ++k) put(k, A(rule.scale) * (rule.normalize ? score(k) / total : score(k)));
 }
 
-// put(k, dl) of each choice by its score and weight's gradient; returns what an expert that is not chosen has for each part of its score.
+// Calls put(k, dl) with the logit gradient of each choice, from its score and its weight's gradient. Returns the factor
+// of s_e in the logit gradient of experts that are not chosen.
 template <class A, class Score, class Gradient, class Put>
 GYR_FUNCTION A route_row_backward(const Routing& rule, const Score& score, const Gradient& dweight, const Put& put) {
   A total = A(least_total), along = 0, all = 0;
@@ -121,7 +122,8 @@ GYR_FUNCTION A route_row_backward(const Routing& rule, const Score& score, const
   return -all;
 }
 
-// add(e, dl) of a row by its scores and the counts n of its sequence; `along`: 2 z lse.
+// Calls add(e, dl) with the gradients of the balance loss and the z-loss of a row, from its scores and the counts n of
+// its sequence; `along`: 2 z lse.
 template <class A, class Score, class Count, class Put>
 GYR_FUNCTION void balance_row(const Routing& rule, Index experts, A balance, A along, const Score& score, const Count& n, const Put& add) {
   const bool softmax = rule.score == Routing::softmax;

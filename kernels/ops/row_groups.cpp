@@ -9,7 +9,7 @@
 namespace gyr {
 
 std::vector<RowGroup> groups_with_rows(Device& dev, const RowGroups& groups) {
-  ensure(groups.known.empty() ? !dev.dry_run() : Index(groups.known.size()) == groups.groups(), "{} counts are known of {} groups",
+  ensure(groups.known.empty() ? !dev.dry_run() : Index(groups.known.size()) == groups.groups(), "row groups: {} known counts for {} groups",
          groups.known.size(), groups.groups());
   std::vector<Index> counts = groups.known;
   if (counts.empty())

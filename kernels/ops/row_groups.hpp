@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows that come in groups, one behind the other, as those of experts do (expert_rows.hpp): where kernels run it is known how many each has, on the
-// host it may not be.
+// Rows in consecutive groups, such as the rows of each expert (expert_rows.hpp). The number of rows per group is in
+// device memory; the host may not know it.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@
 namespace gyr {
 
 struct RowGroups {
-  Tensor1<const std::int32_t> count;  // (G): rows of each, on the device
-  Index even, most;                   // of one group: where all have as many, and at most
-  std::vector<Index> known = {};      // the counts where the host knows them, as it must in a dry run; else empty
+  Tensor1<const std::int32_t> count;  // (G): number of rows of each group, on the device
+  Index even, most;                   // rows per group: in an even distribution, and the maximum
+  std::vector<Index> known = {};      // the counts if the host knows them, which a dry run requires; else empty
 
   Index groups() const { return count.extent(0); }
 };
 
-// Rows [first, first + rows) are those of a group.
+// Rows [first, first + rows) belong to `group`.
 struct RowGroup {
   Index group, first, rows;
 };
-// Those that have rows. A host that does not know the counts waits for the device.
+// Groups that have rows. If the host does not know the counts, it waits for the device.
 std::vector<RowGroup> groups_with_rows(Device&, const RowGroups&);
-// What takes most scratch memory of work that is told group by group: all rows in one of them, halves of these, and few. `group`: which.
+// Row counts that need the most scratch memory if the host launches the work group by group: all rows in one group,
+// repeated halves of that, and few rows. `group`: index of that group.
 std::vector<RowGroup> largest_groups(const RowGroups&, Index group);
 
-// f(group, first, rows) of every group that has rows, told by the host. Which group has how many decides over the scratch memory of their work: a dry
-// run also goes through what takes most, with a group that stands for all, without counting that.
+// Calls f(group, first, rows) for every group that has rows; the host launches the work of each group. The scratch
+// memory that is needed depends on the distribution of the rows. A dry run therefore also calls f with the row counts
+// that need the most, for group `stands_for_all`, without counting the work.
 template <class F>
 void for_groups(Device& dev, const RowGroups& groups, const F& f, Index stands_for_all = 0) {
   const Workspace workspace(dev.scratch, "work on groups of rows");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers kept within a bound, scores and logits of Gemma 2:  y = cap tanh(x / cap),  dx = (1 - (y / cap)^2) dy, which takes y alone
+// Soft cap, which bounds scores and logits (Gemma 2):  y = cap tanh(x / cap),  dx = (1 - (y / cap)^2) dy, which needs
+// only y
 #pragma once
 
 #include "kernels/base/math.hpp"
@@ -9,7 +10,7 @@ namespace gyr {
 
 template <class A>
 struct SoftCap {
-  A cap = 0, inverse = 0;  // 0: none
+  A cap = 0, inverse = 0;  // cap and its inverse; 0: no soft cap
 
   SoftCap() = default;
   explicit SoftCap(double cap) : cap(A(cap)), inverse(cap > 0 ? A(1 / cap) : A(0)) {}
@@ -18,7 +19,7 @@ struct SoftCap {
   GYR_FUNCTION A slope(A y) const { return caps() ? A(1) - (y * inverse) * (y * inverse) : A(1); }
 };
 
-// x becomes y. cap > 0
+// In place: x = cap tanh(x / cap).   cap > 0
 template <class A>
 void soft_cap(Device&, double cap, Tensor2<A> x);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What holds of the scan on any backend: shapes fit, and the scratch of a call ends with it.
+// Part of the SSD scan that all backends share: checks the shapes, and releases the scratch memory of a call at its
+// end.
 #include "kernels/ops/ssd_chunk.hpp"
 
 #include "kernels/base/instances.hpp"
@@ -9,33 +10,34 @@ namespace gyr {
 
 namespace {
 
-Index state_elements(const SsdShape& s) { return s.num_heads * s.head_dim * s.state_size; }  // of a sequence
+Index state_elements(const SsdShape& s) { return s.num_heads * s.head_dim * s.state_size; }  // elements of the state of one sequence
 
 template <class T>
 void check(const SsdShape& s, const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved) {
   ensure(s.num_groups > 0 && s.num_heads % s.num_groups == 0 && s.chunk_size > 0 && s.seq_length > 0,
-         "scan of {} heads in {} groups, {} tokens in chunks of {}", s.num_heads, s.num_groups, s.seq_length, s.chunk_size);
+         "scan: {} heads must be a multiple of {} groups, and {} tokens and a chunk size of {} must be positive", s.num_heads, s.num_groups,
+         s.seq_length, s.chunk_size);
   const Index rows = s.batch * s.seq_length;
   in.documents.check(rows);
   ensure(in.x.rows == rows && in.b.rows == rows && in.c.rows == rows && in.dt_raw.rows == rows && in.x.columns == s.num_heads * s.head_dim &&
              in.b.columns == s.num_groups * s.state_size && in.c.columns == in.b.columns && in.dt_raw.columns == s.num_heads,
-         "scan of x ({},{}), b ({},{}), c ({},{}), dt ({},{}) for {} tokens, {} heads of width {}, {} groups of state {}", in.x.rows, in.x.columns,
-         in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns, rows, s.num_heads, s.head_dim, s.num_groups,
-         s.state_size);
+         "scan: x ({},{}), b ({},{}), c ({},{}) and dt ({},{}) do not fit {} tokens, {} heads of width {} and {} groups of state size {}", in.x.rows,
+         in.x.columns, in.b.rows, in.b.columns, in.c.rows, in.c.columns, in.dt_raw.rows, in.dt_raw.columns, rows, s.num_heads, s.head_dim,
+         s.num_groups, s.state_size);
   ensure(Index(saved.dt.extent(0)) == rows && Index(saved.states.extent(0)) == s.batch && Index(saved.states.extent(1)) == s.chunks() &&
              Index(saved.states.extent(2)) == state_elements(s),
-         "scan saves dt of {} rows and states ({},{},{})", saved.dt.extent(0), saved.states.extent(0), saved.states.extent(1),
-         saved.states.extent(2));
+         "scan: saved dt of {} rows or saved states ({},{},{}) have the wrong shape", saved.dt.extent(0), saved.states.extent(0),
+         saved.states.extent(1), saved.states.extent(2));
 }
 
 template <class A>
 void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tensor3<const A>& states) {
   ensure(Index(decay.extent(0)) == s.batch && Index(decay.extent(1)) == s.chunks() && Index(decay.extent(2)) == s.num_heads,
-         "passing of states with decays ({},{},{}) for {} sequences of {} chunks, {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
+         "state passing: decays ({},{},{}) do not fit {} sequences of {} chunks and {} heads", decay.extent(0), decay.extent(1), decay.extent(2),
          s.batch, s.chunks(), s.num_heads);
   ensure(Index(states.extent(0)) == s.batch && Index(states.extent(1)) == s.chunks() && Index(states.extent(2)) == state_elements(s),
-         "passing of states ({},{},{}) for {} sequences of {} chunks, {} numbers each", states.extent(0), states.extent(1), states.extent(2), s.batch,
-         s.chunks(), state_elements(s));
+         "state passing: states ({},{},{}) do not fit {} sequences of {} chunks with {} elements each", states.extent(0), states.extent(1),
+         states.extent(2), s.batch, s.chunks(), state_elements(s));
 }
 
 }  // namespace
@@ -52,7 +54,8 @@ template <class T>
 void ssd_step(Device& dev, const SsdShape& s, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<Acc<T>> state, Tensor2<T> y) {
   ensure(s.seq_length == 1 && in.x.rows == s.batch && Index(state.extent(0)) == s.batch && Index(state.extent(1)) == state_elements(s) &&
              in.x.columns == s.num_heads * s.head_dim,
-         "a step of {} tokens, x ({},{}), state ({},{})", s.seq_length, in.x.rows, in.x.columns, state.extent(0), state.extent(1));
+         "scan step: {} tokens per sequence (expected 1), x ({},{}) and state ({},{}) do not fit", s.seq_length, in.x.rows, in.x.columns,
+         state.extent(0), state.extent(1));
   const Workspace workspace(dev.scratch, "ssd");
   backend::ssd_step<T>(dev, s, in, w, state, y);
 }
@@ -101,13 +104,14 @@ template <class A>
 void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
                    Tensor2<A> own) {
   check_passing<A>(shape, decay, states);
-  ensure(last.data() || dev.dry_run(), "the own state of a sequence includes what its last chunk adds");
+  ensure(last.data() || dev.dry_run(), "state passing: `last`, the state that the last chunk adds, is missing");
   backend::ssd_own_state<A>(dev, shape, decay, states, last, total, own);
 }
 
 template <class A>
 void ssd_state_after(Device& dev, const SsdShape& shape, std::span<const StateStep<A>> steps, Tensor2<A> state) {
-  ensure(Index(state.extent(1)) == state_elements(shape), "a state of {} numbers, and heads have {}", state.extent(1), state_elements(shape));
+  ensure(Index(state.extent(1)) == state_elements(shape), "state passing: the state has {} elements, expected {}", state.extent(1),
+         state_elements(shape));
   backend::ssd_state_after<A>(dev, shape, steps, state);
 }
 

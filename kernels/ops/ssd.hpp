@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mamba-2's state-space duality (Dao & Gu 2024): the linear recurrence of each head computed chunk by chunk as matrix products.
+// State-space duality (SSD) of Mamba-2 (Dao & Gu 2024): the linear recurrence of each head, computed chunk by chunk
+// with GEMMs.
 //   S_t = exp(A dt_t) S_{t-1} + dt_t x_t B_t',   y_t = S_t C_t + D x_t,   A = -exp(a_log),   dt = clamp(softplus(dt_raw + dt_bias), low, high)
 //   B batch, T seq_length (rows b T + t), H num_heads, P head_dim, G num_groups of B and C (head h uses group h / (H/G)), N state_size, Q chunk_size
-// The pieces of the scan that ranks which share a sequence need one by one are in ssd_chunk.hpp.
+// Context-parallel ranks, which share a sequence, call the pieces of the scan one by one: see ssd_chunk.hpp.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -21,7 +22,7 @@ struct SsdInput {
   Matrix<const T> x;         // (B T, H P)
   Matrix<const T> b, c;      // (B T, G N)
   Matrix<const T> dt_raw;    // (B T, H)
-  Documents documents = {};  // each starts from a zero state
+  Documents documents = {};  // each document starts from a zero state
 };
 
 template <class A>
@@ -29,36 +30,37 @@ struct SsdWeights {
   Tensor1<const A> dt_bias, a_log, d;  // (H) each
 };
 
-// What backward needs again; the caller owns the memory. states(b, c) is the state that enters chunk c, so states(b, 0) is the initial one.
+// Tensors saved for backward, in memory of the caller. states(b, c) is the state that enters chunk c, so that states(b,
+// 0) is the initial state.
 template <class A>
 struct SsdSaved {
   Tensor2<A> dt;      // (B T, H)
   Tensor3<A> states;  // (B, chunks, H P N), state of a head as (P, N)
 };
 
-// initial: state before the first token, (B, H P N), zeros where empty; it reaches only a document that began before the sequence. last:
-// state after the last token, of its document alone, not written where empty; may be initial's memory. Partial last chunks are exact.
-// Exponents are differences and never positive.
+// initial: state before the first token, (B, H P N), zeros if empty; it affects only a document that began before the
+// sequence. last: state after the last token, from the tokens of its document only; not written if empty; may be
+// initial's memory. Partial last chunks are exact. Arguments of exp are differences and never positive.
 template <class T>
 void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y /*(B T, H P)*/,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last);
 
-// One token of each sequence (T = 1): `state` is the one before it and becomes the one behind it. Nothing is saved.
+// Decoding: one token of each sequence (T = 1). Updates `state` in place. Nothing is saved.
 template <class T>
 void ssd_step(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<Acc<T>> state /*(B, H P N)*/,
               Tensor2<T> y /*(B, H P)*/);
 
 template <class T>
 struct SsdInputGradient {
-  Matrix<T> x, b, c, dt_raw;  // written
+  Matrix<T> x, b, c, dt_raw;  // gradients of the inputs, overwritten
 };
 template <class A>
 struct SsdWeightGradient {
-  Tensor1<A> dt_bias, a_log, d;  // +=, or empty
+  Tensor1<A> dt_bias, a_log, d;  // gradients of the weights, accumulated (+=), or empty
 };
 
-// The adjoint, chunk by chunk from the end. dlast: gradient of the last state, zero where empty; dinitial: gradient of the initial state,
-// not written where empty.
+// Backward of the scan, chunk by chunk from the end. dlast: gradient of the last state, zeros if empty. dinitial:
+// gradient of the initial state, not written if empty.
 template <class T>
 void ssd_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                   Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>> dinitial);

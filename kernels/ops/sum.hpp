@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums that stay on the device, and the way of a few numbers to the host. The host waits there until the device has done all that it was told
-// before; on a GPU nothing runs meanwhile, so that a training step reads once, at its end.
+// Sums that stay on the device, and copies of a few values to the host. For such a copy the host waits until the device
+// has done all work enqueued before. On a GPU nothing runs meanwhile, so that a training step copies only once, at its
+// end.
 #pragma once
 
 #include <vector>
@@ -11,11 +12,12 @@ namespace gyr {
 
 // sum(0) += x(0) + x(1) + ..., from left to right.
 void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum /*(1)*/);
-// sum(0) += sum of x(i)^2, in double, in fixed blocks and order: the same bits for the same run of numbers. NaN and infinity pass through.
+// sum(0) += sum of x(i)^2, in double, in fixed blocks and order: equal inputs give equal bits. NaN and infinity
+// propagate.
 template <class A>
 void add_sum_of_squares(Device&, Tensor1<const A> x, Tensor1<double> sum /*(1)*/);
 
-// The numbers on the host; zeros on a dry-run device. The device's work counts the calls.
+// Copies x to the host; zeros on a dry-run device. The device counts these calls under the name to_host_work.
 inline constexpr const char* to_host_work = "to_host";
 template <class V>
 std::vector<std::remove_const_t<V>> to_host(Device& dev, Tensor1<V> x) {

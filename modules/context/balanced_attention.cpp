@@ -10,8 +10,9 @@ namespace gyr {
 template <class T>
 BalancedAttention<T>::BalancedAttention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window)
     : a_(a), s_(a.sequences), shape_(heads), scores_(scores), window_(window), steps_(balanced_schedule(int(s_.ranks), int(s_.rank))) {
-  ensure(s_.order == SequenceOrder::contiguous && a.mask.causal, "balanced attention of {} blocks on a rank{}", s_.blocks(),
-         a.mask.causal ? "" : " that looks both ways");
+  ensure(s_.order == SequenceOrder::contiguous && a.mask.causal,
+         "balanced attention needs one contiguous block per rank and a causal mask; here: {} blocks{}", s_.blocks(),
+         a.mask.causal ? "" : ", bidirectional");
   shape_.batch = s_.batch, shape_.queries = shape_.keys = s_.seq_length;
   block_ = shape_, block_.batch = 1;
 }
@@ -104,10 +105,10 @@ void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<
   Scope scope(a_.dev.scratch);
   const Widths in{k_width() + v_width(), q_width()}, result{0, out_width() + 2 * shape_.num_heads};
   const AttentionState<A> own = online_softmax_state<T>(a_, out, lse);
-  const auto keys = copied<T>("keys and values, leaving", Moved::keys, {k, v}), queries = copied<T>("queries, leaving", Moved::queries, {q});
-  const auto arriving = rooms<T>("keys and values, or queries, arriving", in);
-  const auto leaving = rooms<A>("state of helped queries, leaving", result);
-  const auto returned = room<A>("state of own queries, arriving", result, &BalancedStep::sent);
+  const auto keys = copied<T>("keys and values to send", Moved::keys, {k, v}), queries = copied<T>("queries to send", Moved::queries, {q});
+  const auto arriving = rooms<T>("received keys and values, or queries", in);
+  const auto leaving = rooms<A>("softmax state of received queries", result);
+  const auto returned = room<A>("returned softmax state of own queries", result, &BalancedStep::sent);
 
   const auto fetch = [&](Index t) -> Events {
     const BalancedStep& s = steps_[t];
@@ -141,13 +142,13 @@ void BalancedAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix
   Scope scope(a_.dev.scratch);
   const Index heads = shape_.num_heads;
   const Widths in{k_width() + v_width(), q_width() + out_width()}, sums{0, 2 * heads}, result{k_width() + v_width(), q_width()};
-  const auto keys = copied<T>("keys and values, leaving", Moved::keys, {k, v}),
-             queries = copied<T>("queries and gradients of attended, leaving", Moved::queries, {q, dout});
-  const auto own_sums = copied<A>("lse and delta, leaving", Moved::queries, {lse, delta});
-  const auto arriving = rooms<T>("keys and values, or queries and gradients of attended, arriving", in);
-  const auto sums_arriving = rooms<A>("lse and delta, arriving", sums);
-  const auto leaving = rooms<A>("gradients, leaving", result);
-  const auto returned = room<A>("gradients, arriving", result, &BalancedStep::sent);
+  const auto keys = copied<T>("keys and values to send", Moved::keys, {k, v}),
+             queries = copied<T>("queries and output gradients to send", Moved::queries, {q, dout});
+  const auto own_sums = copied<A>("lse and delta to send", Moved::queries, {lse, delta});
+  const auto arriving = rooms<T>("received keys and values, or queries and output gradients", in);
+  const auto sums_arriving = rooms<A>("received lse and delta", sums);
+  const auto leaving = rooms<A>("gradients of received inputs", result);
+  const auto returned = room<A>("returned gradients", result, &BalancedStep::sent);
 
   const auto fetch = [&](Index t) -> Events {
     const BalancedStep& s = steps_[t];

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of ranks that share sequences in blocks, each with as many pairs of blocks to compute (balanced_schedule.hpp): keys and values travel to
-// queries, or queries to keys and values, and what has come of them travels back: the state (o, m, l) of queries, or gradients. What the next
-// step needs is on its way while this one is computed, and results arrive one step later. Where every query head has keys of its own this moves half
-// the bytes of a ring; where many share theirs (more than four or five), a ring moves fewer.
+// Load-balanced context parallel attention (DistFlashAttention): every rank computes the same number of pairs of query
+// and key blocks (balanced_schedule.hpp). At each step either keys and values travel to the rank that has the queries,
+// or queries travel to the rank that has the keys and values. Results travel back: the softmax state (o, m, l) of the
+// queries, or gradients. The transfers of the next step overlap with the current one, and results arrive one step
+// later. If every query head has its own key head, this moves half the bytes of ring attention. If more than four or
+// five query heads share a key head, ring attention moves fewer bytes.
 #pragma once
 
 #include <array>
@@ -23,7 +25,7 @@ class BalancedAttention final : public ContextAttention<T> {
  private:
   using A = Acc<T>;
   using Events = std::array<Event, 2>;
-  // Numbers of each row that travel with keys or with queries.
+  // Elements per row that are transferred with keys, and with queries.
   struct Widths {
     Index keys, queries;
     Index of(Moved what) const { return what == Moved::keys ? keys : what == Moved::queries ? queries : 0; }
@@ -45,38 +47,42 @@ class BalancedAttention final : public ContextAttention<T> {
   Index v_width() const { return shape_.num_kv_heads * shape_.v_head_dim; }
   Index out_width() const { return shape_.num_heads * shape_.v_head_dim; }
 
-  // Matrices that travel together lie one behind the other. Of such a run the columns behind so many others:
+  // Matrices that are sent together are packed into one buffer, one after the other. Returns the matrix of `width`
+  // columns that follows `before` columns.
   template <class S>
   Tensor2<S> part(Tensor1<S> run, Index before, Index width) const {
     return Tensor2<S>(run.data() + before * s_.rows(), s_.rows(), width);
   }
   AttentionState<A> state_in(Tensor1<A> run) const;
-  // Scratch for the widest of what is received, or sent, at any step.
+  // Scratch buffer for the largest message that is received (or sent) at any step. `rooms`: two of them, for double
+  // buffering.
   template <class S>
   Tensor1<S> room(const char* name, const Widths&, Moved BalancedStep::*) const;
   template <class S>
   std::array<Tensor1<S>, 2> rooms(const char* name, const Widths&) const;
-  // A copy of what is sent with keys or with queries, if this rank ever does so.
+  // A packed copy of the matrices that are sent as keys or as queries. Empty if this rank never sends these.
   template <class S>
   Tensor1<S> copied(const char* name, Moved, std::initializer_list<Matrix<const S>>) const;
 
-  // Sends and receives what a step needs; and the other way round what has come of it.
+  // there(): sends and receives the inputs of a step. back(): returns the results of that step in the opposite
+  // direction.
   template <class S>
   Event there(const BalancedStep&, const Widths&, Tensor1<const S> leaving, Tensor1<S> arriving, Tag) const;
   template <class S>
   Event back(const BalancedStep&, const Widths&, Tensor1<const S> leaving, Tensor1<S> arriving) const;
   template <class S>
   Event exchange(Tensor1<const S> leaving, int to, Tensor1<S> arriving, int from, Tag) const;
-  // fetch(t) and give_back(t) start transfers for and behind step t; meet(t) computes it; take(t) adds what has come back of it.
+  // Software pipeline over the steps: fetch(t) starts the input transfers of step t, meet(t) computes it, give_back(t)
+  // starts the return of its results, and take(t) adds the results that were returned.
   template <class Fetch, class Meet, class GiveBack, class Take>
   void walk(const Fetch&, const Meet&, const GiveBack&, const Take&) const;
-  // meet(first row, mask) for the blocks of a step, sequence by sequence.
+  // Calls meet(first row, mask) for every sequence of the block pair that this rank computes at a step.
   template <class Meet>
   void for_each_sequence(const BalancedStep&, const Meet& meet) const;
 
   Pass& a_;
   const SequenceLayout& s_;
-  AttentionShape shape_, block_;  // of this rank's rows; of one sequence's
+  AttentionShape shape_, block_;  // attention shape for all sequences of this rank; for one sequence
   ScoreRule scores_;
   Index window_;
   std::vector<BalancedStep> steps_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which queries meet which keys where, when ranks that share sequences balance causal attention (Li et al., "DistFlashAttn", 2023). Each of n
-// ranks has one block of neighbouring tokens. At step 0 its queries meet its own keys. At step t rank r >= t meets the keys of rank r - t. The
-// others have met all that they may see, and help: each meets its own keys with the queries of rank r - t + n, unless 2 t = n, where that rank does
-// so itself. So every rank computes one pair of blocks at a step, and n / 2 steps behind the first are enough.
+// Schedule of load-balanced causal attention over n context-parallel ranks (Li et al., "DistFlashAttn", 2023). Each
+// rank has one contiguous block of tokens. At step 0 it computes its own queries with its own keys. At step t, rank r
+// >= t computes its own queries with the keys of rank r - t. The other ranks have no visible keys left: each computes
+// the queries of rank r - t + n with its own keys. If 2 t = n they idle, because that rank computes the pair itself. So
+// every rank computes one pair per step, and n / 2 steps after step 0 are enough.
 #pragma once
 
 #include <vector>
@@ -11,11 +12,11 @@ namespace gyr {
 
 enum class Moved { nothing, keys, queries };
 
-// What a rank does at a step. What comes of keys or queries that were sent goes back the way they came.
+// Work of one rank at one step. Results of keys or queries that were sent return to their sender.
 struct BalancedStep {
-  int queries = -1, keys = -1;  // ranks whose queries meet whose keys here; -1: none do
+  int queries = -1, keys = -1;  // ranks whose queries and keys form the pair computed here; -1: no pair
   Moved received = Moved::nothing, sent = Moved::nothing;
-  int from = -1, to = -1;  // ranks
+  int from = -1, to = -1;  // ranks to receive from and to send to; -1: no transfer
 };
 
 std::vector<BalancedStep> balanced_schedule(int ranks, int rank);

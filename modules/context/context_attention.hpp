@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of ranks that share sequences: where the keys of a query lie on other ranks, and how the two meet is the mode's.
+// Attention with context parallelism, where keys may be on other ranks than the query. ContextMode selects how queries
+// and keys are exchanged.
 #pragma once
 
 #include <memory>
@@ -9,11 +10,11 @@
 
 namespace gyr {
 
-// Of a rank's heads, where there are any (kernels/ops/attention.hpp).
+// Attention sinks of this rank's heads, if the model has them (kernels/ops/attention.hpp).
 template <class A>
 struct Sinks {
   Tensor1<const A> values = {};
-  Tensor1<A> gradient = {};  // none where they are not trained
+  Tensor1<A> gradient = {};  // empty if sinks are not trained
 
   Sinks of_heads(Index first, Index count) const {
     if (values.span() == 0) return {};
@@ -21,7 +22,7 @@ struct Sinks {
   }
 };
 
-// Adds their gradient, of rows and heads that have these statistics.
+// Adds the gradient of the sinks, given lse and delta for these rows and heads.
 template <class A>
 void sinks_backward(Pass& a, const Sinks<A>& sinks, Tensor2<const A> lse, Tensor2<const A> delta) {
   if (sinks.gradient.span() == 0) return;
@@ -35,23 +36,25 @@ template <class T>
 class ContextAttention {
  public:
   virtual ~ContextAttention() = default;
-  // out = of this rank's rows and all its heads. lse: as many numbers as rows and heads, for the backward of the same mode.
+  // out: this rank's rows and all its heads. lse: one value per row and head, stored for the backward of the same mode.
   virtual void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>& = {}) = 0;
-  // Gradients of this rank's rows, where zeros were. delta: of these and all heads.
+  // Gradients of this rank's rows; dq, dk and dv must be zero on entry. delta: values for these rows and all heads.
   virtual void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                         Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>& = {}) = 0;
 };
 
-// As the sequences of the pass say. `heads`: numbers and widths of heads on this rank; its batch and tokens mean nothing. `window`: of the mask.
+// Attention in the context-parallel mode of the pass. `heads`: number and widths of the heads on this rank; its batch
+// and token counts are ignored. `window`: that of the mask.
 template <class T>
 std::unique_ptr<ContextAttention<T>> context_attention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
 
-// A state that attention_finish makes `out` and `lse` of: in their memory as far as it fits, and until the end of the scope.
+// Online-softmax state from which attention_finish() computes `out` and `lse`. It uses their memory as far as possible,
+// and scratch until the end of the scope.
 template <class T>
 AttentionState<Acc<T>> online_softmax_state(Pass& a, Tensor2<T> out, Tensor2<Acc<T>> lse) {
-  AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("sums", Index(lse.extent(0)), Index(lse.extent(1)))};
+  AttentionState<Acc<T>> state{{}, lse, a.scratch<Acc<T>>("softmax sums", Index(lse.extent(0)), Index(lse.extent(1)))};
   if constexpr (std::is_same_v<T, Acc<T>>) state.o = out;
-  else state.o = a.scratch<Acc<T>>("attended, wide", Index(out.extent(0)), Index(out.extent(1)));
+  else state.o = a.scratch<Acc<T>>("attention output, wide", Index(out.extent(0)), Index(out.extent(1)));
   return state;
 }
 

@@ -19,12 +19,13 @@ template <class T>
 void ContextScan<T>::inputs_before(Matrix<const T> x, Tensor3<T> before) {
   const Index taps = Index(before.extent(1)), channels = Index(before.extent(2));
   if (taps == 0) return;
-  ensure(s_.block_length() >= taps, "blocks of {} tokens, and a convolution that reads {} before each", s_.block_length(), taps);
+  ensure(s_.block_length() >= taps, "blocks of {} tokens are shorter than the {} inputs that the convolution reads before each block",
+         s_.block_length(), taps);
   Scope scope(a_.dev.scratch);
   const auto mine = a_.dev.scratch.named("last inputs of blocks").template tensor<T>(here_, taps, channels);
-  const auto all = a_.template scratch<T>("those of all ranks", s_.ranks * here_, taps * channels);
+  const auto all = a_.template scratch<T>("last inputs of blocks of all ranks", s_.ranks * here_, taps * channels);
   convolution_tail<T>(a_.dev, here_, x, {}, mine);
-  const Device::Purpose purpose(a_.dev, "convolution: its taps before each block x channels");
+  const Device::Purpose purpose(a_.dev, "convolution: inputs before each block x channels");
   a_.context->all_gather<T>(a_.dev, flat(mine), flat(all));
   for (Index i = 0; i < here_; ++i) {
     const Tensor1<T> to(before.data() + i * taps * channels, taps * channels);
@@ -41,7 +42,7 @@ void ContextScan<T>::inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> 
   if (taps == 0) return;
   Scope scope(a_.dev.scratch);
   const auto all = a_.template scratch<T>("gradients of last inputs", s_.ranks * here_ * taps, channels);
-  const Device::Purpose purpose(a_.dev, "convolution, backward: its taps before each block x channels");
+  const Device::Purpose purpose(a_.dev, "convolution, backward: inputs before each block x channels");
   a_.context->all_gather<T>(a_.dev, flat(dbefore), flat(all));
   for (Index i = 0; i < here_; ++i)
     if (number(i) < last_)
@@ -49,13 +50,13 @@ void ContextScan<T>::inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> 
              dx.block((i + 1) * length - taps, taps, 0, channels));
 }
 
-// Those of all ranks are gathered; each block takes what lies on one side of it, from far to near.
+// Gathers the states of all ranks. Each block combines the states on one side of it, from far to near.
 template <class T>
 void ContextScan<T>::combine_block_states(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> state, bool from_the_end) {
   Scope scope(a_.dev.scratch);
   const Index heads = Index(total.extent(1)), width = Index(own.extent(1)), each = here_ * (heads + width);
   const auto mine = a_.template scratch<A>("states of blocks", each);
-  const auto all = a_.template scratch<A>("those of all ranks", s_.ranks * each);
+  const auto all = a_.template scratch<A>("states of blocks of all ranks", s_.ranks * each);
   const auto row = [](auto x) { return Matrix(x.data(), 1, Index(x.span()), Index(x.span())); };
   convert<A, A>(a_.dev, row(total), Matrix<A>(mine.data(), 1, here_ * heads, here_ * heads));
   convert<A, A>(a_.dev, row(own), Matrix<A>(mine.data() + here_ * heads, 1, here_ * width, here_ * width));

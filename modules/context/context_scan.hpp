@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the convolution and the scan of ranks that share sequences tell each other: the inputs in front of each block of tokens, and the state
-// that enters it. Each rank first computes what its own blocks add to a state; then all know all of these, and each finds its own: no rank waits
-// for another one's outputs, and bytes do not depend on the length of the sequences.
+// Context parallelism of convolution and SSM scan: exchanges the inputs before each block of tokens, and the state that
+// enters each block. Each rank first computes what its own blocks contribute to a state. An all-gather distributes
+// these contributions, and each rank combines them for its blocks. No rank waits for outputs of another one, and the
+// traffic does not depend on the sequence length.
 #pragma once
 
 #include "kernels/ops/ssd_chunk.hpp"
@@ -14,29 +15,31 @@ class ContextScan {
  public:
   explicit ContextScan(Pass& a);
 
-  Index blocks() const { return here_; }  // of this rank, in all sequences
+  Index blocks() const { return here_; }  // blocks of tokens on this rank, in all sequences
 
-  // before(i) = the last inputs of the block in front of this rank's block i, zeros in front of a sequence's first.
+  // before(i) = the last K-1 inputs before this rank's block i; zeros before the first block of a sequence.
   void inputs_before(Matrix<const T> x, Tensor3<T> before /*(blocks, K-1, C)*/);
-  // And back: x's last rows of each block += the gradient of what the block behind it has read.
+  // Backward: adds to the last rows of each block in dx the gradient from the block that follows and has read them.
   void inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> dx);
 
-  // The state that enters each block, of what each block adds (own) and keeps (total) of a state.
+  // State that enters each block, from each block's own contribution to the state (own) and its decay of the incoming
+  // state (total).
   void entering(const SsdShape&, Tensor2<const Acc<T>> total /*(blocks, H)*/, Tensor2<const Acc<T>> own /*(blocks, H P N)*/,
                 Tensor2<Acc<T>> state /*(blocks, H P N)*/);
-  // The gradient of the state that leaves each block, of what each adds to that of the state that enters it.
+  // Gradient of the state that leaves each block, from each block's contribution to the gradient of its incoming state
+  // (own) and its decay (total).
   void leaving_gradient(const SsdShape&, Tensor2<const Acc<T>> total, Tensor2<const Acc<T>> own, Tensor2<Acc<T>> dstate);
 
  private:
   using A = Acc<T>;
-  // A block of a sequence, by its number there, wherever it is: index among those of all ranks, rank by rank.
+  // Index of a block in the data gathered rank by rank, given its sequence and its number in that sequence.
   Index gathered(Index sequence, Index number) const;
   Index number(Index here) const { return s_.block(s_.rank, here % s_.blocks()); }
   void combine_block_states(const SsdShape&, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> state, bool from_the_end);
 
   Pass& a_;
   const SequenceLayout& s_;
-  Index here_, last_;  // blocks of this rank; number of a sequence's last
+  Index here_, last_;  // number of blocks on this rank; index of the last block of a sequence
 };
 
 }  // namespace gyr

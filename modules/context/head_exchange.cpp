@@ -8,7 +8,8 @@ namespace gyr {
 void check_head_exchange(Index num_heads, Index num_kv_heads, Index context_ranks) {
   const Index n = context_ranks, k = num_kv_heads;
   require(num_heads % n == 0 && (k % n == 0 || n % k == 0), Exit::config,
-          "parallel.context_mode = heads: {} query and {} key heads on a rank cannot be dealt to {} context ranks; take parallel.context_mode = "
+          "parallel.context_mode = heads: {} query and {} key heads on a rank cannot be distributed over {} context-parallel ranks; set "
+          "parallel.context_mode = "
           "ring or balanced, or a parallel.context that divides the query heads and divides or is a multiple of the key heads",
           num_heads, k, n);
 }
@@ -47,8 +48,8 @@ Tensor2<S> HeadExchange<T>::to_heads(const char* name, std::initializer_list<Dis
   for (const Distribution<S>& distributed : all) width += distributed.width;
   const auto in_order = a_.template scratch<S>(name, all_rows(), width);
   Scope scope(a_.dev.scratch);
-  const auto leaving = a_.template scratch<S>("parts of heads, leaving", all_rows(), width);
-  const auto arriving = a_.template scratch<S>("parts of heads, arriving", all_rows(), width);
+  const auto leaving = a_.template scratch<S>("heads to send", all_rows(), width);
+  const auto arriving = a_.template scratch<S>("received heads", all_rows(), width);
   for (Index rank = 0; rank < s_.ranks; ++rank) {
     Index at = 0;
     for (const Distribution<S>& distributed : all) {
@@ -68,7 +69,7 @@ template <class S>
 Tensor2<S> HeadExchange<T>::to_tokens(const char* name, Tensor2<S> part) {
   const auto arriving = a_.template scratch<S>(name, all_rows(), Index(part.extent(1)));
   Scope scope(a_.dev.scratch);
-  const auto leaving = a_.template scratch<S>("parts of tokens, leaving", all_rows(), Index(part.extent(1)));
+  const auto leaving = a_.template scratch<S>("tokens to send", all_rows(), Index(part.extent(1)));
   for_blocks(leaving, part, [&](Tensor2<S> to, Tensor2<S> from) { convert<S, S>(a_.dev, Matrix<const S>(from), Matrix<S>(to)); });
   a_.context->start_all_to_all<S>(a_.dev, flat(leaving), flat(arriving)).device_wait(a_.dev);
   return arriving;
@@ -79,13 +80,13 @@ void HeadExchange<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const
   Scope scope(a_.dev.scratch);
   const Index n = all_rows();
   const auto qkv = to_heads<T>("queries, keys and values of all tokens", {{q, q_width()}, {k, k_width(), true}, {v, v_width(), true}});
-  const auto attended = a_.template scratch<T>("attended by all tokens", n, out_width());
+  const auto attended = a_.template scratch<T>("attention output of all tokens", n, out_width());
   const Tensor2<A> all_lse(lse.data(), n, part_.num_heads);
   const AttentionState<A> state = online_softmax_state<T>(a_, attended, all_lse);
   attention<T>(a_.dev, part_, mask(), scores_, columns(qkv, 0, q_width()), columns(qkv, q_width(), k_width()),
                columns(qkv, q_width() + k_width(), v_width()), Carry::fresh, state);
   attention_finish<T>(a_.dev, part_, state, attended, all_lse, part(sinks).values);
-  const auto home = to_tokens<T>("attended by own tokens", attended);
+  const auto home = to_tokens<T>("attention output of own tokens", attended);
   for (Index rank = 0; rank < s_.ranks; ++rank)
     convert<T, T>(a_.dev, Matrix<const T>(rows(home, rank * s_.rows(), s_.rows())), columns(out, rank * out_width(), out_width()));
 }
@@ -96,17 +97,17 @@ void HeadExchange<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<cons
   Scope scope(a_.dev.scratch);
   const Index n = all_rows(), width = q_width() + k_width() + v_width();
   const auto all = to_heads<T>("queries, keys, values and gradients of all tokens", {{q, q_width()}, {k, k_width(), true}, {v, v_width(), true}});
-  const auto all_dout = to_heads<T>("gradient of attended, all tokens", {{dout, out_width()}});
+  const auto all_dout = to_heads<T>("gradient of attention output, all tokens", {{dout, out_width()}});
   const auto all_delta = to_heads<A>("delta of all tokens", {{delta, part_.num_heads}});
   const auto gradient = a_.template scratch<A>("gradient of queries, keys and values", n, width);
   fill<A>(a_.dev, flat(gradient), 0);
-  const auto part = [&](const auto& x, int i) {  // of queries, keys or values
+  const auto part = [&](const auto& x, int i) {  // columns of queries (0), keys (1) or values (2)
     return i == 0 ? columns(x, 0, q_width()) : i == 1 ? columns(x, q_width(), k_width()) : columns(x, q_width() + k_width(), v_width());
   };
   attention_backward<T>(a_.dev, part_, mask(), scores_, part(all, 0), part(all, 1), part(all, 2), all_dout,
                         Tensor2<const A>(lse.data(), n, part_.num_heads), all_delta, part(gradient, 0), part(gradient, 1), part(gradient, 2));
   sinks_backward<A>(a_, this->part(sinks), Tensor2<const A>(lse.data(), n, part_.num_heads), all_delta);
-  const auto home = to_tokens<A>("the same of own tokens", gradient);
+  const auto home = to_tokens<A>("gradient of queries, keys and values of own tokens", gradient);
   for (Index rank = 0; rank < s_.ranks; ++rank) {
     const Tensor2<A> from = rows(home, rank * s_.rows(), s_.rows());
     const Index head = first_key_head(rank);

@@ -36,7 +36,7 @@ Index RingAttention<T>::steps() const {
   return 1;
 }
 
-// Keys and values side by side, in scratch.
+// Copies keys and values next to each other into scratch.
 template <class T>
 Tensor2<T> RingAttention<T>::packed(Matrix<const T> k, Matrix<const T> v) {
   const auto kv = a_.template scratch<T>("keys and values", k.rows, k_width() + v_width());
@@ -100,8 +100,8 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
   const Index steps = this->steps();
   const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, width);
-  Tensor2<A> here = room("gradient of keys and values"), leaving = room("the same, leaving"), arriving = room("the same, arriving");
-  Event in_flight;  // of the gradients of the step before
+  Tensor2<A> here = room("K/V gradient"), leaving = room("K/V gradient, sent"), arriving = room("K/V gradient, received");
+  Event in_flight;  // transfer of the gradients of the previous step
   for (Index step = 0; step < steps; ++step) {
     Event coming;
     if (step + 1 < steps) coming = pass_on(kv, next);
@@ -116,7 +116,7 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
     if (step > 0) add<A>(a_.dev, flat(arriving), flat(here));
     std::swap(here, leaving);
     if (steps == 1) break;
-    const int hops = step + 1 < steps ? 1 : int(ranks - step);  // home from the last step
+    const int hops = step + 1 < steps ? 1 : int(ranks - step);  // the last step sends the gradients directly to their owner
     in_flight = a_.context->start_shift<A>(a_.dev, flat(leaving), (rank + hops) % ranks, flat(arriving), (rank - hops + ranks) % ranks);
     coming.device_wait(a_.dev);
     std::swap(kv, next);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of ranks that share sequences (Liu et al., "Ring Attention with Blockwise Transformers", 2023): keys and values go round from rank to
-// rank, every rank meets each with its own queries and carries (o, m, l), and no rank ever holds more than two ranks' keys. On the way back the
-// gradients of keys and values go round with them and come home. What comes next is on its way while the present is computed with. Through a window
-// keys go no further than some rank looks back, and their gradients from there straight home.
+// Ring attention over context-parallel ranks (Liu et al., "Ring Attention with Blockwise Transformers", 2023). K/V
+// shards move around the ring from rank to rank. Every rank attends to each shard with its own queries and carries the
+// online-softmax state (o, m, l). No rank holds more than two K/V shards. In the backward, the gradients of K/V move
+// around the ring with them and return to their owner. The transfer for the next step overlaps the computation of this
+// one. With a sliding window, K/V move only as far as the window of some rank reaches, and their gradients return from
+// there directly.
 #pragma once
 
 #include "modules/context/context_attention.hpp"
@@ -32,11 +34,12 @@ class RingAttention final : public ContextAttention<T> {
   Tensor2<T> packed(Matrix<const T> k, Matrix<const T> v);
   Index owner_on(Index rank, Index step) const { return (rank - step + s_.ranks) % s_.ranks; }
   int owner(Index step) const { return int(owner_on(s_.rank, step)); }
-  // Up to the last at which some rank sees keys.
+  // Number of ring steps, up to the last one in which some rank sees keys.
   Index steps() const;
   Mask mask(Index block, Index of_keys, Index sequence = 0) const;
   Event pass_on(Tensor2<const T> mine, Tensor2<T> next);
-  // visit(block of this rank, first row of it, first row of the keys, mask) for each two blocks of which one may see the other.
+  // Calls visit(block of this rank, its first row, first row of the keys, mask) for every pair of blocks in which a
+  // query may see a key.
   template <class Visit>
   void for_blocks(int owner, Visit&& visit) const;
   AttentionShape shape(Index batch, Index tokens) const;

@@ -9,7 +9,7 @@
 
 namespace gyr {
 
-// The weights as the modules declare them.
+// All weights of the model, in the order in which the modules declare them.
 std::vector<Weight> declared_weights(const ModelConfig& c) {
   Parameters parameters(DType::f32, Coordinates{});
   parameters.adapt(c.lora);
@@ -31,17 +31,17 @@ Index parameter_count(const ModelConfig& c) {
 
 namespace {
 
-// Whether its attention is that of a causal mask: of half of all keys.
+// True if the layer's attention has a causal mask, so that it covers half of all keys.
 bool has_causal_mask(const ModelConfig& c, Index layer) { return config_of_layer(c, layer).attention.causal && c.pattern[layer] != 'X'; }
 
-// Of all layers that the head has.
+// Flops of the layers that belong to the head (multi-token prediction).
 LayerFlops head_layer_flops(const ModelConfig& c, const TextLengths& n) {
   LayerFlops sum;
   for (const char symbol : c.objective->head_layers()) sum = sum + layer_type(symbol).flops(c, n);
   return sum;
 }
 
-// Weights by what they are of, the beginning of their names: a layer "model.layers.3.", the head "".
+// Weights by the prefix of their names: "model.layers.3." for a layer, "" for the head.
 std::map<std::string, std::vector<Weight>> weights_by_part(const ModelConfig& c) {
   std::map<std::string, std::vector<Weight>> parts;
   const std::string layers = "model.layers.";
@@ -54,12 +54,12 @@ std::map<std::string, std::vector<Weight>> weights_by_part(const ModelConfig& c)
 }
 std::string part_of(Index layer) { return fmt::format("model.layers.{}.", layer); }
 
-// The part of a text's tokens that are multiplied with it.
+// Tokens that are multiplied with a weight, per token of the text.
 double tokens_of(const Weight& w, const TextLengths& lengths, bool in_encoder) {
   return w.tokens * (in_encoder || w.of_source ? double(lengths.source) / double(lengths.text) : 1);
 }
 
-// Products with the adapters among these weights.
+// Flops of the GEMMs with the adapters among these weights.
 double adapter_flops(const std::vector<Weight>& part, const TextLengths& lengths, bool in_encoder) {
   double sum = 0;
   for (const Weight& w : part)
@@ -67,7 +67,7 @@ double adapter_flops(const std::vector<Weight>& part, const TextLengths& lengths
   return sum;
 }
 
-// Of each layer, and the head's last.
+// Adapter flops of each layer, followed by those of the head.
 std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengths) {
   std::vector<double> flops(std::size_t(c.layers()) + 1, 0);
   if (!c.lora) return flops;
@@ -98,7 +98,7 @@ TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
 double training_flops(const ModelConfig& c, const TextLengths& lengths, const Trained& trained) {
   auto parts = weights_by_part(c);
   const std::vector<double> adapters = adapter_flops(c, lengths);
-  bool learning = false;  // something so far, from the embedding on
+  bool learning = false;  // true once a weight between the embedding and here is trained
   double sum = 0;
   const auto tokens = [&](const Weight& w, bool in_encoder) {
     const bool output = w.name == "lm_head.weight" || (c.tie_word_embeddings && w.name == "model.embed_tokens.weight");
@@ -132,7 +132,7 @@ StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
     const LayerFlops f = layer_flops(c, i, lengths);
     costs.layers.push_back(executed(f) + adapters[i]);
   }
-  costs.embedding = double(c.hidden_size);  // a copy per token
+  costs.embedding = double(c.hidden_size);  // embedding lookup: one copy of hidden_size elements per token
   costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths)) + adapters.back();
   return costs;
 }

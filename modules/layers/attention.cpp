@@ -82,7 +82,8 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
-// Queries and keys normed and turned, values as they are; of the rows from `first` on.
+// Computes q, k and v of the rows from `first` on. q and k are normalised (with qk_norm) and rotated (RoPE), v is
+// neither.
 template <class T>
 void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor2<T> all_qkv, Index first) {
   const auto h = rows_from(all_h, first);
@@ -98,7 +99,7 @@ void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor
 template <class T>
 template <class S>
 void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first) const {
-  if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // in place, nothing changes
+  if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // the in-place call would change nothing
   const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
   rope<S, T>(a.dev, way, num_heads, scale, angles, rows_from(a.sequences.positions, first), x, y);
 }
@@ -127,7 +128,7 @@ void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
 template <class T>
 void Attention<T>::attend_to_all(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse) {
   const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width()), v = columns(qkv, q_width() + k_width(), k_width());
-  const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
+  const Device::Purpose purpose(a.dev, "attention (context parallel): queries, keys, values or outputs of a rank's rows");
   Scope scope(a.dev.scratch);
   const ScoreRule scores = this->scores(a, false);
   if (a.context) context_attention<T>(a, shape(0, 0, 0), scores, c_.window)->forward(q, k, channels<T>(v), out, lse, sinks());
@@ -173,9 +174,11 @@ Mask Attention<T>::mask(const Pass& a) const {
   return mask;
 }
 
-// One token of each at once. More of them sequence by sequence, because each has its own past. A cache that holds all: new keys and values join it,
-// then the queries meet all of it. One of a window holds what the next token looks back on, the token at position p in row p % rows: the queries meet
-// the older part of it, the newer part and the new keys, which then take the places of the oldest.
+// Attention with a KV cache (generation). One token per sequence: a single call for all sequences, unless there is a
+// relative bias. More tokens: sequence by sequence, because each has its own past length. A full-length cache: the new
+// K and V are appended, then the queries attend to all of it. A sliding-window cache holds the last window - 1 tokens,
+// the token at position p in row p % rows. The queries attend to its older part, to its newer part and to the new K and
+// V, which then overwrite the oldest rows.
 template <class T>
 void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T> qkv, AttentionState<Acc<T>> state) {
   const Index seq_length = a.sequences.seq_length, width = 2 * k_width(), capacity = a.state->capacity();
@@ -206,7 +209,7 @@ void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T>
       meet(rows(mine, 0, past + seq_length), 0);
     } else {
       const Index newer = held > 0 ? past % held : 0;
-      if (held > 0 && past >= held) meet(mine, past - newer - held);  // its newer rows count as so old that the window hides them
+      if (held > 0 && past >= held) meet(mine, past - newer - held);  // its newer rows get positions so old that the window masks them
       if (newer > 0) meet(rows(mine, 0, newer), past - newer);
       meet(fresh, past);
       update_window_cache(a, fresh, past, mine);
@@ -232,7 +235,7 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
 
-  auto dout = a.scratch<T>("gradient of attended", rows, out_width());
+  auto dout = a.scratch<T>("gradient of attention output", rows, out_width());
   adapted_linear_backward_input<T>(a.dev, {o_}, dy, dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
@@ -241,14 +244,14 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   const auto dqkv = frame.put(Keys::dqkv, rows, qkv.extent(1));
   Tensor2<A> dwide;
   if constexpr (std::is_same_v<T, A>) dwide = dqkv;
-  else dwide = a.scratch<A>("gradient of qkv, wide", rows, Index(qkv.extent(1)));
+  else dwide = a.scratch<A>("fp32 gradient of qkv", rows, Index(qkv.extent(1)));
   fill<A>(a.dev, flat(dwide), 0);
   const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width() + (i - 1) * k_width(), k_width()); };
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
   attention_delta<T>(a.dev, all, dout, out, delta);
   const auto q = part(qkv, 0), k = part(qkv, 1), v = channels<T>(part(qkv, 2));
   const auto dq = part(dwide, 0), dk = part(dwide, 1), dv = channels<A>(part(dwide, 2));
-  const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
+  const Device::Purpose purpose(a.dev, "attention backward (context parallel): queries, keys, values and gradients of a rank's rows");
   const ScoreRule scores = this->scores(a, true);
   if (a.context) {
     context_attention<T>(a, shape(0, 0, 0), scores, c_.window)->backward(q, k, v, dout, lse, delta, dq, dk, dv, sinks());
@@ -273,49 +276,78 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  c.type = get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
-                    "how frequencies are lowered; dynamic: by the length that the run's sequences have, in generation prompt and answer together");
-  c.factor = s.get("factor", c.factor, "of how much longer texts are").at_least(1).finite();
-  c.original_positions = s.get("original_length", c.original_positions, "length first trained on").unit("tokens").positive().at_most(longest);
-  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor, "llama3, yarn: turns below which all is lowered").positive().finite();
-  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor, "llama3, yarn (usually 32): turns above which nothing is").positive().finite();
-  c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scales q and k; 0: by factor").at_least(0).finite();
-  c.truncate = s.get("truncate", c.truncate, "yarn: the pairs between which frequencies change are rounded outwards");
+  c.type =
+      get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
+               "RoPE scaling method (rope_type), which lowers frequencies; dynamic: by the run's sequence length, in generation prompt plus reply");
+  c.factor = s.get("factor", c.factor, "RoPE scaling factor: extended context length / original_length").at_least(1).finite();
+  c.original_positions =
+      s.get("original_length", c.original_positions, "context length of the original pretraining (original_max_position_embeddings)")
+          .unit("tokens")
+          .positive()
+          .at_most(longest);
+  c.low_freq_factor = s.get("low_freq_factor", c.low_freq_factor,
+                            "rotations over original_length below which a frequency is divided by factor (llama3; yarn: beta_slow)")
+                          .positive()
+                          .finite();
+  c.high_freq_factor = s.get("high_freq_factor", c.high_freq_factor,
+                             "rotations over original_length above which a frequency is unchanged (llama3; yarn: beta_fast, usually 32)")
+                           .positive()
+                           .finite();
+  c.attention_factor = s.get("attention_factor", c.attention_factor, "yarn: scale of q and k; 0: 0.1 ln(factor) + 1").at_least(0).finite();
+  c.truncate = s.get("truncate", c.truncate, "yarn: round the first and last channel pair of the interpolation range outwards");
 }
 
 void read_relative_bias(Section& s, RelativeBiasConfig& c) {
-  c.buckets = s.get("buckets", c.buckets, "of distances, half of them of one distance each; 0: none").at_least(0).at_most(DistanceBuckets::most);
-  c.max_distance = s.get("max_distance", c.max_distance, "from which on all share a bucket").unit("tokens").positive().at_most(longest);
+  c.buckets = s.get("buckets", c.buckets,
+                    "buckets of query-key distances (relative_attention_num_buckets), half of them for one distance each; 0: no relative bias")
+                  .at_least(0)
+                  .at_most(DistanceBuckets::most);
+  c.max_distance = s.get("max_distance", c.max_distance, "distance from which on all tokens share the last bucket (relative_attention_max_distance)")
+                       .unit("tokens")
+                       .positive()
+                       .at_most(longest);
 }
 
 void read_attention(Section& s, ModelConfig& m) {
   AttentionConfig& c = m.attention;
-  c.num_heads = s.get("num_heads", c.num_heads, "query heads, sharded over the tensor axis").positive().at_most(widest);
-  c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads, "key/value heads; fewer than tensor ranks: neighbours share one").positive().at_most(widest);
-  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
-  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions").positive();
-  c.rotary_fraction =
-      s.get("rotary_fraction", c.rotary_fraction, "of a head's channels that turn, the first ones; 0: no positions").at_least(0).at_most(1);
-  read_rope_scaling(s.section("rope", "rotary positions of texts longer than those first trained on"), c.rope_scaling);
-  c.bias = s.get("bias", c.bias, "biases on q, k, v and o");
-  c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases on q, k and v alone");
-  c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of every head of q and k, before they turn");
-  c.soft_cap = s.get("soft_cap", c.soft_cap, "bound that scores tend to: they become soft_cap tanh(score / soft_cap); 0: none").at_least(0).finite();
-  read_relative_bias(s.section("relative_bias", "numbers that scores are added by the distance from query to key (T5)"), c.relative_bias);
-  c.sinks = s.get("sinks", c.sinks, "a learned score of each head that takes a part of its attention and has no value");
-  c.causal = s.get("causal", c.causal, "a token sees those before it; false: every token of a text sees all of it");
-  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
-  c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "scales the keys");
-  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
+  c.num_heads =
+      s.get("num_heads", c.num_heads, "query heads (num_attention_heads), sharded over the tensor-parallel ranks").positive().at_most(widest);
+  c.num_kv_heads = s.get("num_kv_heads", c.num_kv_heads,
+                         "key/value heads (num_key_value_heads); if fewer than tensor-parallel ranks, neighbouring ranks hold the same head")
+                       .positive()
+                       .at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels per head (Megatron: --kv-channels)").positive().at_most(widest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary position embedding (RoPE)").positive();
+  c.rotary_fraction = s.get("rotary_fraction", c.rotary_fraction,
+                            "fraction of each head's channels that RoPE rotates, the first ones (partial_rotary_factor); 0: no RoPE")
+                          .at_least(0)
+                          .at_most(1);
+  read_rope_scaling(s.section("rope", "RoPE scaling to contexts longer than those of the original pretraining (rope_scaling)"), c.rope_scaling);
+  c.bias = s.get("bias", c.bias, "biases of q_proj, k_proj, v_proj and o_proj (attention_bias)");
+  c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases of q_proj, k_proj and v_proj only (Megatron: --add-qkv-bias)");
+  c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of each query and key head before RoPE (Megatron: --qk-layernorm)");
+  c.soft_cap = s.get("soft_cap", c.soft_cap, "soft cap of attention scores (attn_logit_softcapping): soft_cap tanh(score / soft_cap); 0: no cap")
+                   .at_least(0)
+                   .finite();
+  read_relative_bias(s.section("relative_bias", "relative position bias, added to attention scores by the distance from query to key (T5)"),
+                     c.relative_bias);
+  c.sinks = s.get("sinks", c.sinks, "attention sinks (gpt-oss): one learned score per head that joins the softmax but has no value");
+  c.causal = s.get("causal", c.causal, "causal mask; false: bidirectional, every token attends to its full document");
+  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "factor on the normed input (attention_in_multiplier)");
+  c.key_multiplier = s.get("key_multiplier", c.key_multiplier, "factor on the keys (key_multiplier)");
+  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "factor on the output (attention_out_multiplier)");
 }
 
 void read_window(Section& s, ModelConfig& m) {
   WindowConfig& c = m.window;
-  c.size = s.get("size", c.size, "tokens that a query sees, its own among them; where attention is not causal, as many ahead")
+  c.size = s.get("size", c.size, "tokens that a query attends to, its own included (sliding_window); if not causal, as many on either side")
                .unit("tokens")
                .positive()
                .at_most(longest);
-  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary positions, unscaled; 0: as model.attention has them").at_least(0).finite();
+  c.rope_theta =
+      s.get("rope_theta", c.rope_theta, "RoPE base of window layers, without scaling (rope_local_base_freq); 0: base and scaling of model.attention")
+          .at_least(0)
+          .finite();
 }
 
 ModelConfig with_window(ModelConfig m) {
@@ -326,7 +358,7 @@ ModelConfig with_window(ModelConfig m) {
 
 LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double T = double(lengths.text), w = double(m.attention.window);
-  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // on average
+  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average visible keys per query
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;

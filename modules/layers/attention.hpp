@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Grouped-query attention, causal or both ways, with rotary positions or none, sharded over the tensor axis by heads. Where ranks outnumber the query
-// heads, the ranks of a head all have its scores, and each the values of its own channels. Through a window a query sees no more than the last
-// tokens, or both ways the nearest.
+// Grouped-query attention, causal or bidirectional, with or without RoPE, sharded over the tensor-parallel ranks by
+// heads. If there are more ranks than query heads, all ranks of a head compute its scores, and each computes the output
+// of its own value channels. With a sliding window, a query attends only to the nearest tokens: those before it, or
+// those on both sides if not causal.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
@@ -15,7 +16,7 @@ namespace gyr {
 template <class T>
 class Attention final : public Branch<T> {
  public:
-  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm .q_norm and .k_norm; with sinks .sinks
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm also .q_norm and .k_norm; with sinks also .sinks
   Attention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -24,11 +25,11 @@ class Attention final : public Branch<T> {
  private:
   struct Keys {
     static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients, Rows::apart},
-        attended{"attended", RecomputeCost::mixing}, dqkv{"gradient of qkv"};
+        attended{"attention output", RecomputeCost::mixing}, dqkv{"gradient of qkv"};
     static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::product, Phase::input_gradients, Rows::apart};
-    static constexpr Key<Tensor2<Acc<T>>> lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients},
+    static constexpr Key<Tensor2<Acc<T>>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients},
         rstd{"inverse root mean squares of heads", RecomputeCost::product, Phase::input_gradients, Rows::apart};
-    static constexpr Key<Tensor3<T>> cache{"keys and values"};
+    static constexpr Key<Tensor3<T>> cache{"KV cache"};
   };
   bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }
   Index q_width() const { return num_heads_ * c_.head_dim; }
@@ -41,14 +42,14 @@ class Attention final : public Branch<T> {
   void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_local(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  // Of this pass, a bias in scratch until the end of the scope.
+  // Score rule of this pass. A relative bias lies in scratch memory until the caller's scope ends.
   ScoreRule scores(Pass&, bool backward) const;
   void attend(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void update_window_cache(Pass&, Matrix<const T> kv, Index past, Tensor2<T> cache);
   Mask mask(const Pass&) const;
   Sinks<Acc<T>> sinks() const;
-  // This rank's channels of the values, among all of its key heads.
+  // This rank's value channels of all its key/value heads.
   template <class S>
   Matrix<S> channels(const Matrix<S>& v) const {
     return columns(v, first_value_, num_kv_heads_ * v_head_dim_);
@@ -58,22 +59,23 @@ class Attention final : public Branch<T> {
   }
 
   AttentionConfig c_;
-  double eps_, norm_offset_;  // of the norm of heads
+  double eps_, norm_offset_;  // epsilon and weight offset of the q and k norms
   std::string name_;
-  Index num_heads_, num_kv_heads_;  // on this rank
-  Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
+  Index num_heads_, num_kv_heads_;  // query heads and key/value heads on this rank
+  Index v_head_dim_, first_value_;  // value channels per head on this rank, and the first of them
   ScoreRule scores_;
-  double dropped_;  // of the weights that queries give keys
+  double dropped_;  // dropout probability of the attention weights
   Parameter *q_, *k_, *v_, *o_;
   Parameter* sinks_ = nullptr;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
-// The model, its attention through the window.
+// A copy of the configuration whose attention has the sliding window and, if one is set, the window's RoPE base.
 ModelConfig with_window(ModelConfig);
 
-// The channels of all heads, by which queries, keys and values are sharded; and what they attend to, of which ranks of one head have parts.
+// Runs that the tensor-parallel ranks shard: q by query heads, k and v by key/value heads, and the attention output by
+// query heads or, if there are more ranks than heads, by channels within a head.
 struct HeadRuns {
   Run queries, keys, attended;
 };
@@ -85,6 +87,6 @@ void read_rope_scaling(Section&, RopeScaling&);
 void read_attention(Section&, ModelConfig&);
 inline constexpr LayerSection attention_section{"attention", "grouped-query attention", read_attention};
 void read_window(Section&, ModelConfig&);
-inline constexpr LayerSection window_section{"window", "the window of attention", read_window};
+inline constexpr LayerSection window_section{"window", "sliding-window attention", read_window};
 
 }  // namespace gyr

@@ -15,7 +15,7 @@ OperatorChain cross_attention_operators(const ModelConfig& m, const std::string&
   const auto [queries, keys, attended] = head_runs(c);
   const Channels stream = undivided(m.hidden_size);
   return {product("queries", stream, by_units({queries}), {name + ".q_proj"}, c.bias || c.qkv_bias),
-          over_tokens("attention to the source", by_units({queries}), by_units({attended})),
+          over_tokens("cross-attention", by_units({queries}), by_units({attended})),
           product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
 }
 
@@ -54,7 +54,7 @@ CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name,
   first_value_ = o_->first(1) % c_.head_dim;
 }
 
-// k and v lie one behind the other: one product serves both.
+// k_proj and v_proj are adjacent in memory, so that one GEMM serves both.
 template <class T>
 Matrix<const T> CrossAttention<T>::w_kv() const {
   const auto k = k_->template matrix<const T>();
@@ -90,13 +90,13 @@ void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, T
 template <class T>
 void CrossAttention<T>::project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const {
   Scope scope(source.dev.scratch);
-  linear<T>(source.dev, AllRows<T>(source, "source, all rows", encoded).gather(), k_->template factor<T>(2 * k_width()), kv);
+  linear<T>(source.dev, AllRows<T>(source, "encoder output, all rows", encoded).gather(), k_->template factor<T>(2 * k_width()), kv);
   if (k_bias_) bias_scale<T>(source.dev, Tensor1<const A>(k_bias_->template vector<A>().data(), kv.extent(1)), {}, kv);
 }
 
 namespace {
 
-// copy(rows rank by rank, the same in the order of the tokens) for each block of neighbouring tokens.
+// Calls copy(rows in rank order, the same rows in token order) for each block of contiguous tokens.
 template <class S, class Copy>
 void for_blocks(const SequenceLayout& s, Tensor2<S> by_rank, Tensor2<S> in_order, const Copy& copy) {
   const Index length = s.block_length();
@@ -112,11 +112,11 @@ void for_blocks(const SequenceLayout& s, Tensor2<S> by_rank, Tensor2<S> in_order
 template <class T>
 Tensor2<T> CrossAttention<T>::of_all_ranks(Pass& source, Tensor2<T> kv) const {
   if (!source.context) return kv;
-  const Device::Purpose purpose(source.dev, "cross-attention: keys and values of the source");
+  const Device::Purpose purpose(source.dev, "cross-attention: keys and values of the encoder output");
   const Index all = source.sequences.ranks * source.sequences.rows();
-  const auto in_order = source.template scratch<T>("keys and values of all ranks' source", all, 2 * k_width());
+  const auto in_order = source.template scratch<T>("keys and values of all ranks, in token order", all, 2 * k_width());
   Scope scope(source.dev.scratch);
-  const auto gathered = source.template scratch<T>("the same, rank by rank", all, 2 * k_width());
+  const auto gathered = source.template scratch<T>("keys and values of all ranks, in rank order", all, 2 * k_width());
   source.context->template all_gather<T>(source.dev, flat(kv), flat(gathered));
   for_blocks(source.sequences, gathered, in_order, [&](const Matrix<T>& from, const Matrix<T>& to) { convert<T, T>(source.dev, from, to); });
   return in_order;
@@ -124,9 +124,9 @@ Tensor2<T> CrossAttention<T>::of_all_ranks(Pass& source, Tensor2<T> kv) const {
 
 template <class T>
 void CrossAttention<T>::reduce_scatter_to_own(Pass& source, Tensor2<A> all, Tensor2<A> own) const {
-  const Device::Purpose purpose(source.dev, "cross-attention, backward: gradient of keys and values of the source");
+  const Device::Purpose purpose(source.dev, "cross-attention backward: gradient of keys and values of the encoder output");
   Scope scope(source.dev.scratch);
-  const auto by_rank = source.template scratch<A>("gradient of keys and values, rank by rank", Index(all.extent(0)), 2 * k_width());
+  const auto by_rank = source.template scratch<A>("gradient of keys and values, in rank order", Index(all.extent(0)), 2 * k_width());
   for_blocks(source.sequences, by_rank, all, [&](const Matrix<A>& to, const Matrix<A>& from) { convert<A, A>(source.dev, from, to); });
   source.context->template reduce_scatter<A>(source.dev, flat(by_rank), flat(own));
 }
@@ -139,8 +139,8 @@ ScoreRule CrossAttention<T>::scores(const Pass& a) const {
   return scores;
 }
 
-// meet(shape, mask, first row of the queries, rows of them, first row of the keys, rows of them) for queries that stand side by side: all, or of
-// ranks that share sequences a block at a time.
+// Calls meet(shape, mask, first query row, query rows, first key row, key rows) for queries of contiguous tokens: once
+// for all rows, or once per block with context parallelism.
 template <class T>
 template <class Meet>
 void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Meet& meet) const {
@@ -178,11 +178,12 @@ void CrossAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> out, Tensor2<A>
   contribute_once<T>(a.dev, *o_, out);
 }
 
-// The source is read once, when a sequence begins; its keys and values stay.
+// The encoder output is read once, when a sequence begins. Its keys and values stay in the cache.
 template <class T>
 void CrossAttention<T>::remember(Pass& a, Tensor2<T> encoded) const {
   const Index width = 2 * k_width(), held = a.state->source_capacity(), n = a.source->stream.rows;
-  ensure(a.sequences.batch == 1 && n <= held, "a source of {} tokens for {} sequences, with room for {}", n, a.sequences.batch, held);
+  ensure(a.sequences.batch == 1 && n <= held, "encoder output of {} tokens for {} sequences; the cache takes one sequence of at most {} tokens", n,
+         a.sequences.batch, held);
   const auto cache = a.state->tensor(a.dev, this, Keys::cache, held, width);
   project_source(*a.source, encoded, Tensor2<T>(cache.data() + a.sequences.first_sequence * held * width, n, width));
 }
@@ -205,7 +206,7 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   const auto out = frame.get(Keys::attended), q = frame.get(Keys::q);
   const Index rows = dy.extent(0), batch = a.sequences.batch, own = a.source->stream.rows;
   Scope scope(a.dev.scratch);
-  auto dout = a.scratch<T>("gradient of attended", rows, out_width());
+  auto dout = a.scratch<T>("gradient of attention output", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   if (o_bias_) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
@@ -218,7 +219,8 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
   const Index all = kv.extent(0);
   const auto delta = a.scratch<A>("delta", rows, num_heads_);
-  const Tensor2<A> dq_wide = zero("gradient of queries, wide", rows, q_width()), dkv_all = zero("gradient of keys and values", all, 2 * k_width());
+  const Tensor2<A> dq_wide = zero("gradient of queries (accumulator precision)", rows, q_width()),
+                   dkv_all = zero("gradient of keys and values of all tokens", all, 2 * k_width());
   attention_delta<T>(a.dev, shape(batch, a.sequences.seq_length, all / batch), dout, out, delta);
   for_queries(a, all / batch, [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
     const Matrix<T> met = gyr::rows(kv, first_key, keys_of_kv);
@@ -229,7 +231,7 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   });
   Tensor2<A> dkv_wide = dkv_all;
   if (a.context) {
-    dkv_wide = a.scratch<A>("the same of own tokens", own, 2 * k_width());
+    dkv_wide = a.scratch<A>("gradient of keys and values of own tokens", own, 2 * k_width());
     reduce_scatter_to_own(*a.source, dkv_all, dkv_wide);
   }
 
@@ -244,10 +246,10 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
 template <class T>
 void CrossAttention<T>::add_to_source(Pass& a, Tensor2<const T> dkv) const {
   Pass& source = *a.source;
-  const Device::Purpose purpose(a.dev, "cross-attention, backward: gradient of the source");
+  const Device::Purpose purpose(a.dev, "cross-attention backward: gradient of the encoder output");
   const auto sum = a.encoded.gradient.template as<T>();
-  const auto mine = a.scratch<T>("gradient of the source", Index(sum.extent(0)), Index(sum.extent(1)));
-  AllRows<T> total(source, "parts of the sum", mine);
+  const auto mine = a.scratch<T>("gradient of the encoder output", Index(sum.extent(0)), Index(sum.extent(1)));
+  AllRows<T> total(source, "partial sums of the gradient", mine);
   linear_backward_input<T>(a.dev, dkv, w_kv(), total.rows());
   total.reduce();
   gyr::add<T>(a.dev, flat(mine), flat(sum));
@@ -258,7 +260,7 @@ void CrossAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T>
   weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
   weights_backward<T>(a.dev, {q_}, frame.get(Keys::dq), h, c_.in_multiplier);
   Scope scope(a.dev.scratch);
-  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), AllRows<T>(*a.source, "source, all rows", frame.get(Keys::source)).gather());
+  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), AllRows<T>(*a.source, "encoder output, all rows", frame.get(Keys::source)).gather());
 }
 
 LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& lengths) {

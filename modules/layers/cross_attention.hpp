@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of the rows of a text to what an encoder made of its source: queries of the stream, keys and values of the source, all of which every row
-// sees. Sharded over the tensor axis by heads, as attention.hpp. Ranks that share sequences have keys and values of their own part of the source and
-// gather those of all.
+// Cross-attention of decoder rows to the encoder output. Queries come from the residual stream, keys and values from
+// the encoder output, and every row sees all tokens of its source. Sharded over the tensor-parallel ranks by heads, as
+// in attention.hpp. Each context-parallel rank projects keys and values of its own part of the source, and all-gathers
+// those of the others.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
@@ -22,12 +23,12 @@ class CrossAttention final : public Branch<T> {
  private:
   using A = Acc<T>;
   struct Keys {
-    static constexpr Key<Tensor2<T>> source{"source"};
+    static constexpr Key<Tensor2<T>> source{"encoder output"};
     static constexpr Key<Tensor2<T>> q{"queries", RecomputeCost::product, Phase::input_gradients},
-        kv{"keys and values of the source", RecomputeCost::product, Phase::input_gradients}, attended{"attended", RecomputeCost::mixing},
-        dq{"gradient of queries"}, dkv{"gradient of keys and values of the source"};
-    static constexpr Key<Tensor2<A>> lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients};
-    static constexpr Key<Tensor3<T>> cache{"keys and values of the source"};
+        kv{"keys and values of the encoder output", RecomputeCost::product, Phase::input_gradients},
+        attended{"attention output", RecomputeCost::mixing}, dq{"gradient of queries"}, dkv{"gradient of keys and values of the encoder output"};
+    static constexpr Key<Tensor2<A>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
+    static constexpr Key<Tensor3<T>> cache{"KV cache of the encoder output"};
   };
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
@@ -36,7 +37,7 @@ class CrossAttention final : public Branch<T> {
   Matrix<S> keys(const Matrix<S>& kv) const {
     return columns(kv, 0, k_width());
   }
-  // This rank's channels of the values, among all of its key heads.
+  // This rank's value channels of all its key/value heads.
   template <class S>
   Matrix<S> values(const Matrix<S>& kv) const {
     return columns(columns(kv, k_width(), k_width()), first_value_, num_kv_heads_ * v_head_dim_);
@@ -57,16 +58,17 @@ class CrossAttention final : public Branch<T> {
   }
 
   AttentionConfig c_;
-  std::string name_;  // that dropout is drawn by
-  double dropped_;
-  Index num_heads_, num_kv_heads_;  // on this rank
-  Index v_head_dim_, first_value_;  // channels of each head that this rank takes the values of
+  std::string name_;                // layer name, from which the dropout mask is seeded
+  double dropped_;                  // dropout probability of the attention weights
+  Index num_heads_, num_kv_heads_;  // query heads and key/value heads on this rank
+  Index v_head_dim_, first_value_;  // value channels per head on this rank, and the first of them
   ScoreRule scores_;
   Parameter *q_, *k_, *v_, *o_;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
-// Of the text, where keys and values are there; and of the source, up to these.
+// Operators on the decoder rows, given keys and values; and the operators that project keys and values from the encoder
+// output.
 OperatorChain cross_attention_operators(const ModelConfig&, const std::string& name);
 OperatorChain source_operators(const ModelConfig&, const std::string& name);
 LayerFlops cross_attention_flops(const ModelConfig&, const TextLengths&);

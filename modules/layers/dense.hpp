@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A layer in front of an output matrix, y = a(h w' + b) with NAME.weight and NAME.bias, if it has one, a an activation. It is not sharded: every rank
-// of the tensor axis has it for the rows of the stream that it keeps.
+// Linear layer with activation before an output matrix: y = a(h w' + b). Weights NAME.weight and, if it has a bias,
+// NAME.bias; a is the activation. It is not sharded: every tensor-parallel rank computes it for its own rows of the
+// residual stream.
 #pragma once
 
 #include "kernels/ops/activation.hpp"
@@ -29,7 +30,7 @@ class Dense {
     return y;
   }
 
-  // dy may lie where y is, or where dh is to be. The gradient behind the activation takes the place of y.
+  // dy may use the memory of y or of dh. The gradient of the activation's input overwrites y.
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dh) {
     const auto u = frame.get(linear_rows), du = frame.get(active);
     activate_backward<T>(a.dev, activation_, dy, u, 1, du);
@@ -39,7 +40,8 @@ class Dense {
   }
 
  private:
-  static constexpr Key<Tensor2<T>> read{"what the head reads"}, linear_rows{"head: linear"}, active{"head: active"};
+  static constexpr Key<Tensor2<T>> read{"input of the head's linear layer"}, linear_rows{"output of the head's linear layer"},
+      active{"output of the head's activation"};
 
   Activation activation_;
   Parameter* w_;

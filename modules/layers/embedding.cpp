@@ -11,7 +11,8 @@ Weight embedding_weight(const ModelConfig& c) {
   return {"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, by_rows({{c.vocab_size, 0}}), normal(c.init_std)};
 }
 
-// Every rank knows which tokens are its own: they are there by units, without a move.
+// Every rank knows all token ids and selects those of its vocabulary shard, so the chain may begin in the state `units`
+// without communication.
 ModelChains embedding_chains(const ModelConfig& c) {
   const Run tokens{c.vocab_size, 0}, positions{c.positions, 0};
   const Channels ids = by_units({tokens}), stream = undivided(c.hidden_size);
@@ -49,7 +50,8 @@ class TypedNorm final : public EmbeddingNorm {
 Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
   if (shares_embedding(c)) {
     parameters.keep_whole();
-    // The matrix is cut alike at both ends of the model: what else is here is apart from it.
+    // The tied matrix must be sharded (ZeRO) identically on the first and the last stage. The other weights here go
+    // into another group.
     if (c.positions > 0 || c.type_vocab_size > 0 || c.has_embed_norm() || has_relative_bias(c)) parameters.begin_group();
   }
   if (c.positions > 0)
@@ -60,14 +62,14 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
   if (has_relative_bias(c)) relative_bias_.emplace(c, "model.relative_bias", parameters);
 }
 
-// x += types(type) row by row.
+// x(r) += types(type of token r). Without `types`, all tokens have type 0.
 template <class T>
 void Embedding::add_types(Pass& a, Tensor1<const Token> types, Tensor2<T> x) const {
   using A = Acc<T>;
   const Index rows = Index(x.extent(0)), width = c_.hidden_size;
   if (types.extent(0) == 0) return add_bias<T>(a.dev, Tensor1<const A>(types_->vector<const A>().data(), width), 1, x);
-  const auto wide = a.scratch<A>("types, wide", rows, width);
-  const auto here = a.scratch<T>("types", rows, width);
+  const auto wide = a.scratch<A>("token types (accumulator precision)", rows, width);
+  const auto here = a.scratch<T>("token types", rows, width);
   embedding<A>(a.dev, types, types_->matrix<const A>(), 0, 1, wide);
   convert<A, T>(a.dev, Matrix<const A>(wide), here);
   add<T>(a.dev, flat(here), flat(x));
@@ -80,7 +82,7 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
   const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.share(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
-    AllRows<T> sum(a, "parts of the embedded", x.as<T>());
+    AllRows<T> sum(a, "partial sums of the embedding", x.as<T>());
     embedding<T>(a.dev, tokens, table_.matrix<const T>(), table_.first(0), c_.embedding_multiplier, sum.rows());
     if (positions_) {
       const auto here = a.scratch<T>("positions", a.stream.rows, c_.hidden_size);
@@ -100,11 +102,11 @@ void Embedding::drop(Pass& a, const AnyTensor2& x) const {
 }
 
 void Embedding::backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
-  const Device::Purpose purpose(a.dev, "embedding, backward: rows x hidden");
+  const Device::Purpose purpose(a.dev, "embedding backward: rows x hidden");
   drop(a, dx);
   if (!norm_) return sum_backward(a, frame, dx);
   Scope scope(a.dev.scratch);
-  const AnyTensor2 dsum = take(a.dev.scratch.named("gradient of embedded"), dx.dtype, dx.rows, dx.columns);
+  const AnyTensor2 dsum = take(a.dev.scratch.named("gradient of embedding output"), dx.dtype, dx.rows, dx.columns);
   norm_->backward(a, frame, dx, dsum);
   sum_backward(a, frame, dsum);
 }
@@ -115,7 +117,7 @@ void Embedding::sum_backward(Pass& a, Frame& frame, const AnyTensor2& dx) {
   const auto tokens = frame.get(input);
   with_type(dx.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
-    const Tensor2<T> all = AllRows<T>(a, "gradient, all rows", dx.as<T>()).gather();
+    const Tensor2<T> all = AllRows<T>(a, "gradient of embedding output, all rows", dx.as<T>()).gather();
     if (table_.trained)
       embedding_backward<T>(a.dev, tokens, all, table_.first(0), c_.embedding_multiplier, c_.pad_token_id, table_.matrix_gradient<Acc<T>>());
     if (trains(positions_))

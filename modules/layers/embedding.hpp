@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token embedding, and that of positions where they are learned, sharded over the tensor axis by their rows; that of token types, the norm behind
-// their sum, and the table of relative positions, where the model has them; and dropout behind all (model.dropout.embedding).
+// Token embedding and learned position embedding, both sharded over the tensor-parallel ranks by rows; token type
+// embedding, norm of their sum, and relative position bias, if the model has them; and embedding dropout
+// (model.dropout.embedding).
 #pragma once
 
 #include "kernels/ops/embedding.hpp"
@@ -8,10 +9,10 @@
 
 namespace gyr {
 
-// The embedding's weight; a tied head declares the same.
+// Weight of the token embedding. A tied output head declares the same weight.
 Weight embedding_weight(const ModelConfig&);
 
-// A norm, whatever the scalar.
+// Norm of the embedding, for any scalar type.
 class EmbeddingNorm {
  public:
   virtual ~EmbeddingNorm() = default;
@@ -23,18 +24,19 @@ class Embedding {
  public:
   Embedding(const ModelConfig&, Parameters&);
 
-  // x (R,D) = table(tokens) * embedding_multiplier + positions(where they stand) + types(type), or the norm of that, of the rows of the stream that
-  // this rank keeps: a tensor of the frame. One sum over the tensor axis. No types: all have the first.
+  // x (R,D) = table(tokens) * embedding_multiplier + positions(position) + types(type), normalised if the model has
+  // that norm. Returns this rank's rows of the residual stream, a tensor of the frame. One sum over the tensor-parallel
+  // group. Without `types`, all tokens have type 0.
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/, Tensor1<const Token> types = {} /*(R)*/);
-  // dx is no gradient any more on return.
+  // Overwrites dx.
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
-  // What the scores of the layers behind it are added by distance; null where the model has no such table.
+  // Relative position bias for the scores of the layers that follow; null if the model has none.
   const RelativeBias* relative_bias() const { return relative_bias_ ? &*relative_bias_ : nullptr; }
 
  private:
-  static constexpr Key<Tensor1<const Token>> input{"tokens"}, input_types{"types of tokens"};
-  static constexpr Key<AnyTensor2> embedded{"embedded", RecomputeCost::sum, Phase::input_gradients};
+  static constexpr Key<Tensor1<const Token>> input{"tokens"}, input_types{"token types"};
+  static constexpr Key<AnyTensor2> embedded{"embedding output", RecomputeCost::sum, Phase::input_gradients};
   void sum_backward(Pass&, Frame&, const AnyTensor2& dx);
   void drop(Pass&, const AnyTensor2& x) const;
   template <class T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where an encoder ends and the text begins: source = norm(source), which the layers behind this attend to. What scores are added by distance is
-// another table from here on.
+// Layer type >, the end of the encoder: source = norm(source), to which the cross-attention layers that follow attend.
+// The decoder has a relative position bias of its own.
 #include "modules/layers/norm.hpp"
 #include "modules/layers/relative_bias.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 template <class T>
 class EncoderEnd final : public Layer {
  public:
-  // Weights NAME.norm and, where the model has one, NAME.relative_bias
+  // Weights NAME.norm and, if the model has a relative position bias, NAME.relative_bias
   EncoderEnd(const ModelConfig& c, const std::string& name, Parameters& parameters) : norm_(c, name + ".norm", parameters) {
     if (has_relative_bias(c)) bias_.emplace(c, name + ".relative_bias", parameters);
   }
@@ -20,11 +20,11 @@ class EncoderEnd final : public Layer {
     if (bias_) bundle.bias = bias_->forward(a, frame);
   }
 
-  // The encoder's table has no gradient yet.
+  // The layers before this one use the encoder's relative position bias, whose gradient starts from zero here.
   void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients) override {
     Scope scope(a.dev.scratch);
     const auto d = gradient.source.as<T>();
-    const auto dsource = a.scratch<T>("gradient of the source", Index(d.extent(0)), Index(d.extent(1)));
+    const auto dsource = a.scratch<T>("gradient of the encoder output", Index(d.extent(0)), Index(d.extent(1)));
     norm_.backward(*a.source, frame, d, Add::no, dsource);
     convert<T, T>(a.dev, Matrix<const T>(dsource), Matrix<T>(d));
     if (!bias_) return;
@@ -40,8 +40,12 @@ class EncoderEnd final : public Layer {
 
 LayerFlops no_flops(const ModelConfig&, const TextLengths&) { return {}; }
 
-const Registered registered_encoder_end(
-    {encoder_end, "encoder_end", "the end of an encoder, whose layers stand in front", make_layer<EncoderEnd>, no_flops, {}});
+const Registered registered_encoder_end({encoder_end,
+                                         "encoder_end",
+                                         "end of the encoder; layers before it are the encoder, layers after it the decoder",
+                                         make_layer<EncoderEnd>,
+                                         no_flops,
+                                         {}});
 
 }  // namespace
 }  // namespace gyr

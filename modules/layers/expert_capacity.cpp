@@ -34,7 +34,8 @@ std::vector<std::int32_t> experts_within_capacity(const MoeConfig& c, const Sequ
   const bool weighed = !all.weights.empty();
   std::vector<std::int32_t> to(std::size_t(rows * K), std::int32_t(c.experts));
   for (Index b = 0; b < here.batch; ++b) {
-    // from(rank, t): the token that is there in its sequence; the choices of one sequence in its order.
+    // Calls visitor(rank, index of the token's first choice among those of that rank, index in sequence order) for each
+    // token of sequence b.
     const auto visit = [&](const auto& visitor) {
       SequenceLayout of_rank = here;
       for (Index r = 0; r < ranks; ++r) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Experts with room for so many tokens of each sequence and no more (Lepikhin et al., "GShard", 2020; Fedus et al., "Switch Transformers", 2021):
-//   C = max(1, ceil(factor T K / E)),   of the choices of an expert in a sequence C are kept: the first, or those with the largest weights
-// What is not kept adds nothing to its token, and takes no part in the products. Since a sequence is counted by itself, what is dropped does not
-// depend on the batch it is in or on the ranks that share it.
-//   T tokens of a sequence, K choices of each, E experts
+// Expert capacity: an expert accepts at most C tokens of a sequence (Lepikhin et al., "GShard", 2020; Fedus et al., "Switch Transformers", 2021),
+//   C = max(1, ceil(factor T K / E))
+//   T tokens of the sequence, K experts per token (top_k), E experts, factor: moe.capacity_factor
+// If more tokens of a sequence choose an expert, the first C are kept, or the C with the largest routing weights. A dropped choice adds nothing to
+// its token and takes no part in the GEMMs. Each sequence is counted separately, so that the drops do not depend on its batch or on the
+// context-parallel ranks that share it.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,25 @@
 
 namespace gyr {
 
-// C; 0: any number.
+// C; 0: no limit.
 Index expert_capacity(const MoeConfig&, Index tokens);
 
-// Rows of this rank that may go to one expert.
+// Maximum number of this rank's rows that one expert accepts.
 Index max_rows_of_expert(const MoeConfig&, const SequenceLayout&);
 
-// Of each choice whether it is kept, C of an expert: by place, or by weight, earlier ones first among equals.
+// True for each choice that is kept: at most `capacity` per expert, by position or by weight. Among equal weights the
+// earlier choice is kept.
 std::vector<bool> kept_choices(DropPolicy, Index experts, Index capacity, std::span<const std::int32_t> chosen /*(T K)*/,
-                               std::span<const double> weights /*(T K), by weight*/);
+                               std::span<const double> weights /*(T K), only with DropPolicy::probability*/);
 
-// Choices of whole sequences and their weights, of what each of the ranks that share them has, rank by rank as it lies there (ranks, batch T/ranks,
-// K).
+// Choices of full sequences and their routing weights, gathered from the context-parallel ranks in rank order: (ranks,
+// batch T/ranks, K).
 struct SharedChoices {
   std::vector<std::int32_t> chosen;
-  std::vector<double> weights;  // empty by place
+  std::vector<double> weights;  // empty with DropPolicy::position
 };
-// The experts that this rank's rows go to (batch T/ranks K): `experts` itself where a choice is dropped, or its row only pads.
+// Expert of each choice of this rank's rows (batch T/ranks K). Dropped choices and padding rows have the value
+// `experts`.
 std::vector<std::int32_t> experts_within_capacity(const MoeConfig&, const SequenceLayout&, const SharedChoices&);
 
 }  // namespace gyr

@@ -18,7 +18,7 @@ ExpertExchange::ExpertExchange(Communicator& ranks, std::vector<Index> chosen) :
   total_ = sum(received_);
 }
 
-// What is left over goes to the experts in turn, rank by rank.
+// The remainder of rows / experts is assigned to the experts in turn, continuing from rank to rank.
 ExpertExchange ExpertExchange::even(Communicator& ranks, Index experts, Index rows) {
   std::vector<Index> all(std::size_t(ranks.size() * experts), rows / experts);
   Index next = 0;
@@ -61,11 +61,10 @@ void ExpertExchange::check(Index capacity, double room) const {
   for (int to = 0; to < ranks_.size(); ++to) {
     Index rows = 0;
     for (int from = 0; from < ranks_.size(); ++from) rows += rows_for(from, to);
-    require(
-        rows <= capacity, Exit::config,
-        "experts of rank {} of the {} that deal them are chosen for {} tokens, and there is memory for {} (parallel.expert_room = {}); raise it, or "
-        "set it to 0 for memory that serves any routing",
-        to, ranks_.size(), rows, capacity, room);
+    require(rows <= capacity, Exit::config,
+            "expert-parallel rank {} of {} receives {} rows, but has memory for {} (parallel.expert_room = {}); raise parallel.expert_room, or "
+            "set it to 0 for memory that suffices for any routing",
+            to, ranks_.size(), rows, capacity, room);
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows on their way to the ranks that have the experts chosen for them, and back (expert parallelism; Lepikhin et al., "GShard", 2020). Ranks with
-// other tokens deal E experts among themselves, the r-th of n those from r E / n on. A rank's rows lie by expert, and so by rank; what a rank
-// receives lies by the rank that it comes from, and there by expert.
+// Expert parallelism: rows travel to the ranks that hold their experts, and back, by all-to-all (Lepikhin et al.,
+// "GShard", 2020). E experts are distributed over n ranks that process different tokens: rank r has the E / n experts
+// from r E / n on. The rows to send are ordered by expert, and therefore by rank. Received rows are ordered by source
+// rank, then by expert.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,23 @@ namespace gyr {
 
 class ExpertExchange {
  public:
-  // chosen: how many of its rows each rank sends to each expert, rank by rank (n E)
+  // chosen: number of rows that each rank sends to each expert, in rank order (n E)
   ExpertExchange(Communicator& ranks, std::vector<Index> chosen);
-  // Of `rows` rows of each rank as even as can be: for dry runs, since in all it costs as much as any other.
+  // Exchange with `rows` rows per rank, routed as evenly as possible. For dry runs: the total cost is that of any other
+  // routing.
   static ExpertExchange even(Communicator& ranks, Index experts, Index rows);
-  // Asks all ranks, told how many rows there are here of every expert.
+  // Gathers the counts of all ranks. count: rows of this rank for each expert.
   static ExpertExchange ask(Communicator& ranks, const std::vector<std::int32_t>& count);
-  // Rows that a rank has memory for: as many as it may receive of n ranks with `rows` rows, each of them for top_k experts, or less by `room`.
+  // Rows that a rank allocates memory for: the maximum that n ranks with `rows` rows and top_k experts per row can send
+  // to it, or fewer if ExpertRanks::room limits them.
   static Index capacity(const ExpertRanks&, Index rows, Index top_k, Index experts);
 
   const std::vector<Index>& chosen() const { return chosen_; }
-  Index received() const { return total_; }    // rows
-  std::vector<Index> received_counts() const;  // of each of this rank's experts
-  // Of each received row, the number of its expert among this rank's.
+  Index received() const { return total_; }    // rows that this rank receives
+  std::vector<Index> received_counts() const;  // rows received for each of this rank's experts
+  // Index of the expert, among this rank's experts, of each received row.
   std::vector<std::int32_t> experts() const;
-  // Exit::config where a rank, whichever it is, receives more than that: all of them end with the same error.
+  // Exit::config if any rank receives more rows than `capacity`. All ranks then fail with the same error.
   void check(Index capacity, double room) const;
 
   template <class T>
@@ -46,17 +49,17 @@ class ExpertExchange {
   }
   template <class T>
   void move(Device& dev, Tensor2<const T> from, const std::vector<Index>& there, Tensor2<T> to, const std::vector<Index>& here) const {
-    // Rows that are dropped lie behind the others and stay.
+    // Dropped rows come after all others and are not sent.
     const auto moved = [](const auto& x, const std::vector<Index>& elements) {
       return rows(flat(x), 0, std::accumulate(elements.begin(), elements.end(), Index(0)));
     };
     ranks_.template start_all_to_all<T>(dev, moved(from, there), there, moved(to, here), here).device_wait(dev);
   }
-  Index each() const { return Index(chosen_.size()) / (ranks_.size() * ranks_.size()); }  // experts of a rank
+  Index each() const { return Index(chosen_.size()) / (ranks_.size() * ranks_.size()); }  // experts per rank
   Index rows_for(int from, int to) const;
 
   Communicator& ranks_;
-  std::vector<Index> chosen_, sent_, received_;  // the last two in rows, by rank
+  std::vector<Index> chosen_, sent_, received_;  // sent_ and received_: number of rows per rank
   Index total_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-// Of slots, or of other rows that each go to one expert, in place of rows with several choices.
+// Views in which every slot is a row with a single choice, for data stored by slot instead of by row.
 ExpertRows one_each(const ExpertRows& rows) { return {Tensor2<std::int32_t>(rows.place.data(), rows.slot.extent(0), 1), rows.slot, rows.count}; }
 template <class S>
 Tensor2<S> one_each(const Tensor2<S>& x) {
@@ -37,8 +37,9 @@ void products(Device& dev, const RowGroups& groups, Tensor2<const T> x, const st
   grouped_linear<T>(dev, groups, x, matrices, y);
 }
 
-// add(first column, gradients) for the parameters of each group, declared adjacent, whose outputs are columns side by side. Some may be frozen, of
-// each group others: of those that are trained alike at a time.
+// Calls add(first column, gradients) for the adjacent parameters of each expert, whose outputs are neighbouring
+// columns. Frozen parameters may differ between experts, so experts are processed together if they train the same
+// columns.
 template <class A, class Add>
 void each_gradient(const std::vector<std::vector<const Parameter*>>& groups, const Add& add) {
   std::map<std::pair<Index, Index>, GroupMatrices<A>> by_columns;
@@ -59,7 +60,7 @@ void weights_backward(Device& dev, const RowGroups& groups, const std::vector<st
     grouped_linear_backward_weight<T>(dev, groups, columns(dy, column, dw.rows), x, dw);
   });
 }
-// db += sums of rows of dy
+// db += column sums of dy
 template <class T>
 void biases_backward(Device& dev, const RowGroups& groups, const std::vector<std::vector<const Parameter*>>& biases, Matrix<const T> dy) {
   each_gradient<Acc<T>>(
@@ -72,7 +73,7 @@ Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermed
 
 bool groups_rows_on_device(const MoeConfig& c, DType dtype, Index rows) { return has_grouped_kernels(dtype, rows * c.routing.top_k / c.experts); }
 
-// All ranks route alike, and each knows a part of the gradient of the weights of what was chosen.
+// All tensor-parallel ranks compute the same routing, and each has a partial gradient of the routing weights.
 OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   const MoeConfig& c = m.moe;
   const Run inner = inner_channels(c);
@@ -139,8 +140,8 @@ std::vector<Factor<T>> Experts<T>::of_all(Factor<T> (Experts::*of)(const Expert&
   return all;
 }
 
-// How many rows each expert has of those chosen here, which the device is waited for. In a dry run as even as can be, which costs as many flops as
-// any other, and more than where choices are dropped.
+// Rows of this rank for each expert. Waits for the device, to copy the counts to the host. In a dry run the rows are
+// distributed evenly, which costs the flops of any other routing, and no less than with dropped choices.
 template <class T>
 std::vector<Index> Experts<T>::counts_of(Pass& a, const ExpertRows& rows) const {
   const Index experts = Index(rows.count.extent(0)) - limited(a), slots = rows.slot.extent(0);
@@ -154,7 +155,7 @@ std::vector<Index> Experts<T>::counts_of(Pass& a, const ExpertRows& rows) const 
   return counts;
 }
 
-// Rows of those grouped here that some expert has, wherever it is.
+// Number of this rank's grouped rows that an expert processes, on whichever rank.
 template <class T>
 Index Experts<T>::used(Pass& a, const ExpertRows& rows) const {
   if (!limited(a)) return rows.slot.extent(0);
@@ -162,7 +163,7 @@ Index Experts<T>::used(Pass& a, const ExpertRows& rows) const {
   return std::accumulate(counts.begin(), counts.end(), Index(0));
 }
 
-// What no expert has made is nothing.
+// Dropped choices have no output: sets their rows, which come last, to zero.
 template <class T>
 template <class S>
 void Experts<T>::clear_dropped_rows(Pass& a, Index used, Tensor2<S> x) const {
@@ -174,7 +175,7 @@ ExpertRows Experts<T>::rows_of(const Frame& frame) const {
   return {frame.get(Keys::place), frame.get(Keys::slot), frame.get(Keys::count)};
 }
 
-// Each row's scores, choices and weights, and where the rows of each expert are.
+// Routing: scores, choices and weights of every row, and the rows grouped by expert.
 template <class T>
 ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
   const Index rows = a.stream.rows, k = c_.routing.top_k;
@@ -193,11 +194,12 @@ ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
   return grouped;
 }
 
-// All ranks that share the sequences decide over them alike, on their hosts: these wait for the counts of rows in any case.
+// Drops choices beyond the expert capacity. All context-parallel ranks make the same decision on their hosts, which
+// wait for the counts of rows anyway.
 template <class T>
 void Experts<T>::group_within_capacity(Pass& a, Numbers chosen, Tensor2<const A> weights, const ExpertRows& grouped) const {
   Scope scope(a.dev.scratch);
-  const auto to = a.scratch<std::int32_t>("experts with room", Index(chosen.extent(0)), Index(chosen.extent(1)));
+  const auto to = a.scratch<std::int32_t>("experts after the capacity limit", Index(chosen.extent(0)), Index(chosen.extent(1)));
   if (!a.dev.dry_run()) {
     const auto mine = to_host(a.dev, flat(chosen));
     SharedChoices all{{mine.begin(), mine.end()}, {}};
@@ -216,7 +218,7 @@ void Experts<T>::group_within_capacity(Pass& a, Numbers chosen, Tensor2<const A>
   group_rows(a.dev, to, grouped);
 }
 
-// Rows that a rank has memory for where experts are dealt.
+// Rows that a rank allocates memory for with expert parallelism.
 template <class T>
 Index Experts<T>::room(const Pass& a) const {
   const Index most = ExpertExchange::capacity(a.experts, a.stream.rows, c_.routing.top_k, c_.experts);
@@ -237,8 +239,8 @@ auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   if (!a.experts.ranks) {
     const ExpertRows chosen = rows_of(frame);
     RowGroups groups{rows(chosen.count, 0, c_.experts), slots / c_.experts, limited(a) ? max_rows_of_expert(c_, a.sequences) : a.stream.rows, {}};
-    if (a.dev.dry_run() || limited(a) || !has_grouped_kernels(dtype_of<T>(), groups.even))
-      groups.known = counts_of(a, chosen);  // once for all products
+    // one copy of the counts to the host serves all GEMMs
+    if (a.dev.dry_run() || limited(a) || !has_grouped_kernels(dtype_of<T>(), groups.even)) groups.known = counts_of(a, chosen);
     return {chosen, std::move(groups), slots, {}};
   }
   ExpertExchange exchange = exchange_of(a, frame);
@@ -255,18 +257,18 @@ auto Experts<T>::weights_of(const Frame& frame, const Work& work) const -> Tenso
   return work.exchange ? rows(frame.get(Keys::received_weights), 0, work.count()) : frame.get(Keys::weights);
 }
 
-// x is by row, or by slot.
+// Sends rows to the ranks of their experts. x has a row for each token, or for each slot.
 template <class T>
 template <class S>
 void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const {
   Scope scope(a.dev.scratch);
-  const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
+  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
   const auto by_expert = a.scratch<S>("rows to send", Index(chosen.slot.extent(0)), Index(x.extent(1)));
   gather_rows<S>(a.dev, chosen, x, by_expert);
   exchange.send<S>(a.dev, by_expert, received);
 }
 
-// y, by row or by slot, (= or +=) the sum of what its experts have made of it.
+// y (= or +=) the sum of the expert outputs of each row. y has a row for each token, or for each slot.
 template <class T>
 template <class S>
 void Experts<T>::return_outputs(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<S> by_expert, Add add, Tensor2<S> y) const {
@@ -275,16 +277,16 @@ void Experts<T>::return_outputs(Pass& a, const Work& work, const ExpertRows& cho
     return combine_rows<S>(a.dev, chosen, by_expert, add, y);
   }
   Scope scope(a.dev.scratch);
-  const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
-  const auto by_rank = rows(a.scratch<S>("rows to give back", work.room, Index(y.extent(1))), 0, work.count());
-  const auto mine = a.scratch<S>("rows that come back", Index(chosen.slot.extent(0)), Index(y.extent(1)));
+  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
+  const auto by_rank = rows(a.scratch<S>("rows to return", work.room, Index(y.extent(1))), 0, work.count());
+  const auto mine = a.scratch<S>("returned rows", Index(chosen.slot.extent(0)), Index(y.extent(1)));
   combine_rows<S>(a.dev, work.rows, by_expert, Add::no, by_rank);
   work.exchange->template give_back<S>(a.dev, by_rank, mine);
   clear_dropped_rows<S>(a, used(a, chosen), mine);
   combine_rows<S>(a.dev, chosen, mine, add, y);
 }
 
-// How many rows of which expert come from where, and their weights.
+// Exchanges the number of rows that each rank sends to each expert, and the routing weights of these rows.
 template <class T>
 void Experts<T>::exchange_counts(Pass& a, Frame& frame, const ExpertRows& chosen) const {
   std::optional<ExpertExchange> exchange;
@@ -330,7 +332,7 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   const auto gate_up = rows(frame.put(Keys::gate_up, work.room, 2 * intermediate_size_), 0, n);
   const auto inner = rows(frame.put(Keys::inner, work.room, intermediate_size_), 0, n);
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
   if (frame.wants(Keys::gate_up)) {
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
     products<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
@@ -376,7 +378,7 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
     source = received;
   }
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
   const auto dinner = rows(a.scratch<T>("gradient of inner", work.room, intermediate_size_), 0, n);
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
   const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
@@ -390,7 +392,7 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   return_outputs<T>(a, work, chosen, x, add, dh);
   if (work.exchange) {
     Scope inner(a.dev.scratch);
-    const Device::Purpose purpose(a.dev, "rows to and from experts: rows x top_k x hidden, and their weights");
+    const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
     const auto mine = a.scratch<A>("gradient of sent weights", Index(chosen.slot.extent(0)), Index(1));
     work.exchange->template give_back<A>(a.dev, dwork, mine);
     clear_dropped_rows<A>(a, used(a, chosen), mine);
@@ -399,20 +401,22 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   router_backward(a, frame, dweights, dh);
 }
 
-// x: gradients of outputs, by expert.
+// x: gradients of the expert outputs, grouped by expert.
 template <class T>
 void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                          Tensor2<A> dweights) const {
   Scope scope(a.dev.scratch);
   const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
-  const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();  // all have the whole of it, and their sum is taken
+  // on rank 0 only: every rank has the full value, and the ranks are summed later
+  const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();
   const auto terms = rows(room, 0, work.count());
   grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, hidden_size_), to, terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::down_bias}), terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::gate_bias, &Expert::up_bias}), dgate_up);
 }
 
-// What each rank knows of the weights' gradient is a part of it. Then all know the same of the router, and one adds its part of dh to the sum.
+// The gradient of the routing weights is a partial sum on each tensor-parallel rank. After the all-reduce all ranks
+// have the same router gradient, and only rank 0 adds its part of dh to the sum.
 template <class T>
 void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Tensor2<T> dh) {
   const Device::Purpose purpose(a.dev, "gradient of routing weights: rows x top_k");
@@ -420,7 +424,7 @@ void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Ten
   const auto dlogits = frame.put(Keys::dlogits, Index(dweights.extent(0)), c_.experts);
   Tensor2<A> wide;
   if constexpr (std::is_same_v<T, A>) wide = dlogits;
-  else wide = a.scratch<A>("gradient of the router", Index(dweights.extent(0)), c_.experts);
+  else wide = a.scratch<A>("gradient of router logits", Index(dweights.extent(0)), c_.experts);
   route_backward<A>(a.dev, c_.routing, frame.get(Keys::scores), frame.get(Keys::chosen), dweights, wide);
   count_choices(a, frame);
   count_dropped(a, frame);
@@ -430,7 +434,7 @@ void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Ten
   if (a.tensor.rank() == 0) linear_backward_input<T>(a.dev, dlogits, router_->template matrix<const T>(), dh, 1, 1);
 }
 
-// body(sequence, first row, count) for the blocks of neighbouring tokens of every sequence, without what only pads.
+// Calls body(sequence, first row, count) for the blocks of contiguous tokens of every sequence, without padding.
 template <class Body>
 void for_blocks(const SequenceLayout& s, const Body& body) {
   const Index length = s.block_length();
@@ -447,7 +451,7 @@ void Experts<T>::count_choices(Pass& a, const Frame& frame) const {
              [&](Index, Index first, Index count) { add_choices<double>(a.dev, rows(frame.get(Keys::chosen), first, count), load_->chosen); });
 }
 
-// Padding has no room.
+// Padding rows go to no expert and do not count as dropped.
 template <class T>
 void Experts<T>::count_dropped(Pass& a, const Frame& frame) const {
   if (!limited(a) || a.dev.dry_run()) return;
@@ -456,18 +460,19 @@ void Experts<T>::count_dropped(Pass& a, const Frame& frame) const {
   load_->dropped += double(tokens * c_.routing.top_k - used(a, rows_of(frame)));
 }
 
-// Adds the gradients of the terms that balance the router. Of a shared sequence all ranks count together.
+// Adds the gradients of the load-balancing loss and of the z-loss. With context parallelism the counts of a sequence
+// are summed over its ranks.
 template <class T>
 void Experts<T>::balance(Pass& a, Frame& frame, Tensor2<A> dlogits) const {
   if (c_.aux_loss == 0 && c_.z_loss == 0) return;
   const SequenceLayout& s = a.sequences;
-  const auto n = a.scratch<A>("rows of experts by sequence", s.batch, c_.experts);
+  const auto n = a.scratch<A>("rows per expert and sequence", s.batch, c_.experts);
   const auto of = [&](Index sequence) { return Tensor1<A>(n.data() + sequence * c_.experts, c_.experts); };
   const auto scores = frame.get(Keys::scores);
   const auto lse = frame.get(Keys::lse);
   fill<A>(a.dev, flat(n), 0);
   for_blocks(s, [&](Index sequence, Index first, Index count) { add_choices<A>(a.dev, rows(frame.get(Keys::chosen), first, count), of(sequence)); });
-  const Device::Purpose purpose(a.dev, "rows of experts: sequences x experts");
+  const Device::Purpose purpose(a.dev, "rows per expert: sequences x experts");
   if (a.context) a.context->all_reduce(a.dev, flat(n));
   const double tokens = double(s.shared() ? s.whole : s.seq_length), each = a.sequence_weight / tokens;
   const double even = double(c_.experts) / (double(c_.routing.top_k) * tokens);
@@ -482,7 +487,7 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const Work work = work_of(a, frame);
   const Index n = work.count();
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows by expert", work.room, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
   weights_backward<T>(a.dev, work.groups, all_of({&Expert::down}), x, inner);
@@ -494,50 +499,67 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
 void read_moe(Section& s, ModelConfig& m) {
   MoeConfig& c = m.moe;
   Routing& r = c.routing;
-  c.experts = s.get("experts", c.experts, "experts of a layer").positive().at_most(most_experts);
-  r.top_k = s.get("top_k", r.top_k, "experts that each token is sent to").positive().at_most(most_experts);
+  c.experts = s.get("experts", c.experts, "experts per layer (num_local_experts, n_routed_experts; Megatron: --num-experts)")
+                  .positive()
+                  .at_most(most_experts);
+  r.top_k = s.get("top_k", r.top_k, "experts per token (num_experts_per_tok; Megatron: --moe-router-topk)").positive().at_most(most_experts);
   c.intermediate_size =
-      s.get("intermediate_size", c.intermediate_size, "inner channels of an expert, sharded over the tensor axis").positive().at_most(widest);
-  c.shared_intermediate_size = s.get("shared_intermediate_size", c.shared_intermediate_size, "inner channels of an expert for all tokens; 0: none")
-                                   .at_least(0)
-                                   .at_most(widest);
-  c.activation = get_word(s, "activation", c.activation, activation_words, "of gates, and of the shared expert's");
-  c.expert_bias = s.get("expert_bias", c.expert_bias, "biases on gate, up and down of experts, the shared one's too");
-  c.router_bias = s.get("router_bias", c.router_bias, "a bias on the router's logits");
-  const std::string score =
-      s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid", "what the router makes of its logits").one_of({"softmax", "sigmoid"});
+      s.get("intermediate_size", c.intermediate_size, "inner channels of each expert (moe_intermediate_size), sharded over the tensor-parallel ranks")
+          .positive()
+          .at_most(widest);
+  c.shared_intermediate_size =
+      s.get("shared_intermediate_size", c.shared_intermediate_size,
+            "inner channels of the shared expert, which processes all tokens (Megatron: --moe-shared-expert-intermediate-size); 0: none")
+          .at_least(0)
+          .at_most(widest);
+  c.activation = get_word(s, "activation", c.activation, activation_words, "activation of the experts, the shared one included (hidden_act)");
+  c.expert_bias = s.get("expert_bias", c.expert_bias, "biases of gate_proj, up_proj and down_proj in all experts, the shared one included");
+  c.router_bias = s.get("router_bias", c.router_bias, "bias of the router logits");
+  const std::string score = s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid",
+                                  "function that turns router logits into scores (scoring_func; Megatron: --moe-router-score-function)")
+                                .one_of({"softmax", "sigmoid"});
   r.score = score == "softmax" ? Routing::softmax : Routing::sigmoid;
-  r.normalize = s.get("normalize_top_k", r.normalize, "weights of the chosen experts are divided by their sum");
-  r.scale = s.get("routed_scale", r.scale, "scales the weights of the chosen experts").finite();
-  r.groups = s.get("groups", r.groups, "equal groups of experts of which the best are chosen first").positive().at_most(most_experts);
-  r.top_groups = s.get("top_groups", r.top_groups, "groups that a token's experts are chosen from").positive().at_most(most_experts);
-  c.bias = s.get("bias", c.bias, "a bias of each expert's score, for the choice alone; no gradient trains it, see bias_update_rate");
-  c.bias_update_rate =
-      s.get("bias_update_rate", c.bias_update_rate,
-            "what the biases of experts that few or many tokens choose go up or down by in each step, in place of aux_loss; 0: they stay")
-          .at_least(0)
-          .at_most(1)
-          .effect(Effect::course);
-  c.capacity_factor =
-      s.get("capacity_factor", c.capacity_factor,
-            "room of an expert for tokens of each sequence, in even shares (Megatron-LM's moe_expert_capacity_factor); what is beyond is "
-            "dropped, in training alone; 0: room for all")
-          .at_least(0)
-          .at_most(most_experts)
-          .effect(Effect::course);
+  r.normalize = s.get("normalize_top_k", r.normalize, "routing weights of a token are divided by their sum (norm_topk_prob)");
+  r.scale = s.get("routed_scale", r.scale, "factor on the routing weights (routed_scaling_factor)").finite();
+  r.groups = s.get("groups", r.groups, "equal groups of experts, of which the best are chosen first (n_group; Megatron: --moe-router-num-groups)")
+                 .positive()
+                 .at_most(most_experts);
+  r.top_groups = s.get("top_groups", r.top_groups, "groups from which a token's experts are chosen (topk_group; Megatron: --moe-router-group-topk)")
+                     .positive()
+                     .at_most(most_experts);
+  c.bias =
+      s.get("bias", c.bias,
+            "bias of each expert's score, used only to choose experts (e_score_correction_bias); not trained by gradients, see bias_update_rate");
+  c.bias_update_rate = s.get("bias_update_rate", c.bias_update_rate,
+                             "amount by which the bias of an underloaded expert rises and that of an overloaded one falls in each step, an "
+                             "alternative to aux_loss (Megatron: --moe-router-bias-update-rate); 0: constant biases")
+                           .at_least(0)
+                           .at_most(1)
+                           .effect(Effect::course);
+  c.capacity_factor = s.get("capacity_factor", c.capacity_factor,
+                            "capacity of an expert for tokens of each sequence, as a multiple of the even load (Megatron: "
+                            "--moe-expert-capacity-factor); excess tokens are dropped, in training only; 0: no limit")
+                          .at_least(0)
+                          .at_most(most_experts)
+                          .effect(Effect::course);
   const std::string policy = s.get("token_drop_policy", c.drop_policy == DropPolicy::position ? "position" : "probability",
-                                   "what experts without room drop: what comes last in its sequence, or has the least weight")
+                                   "choices dropped beyond the capacity: the last ones of the sequence, or those with the smallest weights "
+                                   "(Megatron: --moe-token-drop-policy)")
                                  .one_of({"position", "probability"})
                                  .effect(Effect::course);
   c.drop_policy = policy == "position" ? DropPolicy::position : DropPolicy::probability;
-  c.aux_loss = s.get("aux_loss", c.aux_loss, "times the imbalance of experts in each sequence, added to the loss; in training alone")
-                   .at_least(0)
-                   .finite()
-                   .effect(Effect::course);
-  c.z_loss = s.get("z_loss", c.z_loss, "times the mean square of the router's log-sum-exp, added to the loss; in training alone")
-                 .at_least(0)
-                 .finite()
-                 .effect(Effect::course);
+  c.aux_loss =
+      s.get("aux_loss", c.aux_loss,
+            "coefficient of the load-balancing loss, computed per sequence; in training only (router_aux_loss_coef; Megatron: --moe-aux-loss-coeff)")
+          .at_least(0)
+          .finite()
+          .effect(Effect::course);
+  c.z_loss =
+      s.get("z_loss", c.z_loss,
+            "coefficient of the router z-loss, the mean square of the log-sum-exp of router logits; in training only (Megatron: --moe-z-loss-coeff)")
+          .at_least(0)
+          .finite()
+          .effect(Effect::course);
 }
 
 ModelConfig with_shared_expert(const ModelConfig& m) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Falcon-H1 layer: attention and Mamba-2 read one norm and add to one stream; a SwiGLU block follows.
+// Layer type P (Falcon-H1): attention and Mamba-2 read one norm and add to one residual stream; a SwiGLU block follows.
 #include <optional>
 
 #include "modules/layers/attention.hpp"
@@ -34,7 +34,7 @@ class HybridLayer final : public Layer {
   }
 
  private:
-  // Where this rank works on it.
+  // With mixer parallelism, only the ranks of the mixer's team have it.
   template <template <class> class Mixer>
   void add(const Span& team, const ModelConfig& c, const std::string& name, Parameters& parameters) {
     if (!parameters.in(team)) return;
@@ -48,7 +48,7 @@ class HybridLayer final : public Layer {
 
 const Registered hybrid({'P',
                          "hybrid",
-                         "attention and Mamba-2 side by side, then SwiGLU (Falcon-H1)",
+                         "attention and Mamba-2 in parallel, then an MLP (Falcon-H1)",
                          make_layer<HybridLayer>,
                          [](const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); },
                          {attention_section, mamba_section, mlp_section}});

@@ -13,12 +13,13 @@
 namespace gyr {
 
 namespace {
-// Channels of all heads, so many of each.
+// Channels of all heads, `each` per head.
 Run of_heads(const LatentConfig& c, Index each) { return {c.num_heads * each, c.num_heads, false, "latent.num_heads"}; }
 }  // namespace
 
-// Latents are normed as a whole: they have no units. Where queries are made of the stream, this goes on beside the latents. Each rank goes back to
-// the stream with its part of the gradient, which is summed there with those of other branches.
+// The latents are normalised over all of their channels, so they are not sharded. Without a query latent, the stream is
+// passed on next to the key/value latent, for the query projection. Each rank has a partial gradient of the stream,
+// which is summed there with those of other branches.
 OperatorChain latent_attention_operators(const ModelConfig& m, const std::string& name) {
   const LatentConfig& c = m.latent;
   const bool of_latents = c.q_rank > 0;
@@ -86,7 +87,8 @@ void LatentAttention<T>::declare_heads(const ModelConfig& m, const std::string& 
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
 }
 
-// Those of queries, keys and values lie one behind the other: one product serves all.
+// The projections to the latents, q_a_proj and kv_a_proj_with_mqa, are adjacent in memory, so that one GEMM serves
+// both.
 template <class T>
 Matrix<const T> LatentAttention<T>::w_compress() const {
   const auto first = (q_a_ ? q_a_ : kv_a_)->template matrix<const T>();
@@ -144,7 +146,7 @@ template <class T>
 void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
   const auto compressed = frame.get(Keys::compressed), latents = frame.get(Keys::latents), qkv = frame.get(Keys::qkv);
   Scope scope(a.dev.scratch);
-  const auto own = a.scratch<T>("keys and values without positions", a.stream.rows, heads_.heads * heads_.own());
+  const auto own = a.scratch<T>("non-rotary keys, and values", a.stream.rows, heads_.heads * heads_.own());
   linear<T>(a.dev, q_a_ ? Matrix<const T>(of_queries(latents)) : Matrix<const T>(h), q_b_->template factor<T>(), part(qkv, 0));
   linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), own);
   expand_heads<T>(a.dev, heads_, rotation(a), a.sequences.positions, own, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
@@ -152,7 +154,7 @@ void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
 
 template <class T>
 void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse) {
-  const Device::Purpose purpose(a.dev, "attention: queries, keys, values or results of a rank's rows");
+  const Device::Purpose purpose(a.dev, "attention (context parallel): queries, keys, values or outputs of a rank's rows");
   if (a.context) {
     context_attention<T>(a, shape(0, 0, 0), scores(a), 0)->forward(part(qkv, 0), part(qkv, 1), part(qkv, 2), out, lse);
   } else {
@@ -166,8 +168,9 @@ void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2
   contribute_once<T>(a.dev, *o_, out);
 }
 
-// One token of each sequence at once, more of them sequence by sequence, because each has its own past: new keys and values join its cache, and the
-// queries meet all of it.
+// Attention with a KV cache (generation). One token per sequence: a single call for all sequences. More tokens:
+// sequence by sequence, because each has its own past length. New K and V are appended to the cache, then the queries
+// attend to all of it.
 template <class T>
 void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<A> state) {
   const Index seq_length = a.sequences.seq_length, width = k_width() + v_width(), capacity = a.state->capacity();
@@ -190,19 +193,20 @@ void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionStat
   }
 }
 
-// Gradients of queries, keys and values as they met, on top of the scratch.
+// Gradients of queries, keys and values after RoPE, as attention reads them. The result is the top of the scratch
+// memory.
 template <class T>
 auto LatentAttention<T>::attend_backward(Pass& a, Frame& frame, Tensor2<const T> dout) -> Tensor2<A> {
   const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
   const auto lse = frame.get(Keys::lse);
   const auto all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
-  const auto dqkv = a.scratch<A>("gradient of qkv, wide", Index(qkv.extent(0)), Index(qkv.extent(1)));
+  const auto dqkv = a.scratch<A>("gradient of qkv (accumulator precision)", Index(qkv.extent(0)), Index(qkv.extent(1)));
   const auto delta = a.scratch<A>("delta", Index(qkv.extent(0)), heads_.heads);
   fill<A>(a.dev, flat(dqkv), 0);
   attention_delta<T>(a.dev, all, dout, out, delta);
   const auto q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2);
   const auto dq = part(dqkv, 0), dk = part(dqkv, 1), dv = part(dqkv, 2);
-  const Device::Purpose purpose(a.dev, "attention, backward: the same, and their gradients");
+  const Device::Purpose purpose(a.dev, "attention backward (context parallel): queries, keys, values and gradients of a rank's rows");
   if (a.context) context_attention<T>(a, shape(0, 0, 0), scores(a), 0)->backward(q, k, v, dout, lse, delta, dq, dk, dv);
   else attention_backward<T>(a.dev, all, a.mask, scores(a), q, k, v, dout, lse, delta, dq, dk, dv);
   return dqkv;
@@ -214,7 +218,7 @@ void LatentAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Ad
   const auto dq = frame.put(Keys::dq, rows, k_width()), dkv = frame.put(Keys::dkv, rows, heads_.heads * heads_.own());
   const auto dcompressed = frame.put(Keys::dcompressed, rows, compressed_width());
   Scope scope(a.dev.scratch);
-  const auto dout = a.scratch<T>("gradient of attended", rows, v_width());
+  const auto dout = a.scratch<T>("gradient of attention output", rows, v_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout);
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy);
@@ -229,7 +233,8 @@ void LatentAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Ad
   if (!q_a_) linear_backward_input<T>(a.dev, dq, q_b_->template matrix<const T>(), dh, 1, 1);
 }
 
-// Back through the norms, beside the gradient of what all keys share.
+// Backward of the latents' norms. The gradient of the rotary key channels, which all heads share, is already in
+// dcompressed.
 template <class T>
 void LatentAttention<T>::compress_backward(Pass& a, Frame& frame, Tensor2<T> dlatents) {
   const auto compressed = frame.get(Keys::compressed), dcompressed = frame.get(Keys::dcompressed);
@@ -254,28 +259,32 @@ void LatentAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T
 
 void read_latent(Section& s, ModelConfig& m) {
   LatentConfig& c = m.latent;
-  c.num_heads = s.get("num_heads", c.num_heads, "heads, sharded over the tensor axis").positive().at_most(widest);
-  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head's queries and keys that stand still").positive().at_most(widest);
-  c.rope_dim =
-      s.get("rope_dim", c.rope_dim, "channels of a head's queries and keys that turn, of keys the same for all heads").positive().at_most(widest);
-  c.v_head_dim = s.get("v_head_dim", c.v_head_dim, "channels of a head's values").positive().at_most(widest);
-  c.q_rank = s.get("q_rank", c.q_rank, "channels that all queries are made of; 0: the stream's").at_least(0).at_most(widest);
-  c.kv_rank = s.get("kv_rank", c.kv_rank, "channels that all keys and values are made of").positive().at_most(widest);
-  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary angles").positive().finite();
-  read_rope_scaling(s.section("rope", "frequencies lowered for texts longer than those first trained on"), c.rope_scaling);
-  c.neighbours = s.get("neighbours", c.neighbours, "two channels that turn together are side by side; false: half of all that turn apart");
-  c.norm_eps = s.get("norm_eps", c.norm_eps, "added to the mean square in the norms of what heads are made of").at_least(0);
-  c.score_growth =
-      s.get("score_growth", c.score_growth, "with rope.type: scores times (score_growth / 10 ln(factor) + 1)^2, DeepSeek's mscale_all_dim")
-          .at_least(0)
-          .finite();
-  c.bias = s.get("bias", c.bias, "biases on what heads are made of, and on o");
+  c.num_heads =
+      s.get("num_heads", c.num_heads, "attention heads (num_attention_heads), sharded over the tensor-parallel ranks").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "non-rotary query/key dimensions per head (qk_nope_head_dim)").positive().at_most(widest);
+  c.rope_dim = s.get("rope_dim", c.rope_dim, "rotary query/key dimensions per head (qk_rope_head_dim), shared by the keys of all heads")
+                   .positive()
+                   .at_most(widest);
+  c.v_head_dim = s.get("v_head_dim", c.v_head_dim, "value dimensions per head").positive().at_most(widest);
+  c.q_rank = s.get("q_rank", c.q_rank, "rank of the query latent (q_lora_rank); 0: queries are projected directly from the stream")
+                 .at_least(0)
+                 .at_most(widest);
+  c.kv_rank = s.get("kv_rank", c.kv_rank, "rank of the key/value latent (kv_lora_rank)").positive().at_most(widest);
+  c.rope_theta = s.get("rope_theta", c.rope_theta, "base of the rotary position embedding (RoPE)").positive().finite();
+  read_rope_scaling(s.section("rope", "RoPE scaling to contexts longer than those of the original pretraining (rope_scaling)"), c.rope_scaling);
+  c.neighbours = s.get("neighbours", c.neighbours,
+                       "RoPE rotates pairs of adjacent channels (rope_interleave); false: channels half of the rotary dimensions apart");
+  c.norm_eps = s.get("norm_eps", c.norm_eps, "epsilon of the RMSNorms of the latents").at_least(0);
+  c.score_growth = s.get("score_growth", c.score_growth, "with rope.type: scores are scaled by (score_growth / 10 ln(factor) + 1)^2 (mscale_all_dim)")
+                       .at_least(0)
+                       .finite();
+  c.bias = s.get("bias", c.bias, "biases of the projections to the latents and of o_proj (attention_bias)");
 }
 
 LayerFlops latent_attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const LatentConfig& c = m.latent;
   const double d = double(m.hidden_size), heads = double(c.num_heads), q = heads * double(c.qk_head_dim()), v = heads * double(c.v_head_dim);
-  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // on average
+  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // average visible keys per query
   LayerFlops f;
   f.products = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
                2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-head latent attention (DeepSeek-AI, "DeepSeek-V2", 2024): queries, keys and values of all heads are made of a few channels of each token, and
-// positions are told by channels of the keys that all heads share,
-//   (c_q ; c ; r) = A h,   q = B_q norm(c_q),   (k' ; v) = B norm(c) head by head,   k = (k' ; turned r)
-// Sharded over the tensor axis by heads. What all heads are made of is computed on every rank, and each has a part of its gradient.
+// Multi-head latent attention, MLA (DeepSeek-AI, "DeepSeek-V2", 2024). Queries, keys and values of all heads are projected from a few latent channels
+// of each token, and positions enter through rotary channels of the keys that all heads share,
+//   (c_q ; c ; r) = A h,   q = B_q norm(c_q),   (k' ; v) = B norm(c) for each head,   k = (k' ; rotated r)
+//   h normed row, c_q query latent, c key/value latent, r rotary channels of the keys
+// Sharded over the tensor-parallel ranks by heads. The latents are computed on every rank, and each rank has a partial gradient of them.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
@@ -15,8 +16,8 @@ namespace gyr {
 template <class T>
 class LatentAttention final : public Branch<T> {
  public:
-  // Weights NAME.q_a_proj, .q_a_layernorm and .q_b_proj, or NAME.q_proj where queries are made of the stream; NAME.kv_a_proj_with_mqa,
-  // .kv_a_layernorm, .kv_b_proj and .o_proj
+  // Weights NAME.q_a_proj, .q_a_layernorm and .q_b_proj, or NAME.q_proj without a query latent;
+  // NAME.kv_a_proj_with_mqa, .kv_a_layernorm, .kv_b_proj and .o_proj
   LatentAttention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -25,20 +26,21 @@ class LatentAttention final : public Branch<T> {
  private:
   using A = Acc<T>;
   struct Keys {
-    static constexpr Key<Tensor2<T>> compressed{"what heads are made of", RecomputeCost::product, Phase::input_gradients},
-        latents{"the same, normed", RecomputeCost::product}, qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients},
-        attended{"attended", RecomputeCost::mixing};
+    static constexpr Key<Tensor2<T>> compressed{"latents before their norm", RecomputeCost::product, Phase::input_gradients},
+        latents{"latents after their norm", RecomputeCost::product}, qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients},
+        attended{"attention output", RecomputeCost::mixing};
     static constexpr Key<Tensor2<A>> rstd{"inverse root mean squares of latents", RecomputeCost::product, Phase::input_gradients},
-        lse{"logarithms of the sums", RecomputeCost::mixing, Phase::input_gradients};
-    static constexpr Key<Tensor2<T>> dcompressed{"gradient of what heads are made of"}, dq{"gradient of queries"}, dkv{"gradient of keys and values"};
-    static constexpr Key<Tensor3<T>> cache{"keys and values"};
+        lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> dcompressed{"gradient of latents before their norm"}, dq{"gradient of queries"},
+        dkv{"gradient of keys and values"};
+    static constexpr Key<Tensor3<T>> cache{"KV cache"};
   };
-  // Of a row: channels of the latents, and with those that all keys share.
+  // Channels of a row: the latents; the latents and the rotary channels of the keys.
   Index latent_width() const { return c_.q_rank + c_.kv_rank; }
   Index compressed_width() const { return latent_width() + c_.rope_dim; }
   Index k_width() const { return heads_.heads * heads_.width(); }
   Index v_width() const { return heads_.heads * heads_.values; }
-  // Queries, keys or values of all heads, side by side.
+  // Queries (0), keys (1) or values (2) of all heads, side by side.
   template <class S>
   Matrix<S> part(const Tensor2<S>& qkv, int i) const {
     return columns(qkv, i * k_width(), i < 2 ? k_width() : v_width());
@@ -70,11 +72,11 @@ class LatentAttention final : public Branch<T> {
 
   LatentConfig c_;
   std::string name_;
-  LatentHeads heads_;  // on this rank
-  double dropped_;     // of the weights that queries give keys
+  LatentHeads heads_;  // head count and sizes on this rank
+  double dropped_;     // dropout probability of the attention weights
   double scale_;
   Parameter *q_a_ = nullptr, *kv_a_, *q_norm_ = nullptr, *kv_norm_;
-  Parameter *q_b_, *kv_b_, *o_;  // queries of the latent, or of the stream
+  Parameter *q_b_, *kv_b_, *o_;  // q_b_: from the query latent, or from the stream
   Parameter *q_a_bias_ = nullptr, *kv_a_bias_ = nullptr, *o_bias_ = nullptr;
 };
 
@@ -82,6 +84,6 @@ OperatorChain latent_attention_operators(const ModelConfig&, const std::string& 
 LayerFlops latent_attention_flops(const ModelConfig&, const TextLengths&);
 
 void read_latent(Section&, ModelConfig&);
-inline constexpr LayerSection latent_section{"latent", "latent attention", read_latent};
+inline constexpr LayerSection latent_section{"latent", "multi-head latent attention (MLA)", read_latent};
 
 }  // namespace gyr

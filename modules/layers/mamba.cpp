@@ -12,7 +12,8 @@ namespace gyr {
 
 namespace {
 
-// The channels of heads, of which ranks of one head have parts; those of groups, of B or C; and the heads.
+// Runs that the tensor-parallel ranks shard: channels by heads or, with more ranks than heads, within a head; channels
+// of B or C by groups; heads.
 struct SsmRuns {
   Run by_head, by_group, heads;
 };
@@ -131,7 +132,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   if (out_bias_ && a.holders(*out_).rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }
 
-// Over the tokens: convolution and scan.
+// Mixing over the tokens: convolution and SSD scan.
 template <class T>
 void Mamba<T>::mix(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
@@ -139,7 +140,8 @@ void Mamba<T>::mix(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2
   if (frame.wants(Keys::scan)) ssd<T>(a.dev, shape, {x(conv), b(conv), c(conv), dt(p), a.sequences.documents}, scan_weights(), {}, scan, states, {});
 }
 
-// The same where ranks share the sequences: own blocks first, then what comes from those before them.
+// mix() with context parallelism: each rank scans its own blocks, then adds the states that arrive from the blocks
+// before them.
 template <class T>
 void Mamba<T>::mix_shared(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, Tensor2<T> scan, SsdSaved<A> states) {
   const SsdShape shape = scan_shape(a.sequences);
@@ -212,10 +214,10 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   } else {
     Scope inside(a.dev.scratch);
     const auto squares = frame.get(Keys::squares);
-    auto products = a.scratch<A>("products of the norm", rows, num_groups_);
+    auto products = a.scratch<A>("dot products of norm groups", rows, num_groups_);
     gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
                            norm_->vector_gradient<A>());
-    const Device::Purpose purpose(a.dev, "gated norm, backward: rows x groups");
+    const Device::Purpose purpose(a.dev, "gated norm backward: rows x groups");
     norm_ranks(a).all_reduce(a.dev, flat(products));
     gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
                            z(dp));
@@ -244,7 +246,8 @@ void Mamba<T>::scan_backward(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> con
   else ssd_backward<T>(a.dev, scan_shape(a.sequences), input, scan_weights(), states, dscan, {}, dinput, dw, {});
 }
 
-// From the outputs to the states that enter chunks, by way of all blocks behind, and to the tokens.
+// Backward of the scan with context parallelism: from the outputs to the states that enter the chunks, with the
+// gradients that arrive from all later blocks, and then to the tokens.
 template <class T>
 void Mamba<T>::scan_backward_shared(Pass& a, Frame& frame, const SsdInput<T>& input, SsdSaved<A> states, Tensor2<T> dscan,
                                     const SsdInputGradient<T>& dinput, const SsdWeightGradient<A>& dw) {
@@ -253,7 +256,8 @@ void Mamba<T>::scan_backward_shared(Pass& a, Frame& frame, const SsdInput<T>& in
   const Index size = inner() * c_.state_size;
   const auto decay = frame.get(Keys::decay);
   const auto dstates = a.dev.scratch.named("gradient of states").tensor<A>(shape.batch, shape.chunks(), size);
-  const auto own = a.scratch<A>("the same, of own blocks", shape.batch, size), dlast = a.scratch<A>("the same, behind them", shape.batch, size);
+  const auto own = a.scratch<A>("gradient of states, own blocks", shape.batch, size),
+             dlast = a.scratch<A>("gradient of states, later blocks", shape.batch, size);
   ssd_outputs_backward<T>(a.dev, shape, input, scan_weights(), states, dscan, dstates);
   ssd_own_state_backward<A>(a.dev, shape, decay, dstates, own);
   ContextScan<T>(a).leaving_gradient(shape, frame.get(Keys::total), own, dlast);
@@ -268,7 +272,7 @@ void Mamba<T>::convolution_backward_of(Pass& a, Frame& frame, Tensor2<T> p, Tens
   Tensor3<T> before, dbefore;
   if (a.context) {
     before = frame.get(Keys::before);
-    dbefore = a.dev.scratch.named("gradient of inputs before").tensor<T>(batch, c_.conv_kernel - 1, channels());
+    dbefore = a.dev.scratch.named("gradient of inputs before blocks").tensor<T>(batch, c_.conv_kernel - 1, channels());
   }
   convolution_backward<T>(a.dev, batch, dconv, xbc(p), conv_weight(), optional(conv_bias_), before, xbc(dp),
                           conv_->trained ? Tensor2<A>(conv_->vector_gradient<A>().data(), channels(), c_.conv_kernel) : Tensor2<A>(),
@@ -282,37 +286,38 @@ const char* name_of(SsmNorm norm) { return norm == SsmNorm::none ? "none" : norm
 
 void read_mamba(Section& s, ModelConfig& m) {
   MambaConfig& c = m.mamba;
-  c.num_heads = s.get("num_heads", c.num_heads, "SSM heads, sharded over the tensor axis").positive().at_most(widest);
-  c.head_dim = s.get("head_dim", c.head_dim, "channels of a head").positive().at_most(widest);
-  c.num_groups = s.get("num_groups", c.num_groups, "groups of heads that share B and C").positive().at_most(widest);
-  c.state_size = s.get("state_size", c.state_size, "SSM state per channel").positive().at_most(widest);
-  c.conv_kernel = s.get("conv_kernel", c.conv_kernel, "tokens that the causal convolution reads for each")
-                      .unit("tokens")
-                      .at_least(2)
-                      .at_most(largest_conv_kernel);
-  c.chunk_size = s.get("chunk_size", c.chunk_size, "chunk length of the SSD scan; changes rounding only")
+  c.num_heads = s.get("num_heads", c.num_heads, "SSM heads (mamba_n_heads), sharded over the tensor-parallel ranks").positive().at_most(widest);
+  c.head_dim = s.get("head_dim", c.head_dim, "channels per head (mamba_d_head)").positive().at_most(widest);
+  c.num_groups = s.get("num_groups", c.num_groups, "groups of heads that share B and C (mamba_n_groups)").positive().at_most(widest);
+  c.state_size = s.get("state_size", c.state_size, "SSM state size per channel (mamba_d_state)").positive().at_most(widest);
+  c.conv_kernel =
+      s.get("conv_kernel", c.conv_kernel, "width of the causal convolution (mamba_d_conv)").unit("tokens").at_least(2).at_most(largest_conv_kernel);
+  c.chunk_size = s.get("chunk_size", c.chunk_size, "chunk length of the SSD scan (mamba_chunk_size); changes rounding only")
                      .unit("tokens")
                      .positive()
                      .at_most(longest)
                      .effect(Effect::none);
-  const std::string norm = s.get("norm", name_of(c.norm), "gated RMSNorm: norm(y silu(z)), norm(y) silu(z), or plain y silu(z)")
-                               .one_of({"none", "gate_first", "norm_first"});
+  const std::string norm =
+      s.get("norm", name_of(c.norm),
+            "gated RMSNorm (mamba_rms_norm): gate_first: norm(y silu(z)); norm_first: norm(y) silu(z) (mamba_norm_before_gate); none: y silu(z)")
+          .one_of({"none", "gate_first", "norm_first"});
   c.norm = norm == "none" ? SsmNorm::none : norm == "gate_first" ? SsmNorm::gate_first : SsmNorm::norm_first;
-  c.conv_bias = s.get("conv_bias", c.conv_bias, "bias of the convolution");
-  c.in_bias = s.get("in_bias", c.in_bias, "bias of in_proj");
-  c.out_bias = s.get("out_bias", c.out_bias, "bias of out_proj");
-  const std::vector<double> limit = s.get("dt_limit", std::vector<double>{c.dt_low, c.dt_high}, "clamp of the time step: least, greatest");
+  c.conv_bias = s.get("conv_bias", c.conv_bias, "bias of the convolution (mamba_conv_bias)");
+  c.in_bias = s.get("in_bias", c.in_bias, "bias of in_proj (mamba_proj_bias)");
+  c.out_bias = s.get("out_bias", c.out_bias, "bias of out_proj (mamba_proj_bias)");
+  const std::vector<double> limit =
+      s.get("dt_limit", std::vector<double>{c.dt_low, c.dt_high}, "clamp of the time step: [minimum, maximum] (time_step_limit)");
   require(limit.size() == 2, Exit::config, "model.mamba.dt_limit takes two numbers, not {}", limit.size());
   c.dt_low = limit[0], c.dt_high = limit[1];
-  c.dt_init_low = s.get("dt_init_low", c.dt_init_low, "least initial time step").positive().effect(Effect::none);
-  c.dt_init_high = s.get("dt_init_high", c.dt_init_high, "greatest initial time step").positive().effect(Effect::none);
-  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "scales the normed input");
-  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "scales the output");
-  const std::vector<double> factors =
-      s.get("multipliers", std::vector<double>(c.multipliers.begin(), c.multipliers.end()), "scale the projected z, x, B, C and dt");
+  c.dt_init_low = s.get("dt_init_low", c.dt_init_low, "minimum of the initial time steps (time_step_min)").positive().effect(Effect::none);
+  c.dt_init_high = s.get("dt_init_high", c.dt_init_high, "maximum of the initial time steps (time_step_max)").positive().effect(Effect::none);
+  c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "factor on the normed input (ssm_in_multiplier)");
+  c.out_multiplier = s.get("out_multiplier", c.out_multiplier, "factor on the output (ssm_out_multiplier)");
+  const std::vector<double> factors = s.get("multipliers", std::vector<double>(c.multipliers.begin(), c.multipliers.end()),
+                                            "factors on the projected z, x, B, C and dt (ssm_multipliers)");
   require(factors.size() == 5, Exit::config, "model.mamba.multipliers takes five numbers (z, x, B, C, dt), not {}", factors.size());
   std::copy(factors.begin(), factors.end(), c.multipliers.begin());
-  c.decay_conv = s.get("decay_conv", c.decay_conv, "weight decay on the convolution's weights").effect(Effect::course);
+  c.decay_conv = s.get("decay_conv", c.decay_conv, "apply weight decay to the convolution's weights").effect(Effect::course);
 }
 
 LayerFlops mamba_flops(const ModelConfig& m, const TextLengths&) {

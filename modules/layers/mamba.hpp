@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mamba-2: projection to (z, x, B, C, dt), causal convolution of (x, B, C), SSD scan, gate or gated norm, projection back.
-// Sharded over the tensor axis by heads, B and C by groups; a norm group that spans ranks sums its statistics over them. Where ranks
-// outnumber the heads, each has some of the channels of a head, and all of that head's states for them.
+// Mamba-2: projection to (z, x, B, C, dt), causal convolution of (x, B, C), SSD scan, gate or gated norm, output
+// projection. Sharded over the tensor-parallel ranks by heads, B and C by groups. A norm group that spans ranks sums
+// its statistics over them. If there are more ranks than heads, each rank has some of a head's channels, and the full
+// state of these channels.
 #pragma once
 
 #include "kernels/ops/gate.hpp"
@@ -29,14 +30,14 @@ class Mamba final : public Branch<T> {
         gated{"gated", RecomputeCost::pass}, dprojected{"gradient of projected"};
     static constexpr Key<Tensor2<A>> dt{"time steps", RecomputeCost::mixing, until_input},
         squares{"squares of norm groups", RecomputeCost::sum, until_input};
-    static constexpr Key<Tensor3<A>> states{"states of chunks", RecomputeCost::mixing, until_input}, state{"scan"};
-    static constexpr Key<Tensor3<T>> convolution{"convolution"}, before{"inputs before blocks", RecomputeCost::sum, until_input};
-    // Of blocks of sequences that ranks share.
+    static constexpr Key<Tensor3<A>> states{"states of chunks", RecomputeCost::mixing, until_input}, state{"SSM state"};
+    static constexpr Key<Tensor3<T>> convolution{"convolution state"}, before{"inputs before blocks", RecomputeCost::sum, until_input};
+    // Saved with context parallelism only, for each block of contiguous tokens.
     static constexpr Key<Tensor2<A>> entering{"states that enter blocks", RecomputeCost::sum, until_input},
         total{"decay over blocks", RecomputeCost::sum, until_input};
     static constexpr Key<Tensor3<A>> decay{"decay over chunks", RecomputeCost::sum, until_input};
   };
-  // Columns of the projected rows on this rank, in order.
+  // Column widths of the projected rows on this rank.
   Index inner() const { return num_heads_ * head_dim_; }
   Index group_width() const { return num_groups_ * c_.state_size; }
   Index channels() const { return inner() + 2 * group_width(); }
@@ -66,7 +67,7 @@ class Mamba final : public Branch<T> {
     return columns(c, inner() + group_width(), group_width());
   }
 
-  Tensor1<A> multipliers(Device&) const;  // of every projected column, on scratch
+  Tensor1<A> multipliers(Device&) const;  // factor of each projected column, in scratch memory
   SsdShape scan_shape(const SequenceLayout&) const;
   SsdWeights<A> scan_weights() const;
   Tensor1<const A> optional(const Parameter* p) const { return p ? p->vector<const A>() : Tensor1<const A>(); }
@@ -89,8 +90,8 @@ class Mamba final : public Branch<T> {
   MambaConfig c_;
   std::string name_;
   double rms_norm_eps_;
-  Index num_heads_, num_groups_;  // on this rank
-  Index head_dim_;                // channels of each head that this rank has
+  Index num_heads_, num_groups_;  // heads and groups on this rank
+  Index head_dim_;                // channels per head on this rank
   Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };

@@ -85,13 +85,17 @@ void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2
 
 void read_mlp(Section& s, ModelConfig& m) {
   MlpConfig& c = m.mlp;
-  c.intermediate_size = s.get("intermediate_size", c.intermediate_size, "inner channels, sharded over the tensor axis").positive().at_most(widest);
-  c.activation = get_word(s, "activation", c.activation, activation_words,
-                          "of the gate; gelu_tanh: GPT-2's, relu2: squared ReLU, clamped_swiglu: gpt-oss's, with a gate alone");
-  c.gated = s.get("gated", c.gated, "down(a(gate) up); false: down(a(up))");
-  c.bias = s.get("bias", c.bias, "biases on gate, up and down");
-  c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "scales what is activated, before");
-  c.down_multiplier = s.get("down_multiplier", c.down_multiplier, "scales the output");
+  c.intermediate_size =
+      s.get("intermediate_size", c.intermediate_size, "inner channels (Megatron: --ffn-hidden-size), sharded over the tensor-parallel ranks")
+          .positive()
+          .at_most(widest);
+  c.activation =
+      get_word(s, "activation", c.activation, activation_words,
+               "activation of the gate (hidden_act); gelu_tanh: as in GPT-2, relu2: squared ReLU, clamped_swiglu: as in gpt-oss, only with a gate");
+  c.gated = s.get("gated", c.gated, "gated MLP, down(a(gate) up); false: down(a(up))");
+  c.bias = s.get("bias", c.bias, "biases of gate_proj, up_proj and down_proj (mlp_bias)");
+  c.gate_multiplier = s.get("gate_multiplier", c.gate_multiplier, "factor on the activation's input (mlp_multipliers, first)");
+  c.down_multiplier = s.get("down_multiplier", c.down_multiplier, "factor on the output (mlp_multipliers, second)");
 }
 
 LayerFlops mlp_flops(const ModelConfig& m, const TextLengths&) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MLP: y = (up(h) a(m gate(h))) down' or, without a gate, y = a(m up(h)) down', sharded over the tensor axis by inner channels.
+// MLP: y = (up(h) a(m gate(h))) down' or, without a gate, y = a(m up(h)) down', with a the activation and m the gate
+// multiplier. Sharded over the tensor-parallel ranks by inner channels.
 #pragma once
 
 #include "modules/model/layer.hpp"
@@ -26,15 +27,15 @@ class Mlp final : public Branch<T> {
 
   MlpConfig c_;
   std::string name_;
-  Index intermediate_size_;  // on this rank
+  Index intermediate_size_;  // inner channels on this rank
   Parameter *gate_ = nullptr, *up_, *down_;
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
-// In the order of Activation.
+// Deck words, in the order of enum Activation.
 inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
 
-// By which it is sharded.
+// Run of inner channels that the tensor-parallel ranks shard.
 inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 

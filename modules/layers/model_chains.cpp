@@ -29,7 +29,7 @@ OperatorChain mlp_operators(const ModelConfig& m, const std::string& name) {
 
 namespace {
 
-// With the norms that stand in front of it and behind it.
+// Chain of a residual block: the branches, the norms before and after them, and the residual sum.
 ModelChain residual(const ModelConfig& c, const char* what, const std::string& norm, const std::string& second_norm,
                     std::vector<OperatorChain> branches) {
   const Channels stream = undivided(c.hidden_size);
@@ -37,7 +37,7 @@ ModelChain residual(const ModelConfig& c, const char* what, const std::string& n
   OperatorChain inner = branches.size() == 1 ? std::move(branches.front()) : OperatorChain{sum_of("sum of branches", std::move(branches), stream)};
   if (!after && !(c.embed_norm && norm == first_norm_name)) inner.insert(inner.begin(), norm_operator(c, norm));
   if (c.norm_placement == NormPlacement::both) inner.push_back(norm_operator(c, second_norm));
-  OperatorChain chain{sum_of("added to the stream", {{}, std::move(inner)}, stream)};
+  OperatorChain chain{sum_of("residual sum", {{}, std::move(inner)}, stream)};
   if (after) chain.push_back(norm_operator(c, norm));
   return {what, std::move(chain)};
 }
@@ -76,7 +76,7 @@ ModelChains layer_chains(const ModelConfig& c, char symbol, const std::string& n
       return chains;
     }
   }
-  ensure(false, "layer type '{}' has not said what its operators are", symbol);
+  ensure(false, "layer type '{}' has no operator chain", symbol);
   return {};
 }
 
@@ -88,7 +88,7 @@ std::optional<ChainLayout> try_lay_out(const ModelChain& chain, LayoutRules rule
 
 ChainLayout lay_out(const ModelChain& chain, const LayoutRules& rules, bool sequence) {
   const auto found = try_lay_out(chain, rules, sequence);
-  ensure(found.has_value(), "{}: its operators lead from no state that it begins in to one that it ends in", chain.name);
+  ensure(found.has_value(), "{}: no layout leads from an allowed first state to an allowed last state", chain.name);
   return *found;
 }
 

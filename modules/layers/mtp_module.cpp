@@ -9,8 +9,8 @@ namespace gyr {
 
 namespace {
 
-constexpr const char *forward_purpose = "tokens further ahead, forward: rows x hidden",
-                     *backward_purpose = "tokens further ahead, backward: rows x hidden";
+constexpr const char *forward_purpose = "multi-token prediction, forward: rows x hidden",
+                     *backward_purpose = "multi-token prediction, backward: rows x hidden";
 
 Parameter* declare_joint(const ModelConfig& c, const std::string& name, Parameters& parameters) {
   return &parameters.declare({name + ".weight", {c.hidden_size, 2 * c.hidden_size}, by_rows({{c.hidden_size, 0}}), normal(c.init_std)});
@@ -24,7 +24,7 @@ std::vector<std::unique_ptr<Layer>> make_layers(const ModelConfig& c, const std:
 
 }  // namespace
 
-// What it reads of the embedding and of the stream lies side by side.
+// Operator chains of an MTP module. The normed embedding and the normed stream count as one tensor of 2 D channels.
 ModelChains mtp_chains(const ModelConfig& c, const std::string& name) {
   const Index width = c.hidden_size;
   Operator norms = over_rows("norms", undivided(2 * width), undivided(2 * width));
@@ -56,7 +56,7 @@ template <class T>
 Tensor2<T> MtpModule<T>::embed(Pass& a, Frame& frame, const Parameter& table) {
   const auto e = frame.put(Keys::embedded, a.stream.share(), table.columns());
   Scope scope(a.dev.scratch);
-  AllRows<T> sum(a, "parts of the embedded", e);
+  AllRows<T> sum(a, "partial embeddings", e);
   embedding<T>(a.dev, frame.get(Keys::ahead), table.template matrix<const T>(), table.first(0), multiplier_, sum.rows());
   sum.reduce();
   a.drop<T>(a.dropout(name_, dropped_), e, e);
@@ -76,7 +76,7 @@ template <class T>
 Tensor2<T> MtpModule<T>::join(Pass& a, Frame& frame, Tensor2<T> e, Tensor2<T> h) {
   const auto y = frame.put(Keys::joined, h.extent(0), h.extent(1));
   Scope scope(a.dev.scratch);
-  AllRows<T> all_e(a, "embedded, all rows", e), all_h(a, "stream, all rows", h), sum(a, "parts of the joined", y);
+  AllRows<T> all_e(a, "embedding, all rows", e), all_h(a, "stream, all rows", h), sum(a, "partial eh_proj output", y);
   const Matrix<T> mine = columns_here(sum.rows());
   if (mine.columns < Index(y.extent(1))) fill<T>(a.dev, flat(sum.rows()), 0);
   const auto w = eh_proj_->template matrix<const T>();
@@ -102,7 +102,7 @@ void MtpModule<T>::join_backward(Pass& a, Frame& frame, Tensor2<T> dy, Tensor2<T
       const Tensor2<T> x = AllRows<T>(a, "normed, all rows", norm.normed_rows(frame.nested(which))).gather();
       if (mine.columns > 0) linear_backward_weight<T>(a.dev, mine, x, half(dw, which));
     }
-    AllRows<T> sum(a, "parts of the sum", dx);
+    AllRows<T> sum(a, "partial sums", dx);
     if (mine.columns > 0) linear_backward_input<T>(a.dev, mine, half(w, which), sum.rows());
     else fill<T>(a.dev, flat(sum.rows()), 0);
     sum.reduce();
@@ -115,7 +115,7 @@ template <class T>
 Tensor2<T> MtpModule<T>::forward(Pass& a, Frame& frame, const Parameter& table, Tensor1<const Token> ahead, Tensor2<T> h) {
   const Device::Purpose purpose(a.dev, forward_purpose);
   frame.refer(Keys::ahead, ahead);
-  const Tensor2<T> e = enorm_.forward(a, frame.nested(of_embedding, "norm of the embedded"), embed(a, frame, table));
+  const Tensor2<T> e = enorm_.forward(a, frame.nested(of_embedding, "norm of the embedding"), embed(a, frame, table));
   const Tensor2<T> normed = hnorm_.forward(a, frame.nested(of_stream, "norm of the stream"), h);
   Bundle bundle{join(a, frame, e, normed)};
   for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->forward(a, frame.nested(first_layer + int(i), "layer"), bundle);
@@ -143,7 +143,7 @@ void MtpModule<T>::backward(Pass& a, Frame& frame, const Parameter& table, Tenso
   for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward(a, frame.nested(first_layer + int(i)), gradient, MatrixGradients::now);
   Scope scope(a.dev.scratch);
   const auto normed = [&](const char* name) { return a.scratch<T>(name, Index(dh.extent(0)), Index(dh.extent(1))); };
-  const auto de = normed("gradient of the normed, of the embedded"), dn = normed("gradient of the normed, of the stream");
+  const auto de = normed("gradient of the normed embedding"), dn = normed("gradient of the normed stream");
   join_backward(a, frame, dh, de, dn);
   hnorm_.backward(a, frame.nested(of_stream), dn, Add::no, dh);
   enorm_.backward(a, frame.nested(of_embedding), de, Add::no, dn);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The norm of rows of the residual stream, with its weights: RMSNorm, or LayerNorm with a bias or without. Where a norm is a layer's last step, its
-// rows are kept and a second forward may want its statistics alone.
+// Norm of the rows of the residual stream, with its weights: RMSNorm, or LayerNorm with or without bias. If a norm is
+// the last step of a layer, its output is stored, and activation recomputation (a second forward) may need only its
+// statistics.
 #pragma once
 
 #include "kernels/ops/layernorm.hpp"
@@ -11,7 +12,7 @@ namespace gyr {
 template <class T>
 class Norm {
  public:
-  // Weights NAME.weight and, of a LayerNorm, NAME.bias
+  // Weights NAME.weight and, for a LayerNorm with bias, NAME.bias.
   Norm(const ModelConfig& c, const std::string& name, Parameters& parameters)
       : name_(name), eps_(c.rms_norm_eps), offset_(c.norm_offset), centred_(c.norm != NormType::rms),
         g_(parameters.declare({name + ".weight", {c.hidden_size}, replicated(), constant(1 - offset_), Storage::wide, false, false, true})) {
@@ -19,7 +20,7 @@ class Norm {
       b_ = &parameters.declare({name + ".bias", {c.hidden_size}, replicated(), zeros(), Storage::wide, false, false, true});
   }
 
-  // Keeps x by reference: it must stay until the backward has ended.
+  // Stores a reference to x, which must stay allocated until the backward has ended.
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<const T> x) {
     frame.refer(input, x);
     const auto rstd = frame.put(inverse_deviation, x.extent(0));
@@ -29,12 +30,12 @@ class Norm {
       compute(a, x, h, mean, rstd);
     } else if (frame.wants(inverse_deviation)) {
       Scope scope(a.dev.scratch);
-      compute(a, x, a.scratch<T>("normed again", Index(x.extent(0)), Index(x.extent(1))), mean, rstd);
+      compute(a, x, a.scratch<T>("recomputed norm output", Index(x.extent(0)), Index(x.extent(1))), mean, rstd);
     }
     a.show(Observed::activation, name_, h);
     return h;
   }
-  // Whether a forward has to compute its rows, and not their statistics alone.
+  // True if a forward has to compute the norm output; false if it needs only the statistics, or nothing.
   bool needs_norm_output(const Frame& frame) const { return frame.wants(normed); }
   Tensor2<T> normed_rows(Frame& frame) const { return frame.get(normed); }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Add add, Tensor2<T> dx) {
@@ -51,7 +52,7 @@ class Norm {
   static constexpr Key<Tensor2<const T>> input{"norm input", RecomputeCost::sum, Phase::input_gradients};
   static constexpr Key<Tensor1<Acc<T>>> inverse_deviation{"inverse root mean square", RecomputeCost::sum, Phase::input_gradients},
       means{"means", RecomputeCost::sum, Phase::input_gradients};
-  static constexpr Key<Tensor2<T>> normed{"normed", RecomputeCost::pass};
+  static constexpr Key<Tensor2<T>> normed{"norm output", RecomputeCost::pass};
 
   void compute(Pass& a, Tensor2<const T> x, Tensor2<T> h, Tensor1<Acc<T>> mean, Tensor1<Acc<T>> rstd) const {
     if (centred_) layernorm<T>(a.dev, x, weight(), b_ ? b_->template vector<const Acc<T>>() : Tensor1<const Acc<T>>(), eps_, h, mean, rstd);

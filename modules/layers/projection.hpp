@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A linear layer's three products with weights whose outputs stand side by side, declared adjacent, and with the adapters beside them (adapter.hpp).
-// The narrow products of an adapter are computed again in a backward: they take less time than memory.
+// Linear layer with adjacent weights, whose outputs are side by side, and their LoRA adapters (adapter.hpp): GEMMs for
+// the output, the input gradient and the weight gradients. The backward recomputes the low-rank GEMM x a', because
+// storing its result costs more than computing it.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +11,11 @@
 
 namespace gyr {
 
-using Adjacent = std::initializer_list<const Parameter*>;  // null: there is none
+using Adjacent = std::initializer_list<const Parameter*>;  // null entries are skipped
 
 inline const Parameter& first_of(Adjacent weights) {
   const auto there = std::find_if(weights.begin(), weights.end(), [](const Parameter* w) { return w != nullptr; });
-  ensure(there != weights.end(), "a projection without weights");
+  ensure(there != weights.end(), "the projection has no weights");
   return **there;
 }
 inline Index outputs_of(Adjacent weights) {
@@ -22,7 +23,7 @@ inline Index outputs_of(Adjacent weights) {
   for (const Parameter* w : weights) rows += w ? w->rows() : 0;
   return rows;
 }
-// body(adapter, first column of its weight's outputs, their number)
+// Calls body(adapter, first output column of its weight, number of columns) for each adapter.
 template <class Body>
 void for_adapters(Adjacent weights, const Body& body) {
   Index column = 0;

@@ -17,9 +17,9 @@ Weight table_of(const ModelConfig& c, const std::string& name) {
 
 DistanceBuckets buckets_of(const Pass& a, const RelativeBiasConfig& c) { return {c.buckets, c.max_distance, !a.mask.causal}; }
 
-// Tokens between which distances lie.
+// Number of tokens that a query-key distance may span.
 Index reach_of(const Pass& a) {
-  if (a.state) return 2 * a.state->capacity();  // what a cache of a window has not yet taken counts as so far back
+  if (a.state) return 2 * a.state->capacity();  // in a sliding-window KV cache, entries that are still empty count as up to this far back
   return a.sequences.shared() ? a.sequences.ranks * a.sequences.seq_length : a.sequences.seq_length;
 }
 
@@ -59,11 +59,11 @@ DistanceBias distance_bias_of(Pass& a, const RelativeBiasConfig& c, bool backwar
   if (!a.bias) return {};
   const Index reach = reach_of(a), heads = a.bias.values.columns;
   const auto room = [&](const char* name) { return a.scratch<A>(name, heads, 2 * reach - 1); };
-  const Tensor2<A> values = room("bias of distances");
+  const Tensor2<A> values = room("bias by distance");
   distance_bias<A>(a.dev, buckets_of(a, c), a.bias.values.as<const A>(), reach - 1, values);
   DistanceBias bias{values, {}, reach - 1};
   if (!backward) return bias;
-  const Tensor2<A> gradient = room("gradient of the bias of distances");
+  const Tensor2<A> gradient = room("gradient of the bias by distance");
   fill<A>(a.dev, flat(gradient), 0);
   bias.gradient = gradient;
   return bias;

@@ -15,7 +15,7 @@ Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   return norm_of_sum_ ? add_normed(a, frame, sum, x) : sum;
 }
 
-// x is added where the normed rows lie: the backward does not need these.
+// x is added to the norm output in place, which the backward does not need.
 template <class T>
 Tensor2<T> Residual<T>::add_normed(Pass& a, Frame& frame, Tensor2<T> sum, Tensor2<const T> x) {
   const auto y = norm_of_sum_->forward(a, frame_of_sum(frame), sum);
@@ -33,7 +33,7 @@ template <class T>
 Tensor2<T> Residual<T>::add_branches(Pass& a, Frame& frame, Tensor2<T> mine, Tensor2<const T> x) {
   const auto y = frame.put(Keys::output, x.extent(0), x.extent(1));
   Scope scope(a.dev.scratch);
-  AllRows<T> h(a, "normed, all rows", mine), sum(a, "parts of the sum", y);
+  AllRows<T> h(a, "normed, all rows", mine), sum(a, "partial sums", y);
   const Tensor2<T> parts = frame.wants(Keys::output) ? sum.rows() : Tensor2<T>();
   for (std::size_t i = 0; i < branches_.size(); ++i) branches_[i]->forward(a, frame.nested(int(i), "branch"), h, i == 0 ? Add::no : Add::yes, parts);
   if (!parts.data()) return y;
@@ -49,7 +49,7 @@ Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Te
     convert<T, T>(a.dev, Matrix<const T>(spare), dy);
   }
   if (const Dropout drop = dropout(a); drop.drops()) {
-    const auto left = a.scratch<T>("gradient of the sum, dropped", Index(dy.extent(0)), Index(dy.extent(1)));
+    const auto left = a.scratch<T>("gradient of the sum after dropout", Index(dy.extent(0)), Index(dy.extent(1)));
     a.drop<T>(drop, dy, left);
     dy = left;
   }
@@ -59,20 +59,21 @@ Tensor2<T> Residual<T>::gradient_of_sum(Pass& a, Frame& frame, Tensor2<T> dy, Te
   return dsum;
 }
 
-// Ranks that share layers gather what branches have read beside the products of gradients of the input, and add these up beside those of weights.
-// Where there is nothing to hide, each branch's weights come at once: what they need is gone before the next branch goes back.
+// With tensor parallelism, the all-gather of the branch inputs overlaps the input-gradient GEMMs, and the reduction of
+// input gradients overlaps the weight-gradient GEMMs. Without it there is nothing to overlap: the weight gradients of
+// each branch are computed at once, and its activations are freed before the backward of the next branch.
 template <class T>
 void Residual<T>::backward(Pass& a, Frame& frame, Tensor2<T> dx, MatrixGradients when) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "branches, backward: rows x hidden");
   const bool now = when == MatrixGradients::now, hides = a.tensor.size() > 1;
-  const auto dh = a.scratch<T>("gradient of normed", Index(dx.extent(0)), Index(dx.extent(1)));
+  const auto dh = a.scratch<T>("gradient of the norm output", Index(dx.extent(0)), Index(dx.extent(1)));
   const Tensor2<T> dsum = gradient_of_sum(a, frame, dx, dh);
   const Tensor2<const T> dy = AllRows<T>(a, "gradient, all rows", dsum).gather();
   std::optional<AllRows<T>> h;
   Event coming = now ? h.emplace(a, "normed, all rows", read_by_branches(frame)).start_gather() : Event();
   const auto weights = [&](std::size_t i) { branches_[i]->backward_weights(a, frame.nested(int(i)), h->rows(), dy); };
-  AllRows<T> total(a, "parts of the sum", dh);
+  AllRows<T> total(a, "partial sums", dh);
   for (std::size_t i = branches_.size(); i-- > 0;) {
     branches_[i]->backward(a, frame.nested(int(i)), dy, i + 1 == branches_.size() ? Add::no : Add::yes, total.rows());
     frame.nested(int(i)).release(Phase::input_gradients);

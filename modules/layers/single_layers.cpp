@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of one residual, for patterns such as "M*-M-": Mamba-2, attention to all tokens, through a window or by latent keys, attention to a source,
-// MLP; experts, with or without one that all tokens share; and attention and MLP side by side.
+// Layer types with one residual connection, for patterns such as "M*-M-": Mamba-2; full, sliding-window or multi-head
+// latent attention; cross-attention; MLP; mixture of experts with or without a shared expert; attention and MLP in
+// parallel.
 #include "modules/layers/attention.hpp"
 #include "modules/layers/cross_attention.hpp"
 #include "modules/layers/experts.hpp"
@@ -69,16 +70,16 @@ struct ParallelLayer final : SingleLayer<T, Attention> {
 LayerFlops window_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(with_window(m), n); }
 LayerFlops parallel_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(m, n) + mlp_flops(m, n); }
 
-const Registered mamba({'M', "mamba", "Mamba-2 alone", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
-const Registered attention({'*', "attention", "attention alone", make_layer<AttentionLayer>, attention_flops, {attention_section}});
+const Registered mamba({'M', "mamba", "Mamba-2", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
+const Registered attention({'*', "attention", "self-attention", make_layer<AttentionLayer>, attention_flops, {attention_section}});
 const Registered cross(
-    {'X', "cross", "attention to what an encoder made of the source", make_layer<CrossAttentionLayer>, cross_attention_flops, {attention_section}});
-const Registered window({'W', "window", "attention through a window", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
-const Registered latent({'L', "latent", "attention by latent keys and values", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
-const Registered mlp({'-', "mlp", "MLP alone", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
+    {'X', "cross", "cross-attention to the encoder output", make_layer<CrossAttentionLayer>, cross_attention_flops, {attention_section}});
+const Registered window({'W', "window", "sliding-window attention", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
+const Registered latent({'L', "latent", "multi-head latent attention (MLA)", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
+const Registered mlp({'-', "mlp", "MLP", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
 const Registered parallel(
-    {'B', "parallel", "attention and MLP side by side", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
-const Registered experts({'E', "experts", "mixture of experts", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
+    {'B', "parallel", "attention and MLP in parallel", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
+const Registered experts({'E', "experts", "mixture of experts (MoE)", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
 
 }  // namespace
 }  // namespace gyr

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A layer, the MLP's activation and a norm in front of an output matrix, y = norm(a(h w' + b)): NAME.dense and NAME.norm. It is not sharded: every
-// rank of the tensor axis has it for the rows of the stream that it keeps.
+// Transform before an output matrix: linear layer, activation of the MLP and norm, y = norm(a(h w' + b)), with weights
+// NAME.dense and NAME.norm (prediction head transform of BERT). It is not sharded: every tensor-parallel rank computes
+// it for its rows of the residual stream.
 #pragma once
 
 #include "modules/layers/dense.hpp"

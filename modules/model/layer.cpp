@@ -7,7 +7,7 @@
 namespace gyr {
 
 namespace {
-// Filled while the program loads, constant afterwards.
+// Filled during static initialisation, constant afterwards.
 std::vector<LayerType>& table() {
   static std::vector<LayerType> types;
   return types;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operators of a model, chain by chain: of its ends and of every layer type. Those of a branch stand beside its weights; where these are few,
-// here.
+// Operator chains of a model: those of its embedding and head, and of every layer type. The chains of most branches are
+// declared next to their weights, the short ones here.
 #pragma once
 
 #include "modules/model/model_config.hpp"
@@ -11,23 +11,24 @@ namespace gyr {
 struct ModelChain {
   std::string name;
   OperatorChain operators;
-  // States it may begin and end in; where none is said, that of the residual stream.
+  // Allowed states of the first and the last tensor. If empty, the state of the residual stream.
   std::vector<TensorState> begin = {}, end = {};
-  bool of_source = false;  // its rows are those of the source
-  bool at_once = false;    // forward and backward are one: nothing is gathered again
+  bool of_source = false;  // its rows are those of the encoder input
+  bool at_once = false;    // forward and backward are one pass, in which nothing is gathered again
 };
 using ModelChains = std::vector<ModelChain>;
 
 ModelChains embedding_chains(const ModelConfig&);
-// The table of relative positions NAME, if the model has one: what layers read by heads.
+// Chain of the relative position bias table NAME, which layers read by heads; empty if the model has none.
 ModelChains relative_bias_chains(const ModelConfig&, const std::string& name);
-ModelChains head_chains(const ModelConfig&);                          // of tokens, or of classes
-ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // of a module that tells tokens further ahead, but for its layers
+ModelChains head_chains(const ModelConfig&);                          // output head for tokens or classes
+ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // module of multi-token prediction (MTP), without its layers
 ModelChains layer_chains(const ModelConfig&, char symbol, const std::string& name);
 Operator norm_operator(const ModelConfig&, const std::string& name);
 OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
 
-// The cheapest layout of a chain, the stream being whole or, with `sequence`, shared out by rows. Every chain has one where all passages are allowed.
+// The layout of least cost. The residual stream is replicated or, with `sequence`, sharded by rows (sequence parallel).
+// Every chain has a layout if all passages are allowed.
 std::optional<ChainLayout> try_lay_out(const ModelChain&, LayoutRules, bool sequence);
 ChainLayout lay_out(const ModelChain&, const LayoutRules&, bool sequence);
 

@@ -10,24 +10,25 @@ namespace gyr {
 
 namespace {
 
-// An encoder sees both ways, and a layer that reads what it made stands behind it.
+// An encoder is bidirectional, and layers that read its output come after it.
 void check_encoder(const ModelConfig& c) {
   const auto end = c.pattern.find(encoder_end), reader = c.pattern.find('X');
   if (end == std::string::npos) {
     require(reader == std::string::npos, Exit::config,
-            "model.pattern: X at {} attends to what an encoder made of the source, and nothing ends an encoder; put its layers and > in front",
+            "model.pattern: X at {} attends to the output of an encoder, but no encoder ends before it; put the encoder's layers and > in front",
             reader + 1);
     return;
   }
   require(c.pattern.find(encoder_end, end + 1) == std::string::npos && end > 0 && end + 1 < c.pattern.size(), Exit::config,
-          "model.pattern: > ends the encoder, once, between layers that read the source and layers that write the text");
+          "model.pattern: > ends the encoder and must occur once, after the encoder's layers and before the decoder's");
   const auto other = c.pattern.substr(0, end).find_first_not_of("*-B");
   require(other == std::string::npos, Exit::config, "model.pattern: layer {} of the encoder is '{}'; an encoder has layers *, - and B", other + 1,
           c.pattern[other == std::string::npos ? 0 : other]);
   require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
           "model.{}: an encoder (layer > of model.pattern) ends with a norm of its own; take norm_placement: before or both, and embed_norm: false",
           c.embed_norm ? "embed_norm" : "norm_placement = after");
-  require(c.attention.causal, Exit::config, "model.attention.causal = false: behind an encoder a token sees those before it alone; leave it true");
+  require(c.attention.causal, Exit::config,
+          "model.attention.causal = false: layers after an encoder are causal (the encoder itself never is); set it to true");
   require(c.decoder_start_token_id < c.vocab_size, Exit::config, "model.decoder_start_token_id = {} is none of the {} tokens of model.vocab_size",
           c.decoder_start_token_id, c.vocab_size);
 }
@@ -38,11 +39,12 @@ void check_relative_bias(const ModelConfig& c) {
   require(r.buckets >= 4 && r.buckets % 2 == 0, Exit::config, "model.attention.relative_bias.buckets = {}: take an even number, 4 or more",
           r.buckets);
   require(r.max_distance > r.buckets / 2, Exit::config,
-          "model.attention.relative_bias.max_distance = {}: {} distances have buckets of their own; take more than these", r.max_distance,
+          "model.attention.relative_bias.max_distance = {}: the first {} distances have a bucket each; take a larger value", r.max_distance,
           r.buckets / 2);
-  require(c.attention.soft_cap == 0, Exit::config, "model.attention.soft_cap: scores with a relative_bias have no cap; leave one of them out");
+  require(c.attention.soft_cap == 0, Exit::config,
+          "model.attention.soft_cap: a soft cap cannot be combined with relative_bias; leave one of them out");
   require(c.pattern.find('P') == std::string::npos, Exit::config,
-          "model.attention.relative_bias: hybrid layers (P of model.pattern) have none; take * and M in their place, or set buckets: 0");
+          "model.attention.relative_bias: hybrid layers (P of model.pattern) do not support it; take * and M instead, or set buckets: 0");
 }
 
 }  // namespace
@@ -57,17 +59,17 @@ void check(const ModelConfig& c) {
   require(c.attention.rotary_dim() % 2 == 0, Exit::config,
           "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
           c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
-  require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: channels turn in pairs, and {} is odd", c.latent.rope_dim);
+  require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: RoPE rotates pairs of channels, but {} is odd", c.latent.rope_dim);
   check_encoder(c);
   check_relative_bias(c);
   require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,
-          "model.mlp.activation = clamped_swiglu: it is of a gate, and model.mlp.gated is false; set that, or take another activation");
+          "model.mlp.activation = clamped_swiglu: it needs a gate, but model.mlp.gated is false; set it to true, or take another activation");
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
-          "model.norm_offset: {} is added to weights of RMSNorms, and model.norm is another; take rms, or leave the offset out", c.norm_offset);
-  require(
-      !c.embed_norm || c.norm_placement == NormPlacement::before, Exit::config,
-      "model.embed_norm: the first norm stands behind the embedding where norms stand in front of branches; take model.norm_placement: before, or "
-      "leave it false");
+          "model.norm_offset: {} is added to the weights of RMSNorms, but model.norm is not rms; set model.norm: rms, or leave the offset out",
+          c.norm_offset);
+  require(!c.embed_norm || c.norm_placement == NormPlacement::before, Exit::config,
+          "model.embed_norm: the first norm moves to the embedding only if norms are placed before branches; set model.norm_placement: before, or "
+          "set embed_norm: false");
   const RopeScaling& rope = c.attention.rope_scaling;
   require((rope.type != RopeScaling::llama3 && rope.type != RopeScaling::yarn) || rope.low_freq_factor < rope.high_freq_factor, Exit::config,
           "model.attention.rope.low_freq_factor: {} must be below high_freq_factor {}", rope.low_freq_factor, rope.high_freq_factor);
@@ -79,14 +81,15 @@ void check(const ModelConfig& c) {
   require(r.top_k <= c.moe.experts / r.groups * r.top_groups, Exit::config,
           "model.moe.top_k: {} experts cannot be chosen from {} of {} groups of {}; lower top_k, or raise top_groups", r.top_k, r.top_groups,
           r.groups, c.moe.experts / r.groups);
-  require(r.score == Routing::softmax || c.moe.z_loss == 0, Exit::config, "model.moe.z_loss: a z-loss is of softmax, and score is sigmoid");
+  require(r.score == Routing::softmax || c.moe.z_loss == 0, Exit::config,
+          "model.moe.z_loss: the z-loss needs softmax scores, but model.moe.score is sigmoid; set z_loss: 0, or score: softmax");
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
-  require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: {} is above {}", c.mamba.dt_low, c.mamba.dt_high);
+  require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: minimum {} is above maximum {}", c.mamba.dt_low, c.mamba.dt_high);
 }
 
 namespace {
 
-// "PP*-" or, for long models, "P x 72".
+// Reads model.pattern: "PP*-" or, for long models, "P x 72".
 std::string read_pattern(Section& s, const std::string& otherwise, const std::string& help) {
   auto setting = s.get("pattern", otherwise, help).not_empty();
   const std::string pattern = setting;
@@ -105,40 +108,44 @@ std::string read_pattern(Section& s, const std::string& otherwise, const std::st
   return all;
 }
 
-// The way back: "P x 72" where all layers are alike.
+// The inverse of read_pattern: "P x 72" if all layers are of one type.
 std::string contract_pattern(const std::string& pattern) {
   const bool alike = pattern.size() > 1 && pattern.find_first_not_of(pattern[0]) == std::string::npos;
   return alike ? fmt::format("{} x {}", pattern[0], pattern.size()) : pattern;
 }
 
 std::string pattern_help() {
-  std::string text = "a symbol per layer, or 'SYMBOLS x COUNT':";
+  std::string text = "one symbol per layer, or 'SYMBOLS x COUNT':";
   for (const LayerType& type : layer_types()) text += fmt::format(" {} {};", type.symbol, type.help);
   text.pop_back();
   return text;
 }
 
-// The pattern that model.layers and the ratios make; empty where there is no model.layers. A run that goes on compares the pattern alone.
+// Pattern that is generated from model.layers and the ratios; empty without model.layers. A resumed run compares only
+// the pattern.
 std::string read_hybrid_pattern(Section& s) {
-  const Index layers = s.get("layers", 0, "layers of a pattern that is generated of M, * and -, in place of pattern; 0: none")
-                           .at_least(0)
-                           .at_most(most_layers)
-                           .effect(Effect::none);
+  const Index layers =
+      s.get("layers", 0, "number of layers of a pattern generated from M, * and -, instead of model.pattern; 0: no generated pattern")
+          .at_least(0)
+          .at_most(most_layers)
+          .effect(Effect::none);
   const auto ratio = [&](const char* key, const char* help) -> double { return s.get(key, 0.0, help).at_least(0).at_most(1).effect(Effect::none); };
-  const double attention = ratio("attention_ratio", "attention layers among model.layers");
-  const double mlp = ratio("mlp_ratio", "MLP layers among model.layers");
+  const double attention = ratio("attention_ratio", "fraction of attention layers (*) in model.layers (Megatron: --hybrid-attention-ratio)");
+  const double mlp = ratio("mlp_ratio", "fraction of MLP layers (-) in model.layers (Megatron: --hybrid-mlp-ratio)");
   if (layers > 0) return hybrid_pattern(layers, attention, mlp);
-  require(attention == 0 && mlp == 0, Exit::config, "{}: ratios are of model.layers, which is 0; give model.layers, or leave the ratios out",
+  require(attention == 0 && mlp == 0, Exit::config,
+          "{}: the ratios are fractions of model.layers, which is 0; give model.layers, or leave the ratios out",
           s.settings_text({"attention_ratio", "mlp_ratio"}));
   return "";
 }
 
 void read_dropout(Section& s, DropoutConfig& c) {
   const auto share = [&](const char* key, double& p, const char* help) { p = s.get(key, p, help).at_least(0).at_most(0.99).effect(Effect::course); };
-  share("embedding", c.embedding, "share of the numbers that leave the embedding");
-  share("residual", c.residual, "of what a layer's branches together add to the residual stream");
-  share("attention", c.attention, "of the weights that queries give keys");
-  share("head", c.head, "of what a head of classes reads");
+  share("embedding", c.embedding, "dropout probability of the embedding output (embd_pdrop)");
+  share("residual", c.residual,
+        "dropout probability of what a layer's branches add to the residual stream (resid_pdrop; Megatron: --hidden-dropout)");
+  share("attention", c.attention, "dropout probability of the attention weights (attention_dropout; Megatron: --attention-dropout)");
+  share("head", c.head, "dropout probability of the classifier's input (classifier_dropout)");
 }
 
 }  // namespace
@@ -147,43 +154,56 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
   ModelConfig c = d;
   const std::string generated = read_hybrid_pattern(s);
   c.pattern = read_pattern(s, contract_pattern(generated.empty() ? d.pattern : generated), pattern_help());
-  require(generated.empty() || c.pattern == generated, Exit::config,
-          "{}: the pattern that model.layers and the ratios make is another one; leave out model.pattern, or model.layers and the ratios",
-          s.settings_text({"pattern", "layers", "attention_ratio", "mlp_ratio"}));
+  require(
+      generated.empty() || c.pattern == generated, Exit::config,
+      "{}: model.pattern differs from the pattern that model.layers and the ratios generate; leave out model.pattern, or model.layers and the ratios",
+      s.settings_text({"pattern", "layers", "attention_ratio", "mlp_ratio"}));
   c.vocab_size = s.get("vocab_size", d.vocab_size, "tokens of the vocabulary").at_least(2).at_most(most_tokens);
   c.hidden_size = s.get("hidden_size", d.hidden_size, "channels of the residual stream").positive().at_most(widest);
-  c.positions = s.get("positions", d.positions, "learned positions, added to the embedding; 0: none").at_least(0).at_most(longest);
-  c.type_vocab_size = s.get("type_vocab_size", d.type_vocab_size, "token types, of which all tokens have the first, added to the embedding; 0: none")
-                          .at_least(0)
-                          .at_most(widest);
+  c.positions = s.get("positions", d.positions, "learned absolute positions, added to the embedding (max_position_embeddings); 0: none")
+                    .at_least(0)
+                    .at_most(longest);
+  c.type_vocab_size =
+      s.get("type_vocab_size", d.type_vocab_size,
+            "token types (token_type_ids), added to the embedding; all tokens have type 0 except with train.mlm.sentence_order; 0: none")
+          .at_least(0)
+          .at_most(widest);
   c.norm = get_word(s, "norm", d.norm, {"rms", "layer", "layer_no_bias"},
-                    "in front of every layer and the head: RMSNorm, or LayerNorm with a bias or without one");
-  c.norm_placement =
-      get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both"},
-               "of branches and the head; after: norms behind the embedding and every residual sum instead (BERT); both: in front, and "
-               "behind what branches add (Gemma 2)");
-  c.embed_norm =
-      s.get("embed_norm", d.embed_norm,
-            "the first norm stands behind the embedding and not in front of the first branches, which read the stream as it is (ModernBERT)");
+                    "norm type of all layers and the head: RMSNorm, or LayerNorm with or without a bias");
+  c.norm_placement = get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both"},
+                              "position of the norms: before every branch and the head (pre-norm); after the embedding and every residual sum "
+                              "(post-norm, BERT); both: before, and also on each branch's output (Gemma 2)");
+  c.embed_norm = s.get(
+      "embed_norm", d.embed_norm,
+      "the first norm is applied to the embedding output; the first layer's branches then read the residual stream without a norm (ModernBERT)");
   c.norm_offset =
-      s.get("norm_offset", d.norm_offset, "added to the weights of RMSNorms of rows and heads where they multiply; Gemma: 1").at_least(0).at_most(1);
-  c.rms_norm_eps = s.get("rms_norm_eps", d.rms_norm_eps, "added to the mean square in every norm, in a LayerNorm to the variance").at_least(0);
-  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the head uses the embedding's matrix, if it predicts tokens");
-  c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "scales the embedding");
-  c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "scales the logits");
+      s.get("norm_offset", d.norm_offset,
+            "added to RMSNorm weights before they multiply, those of the q and k norms included; 1 for Gemma (Megatron: --apply-layernorm-1p)")
+          .at_least(0)
+          .at_most(1);
+  c.rms_norm_eps =
+      s.get("rms_norm_eps", d.rms_norm_eps, "epsilon of every norm, added to the mean square or, in a LayerNorm, to the variance (layer_norm_eps)")
+          .at_least(0);
+  c.tie_word_embeddings = s.get("tie_word_embeddings", d.tie_word_embeddings, "the output head shares the embedding matrix, if it predicts tokens");
+  c.embedding_multiplier = s.get("embedding_multiplier", d.embedding_multiplier, "factor on the embedding");
+  c.lm_head_multiplier = s.get("lm_head_multiplier", d.lm_head_multiplier, "factor on the logits");
   c.lm_head_soft_cap =
-      s.get("lm_head_soft_cap", d.lm_head_soft_cap, "bound that logits tend to: they become soft_cap tanh(logit / soft_cap); 0: none")
+      s.get("lm_head_soft_cap", d.lm_head_soft_cap, "soft cap of the logits (final_logit_softcapping): soft_cap tanh(logit / soft_cap); 0: no cap")
           .at_least(0)
           .finite();
-  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial matrices").at_least(0).at_most(1000).effect(Effect::none);
-  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "token whose embedding takes no gradient; -1: none")
+  c.init_std = s.get("init_std", d.init_std, "standard deviation of initial weight matrices (initializer_range; Megatron: --init-method-std)")
+                   .at_least(0)
+                   .at_most(1000)
+                   .effect(Effect::none);
+  c.pad_token_id = s.get("pad_token_id", d.pad_token_id, "padding token, whose embedding gets no gradient; -1: none")
                        .at_least(-1)
                        .at_most(most_tokens)
                        .effect(Effect::course);
-  c.decoder_start_token_id = s.get("decoder_start_token_id", d.decoder_start_token_id, "token that a text begins with behind an encoder (layer >)")
-                                 .at_least(0)
-                                 .at_most(most_tokens);
-  read_dropout(s.section("dropout", "shares of numbers that become zero in training, drawn by seed, step and sample; 0: none"), c.dropout);
+  c.decoder_start_token_id =
+      s.get("decoder_start_token_id", d.decoder_start_token_id, "first token of the decoder input in a model with an encoder (layer >)")
+          .at_least(0)
+          .at_most(most_tokens);
+  read_dropout(s.section("dropout", "dropout probabilities in training, drawn by seed, step and sample; 0: no dropout"), c.dropout);
   for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
   check(c);
   return c;

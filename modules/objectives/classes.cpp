@@ -13,13 +13,13 @@ std::vector<std::string> numbered_classes(Index count) {
 }
 
 std::vector<std::string> read_classes(Section& s, const Objective* otherwise) {
-  auto labels = s.get("labels", otherwise ? otherwise->classes() : std::vector<std::string>(), "names of the classes, in the order of their numbers")
+  auto labels = s.get("labels", otherwise ? otherwise->classes() : std::vector<std::string>(), "class names, in the order of their ids (id2label)")
                     .effect(Effect::function);
   const std::vector<std::string> names = labels.value();
   labels.must("names that differ", std::set<std::string>(names.begin(), names.end()).size() == names.size())
-      .must(fmt::format("at most {} of them", most_classes), Index(names.size()) <= most_classes)
+      .must(fmt::format("at most {} names", most_classes), Index(names.size()) <= most_classes)
       .value();
-  auto count = s.get("num_labels", 0, "classes, where labels does not name them; 0: as many as it names")
+  auto count = s.get("num_labels", 0, "number of classes, if labels does not name them; 0: the number of labels")
                    .at_least(0)
                    .at_most(most_classes)
                    .effect(Effect::function);
@@ -50,19 +50,19 @@ ClassFront front_of(const Objective& objective) {
 
 ClassFront read_front(Section& s, const char* usual, const Objective* otherwise) {
   const std::vector<std::string> words{usual, "transform", "transform_no_bias"};
-  const std::string word =
-      s.get("head", words[std::size_t(otherwise ? front_of(*otherwise) : ClassFront::usual)],
-            "what stands in front of the classifier's matrix; transform: a layer with a bias or without, the MLP's activation and "
-            "a norm (ModernBERT)")
-          .one_of(words)
-          .effect(Effect::function);
+  const std::string word = s.get("head", words[std::size_t(otherwise ? front_of(*otherwise) : ClassFront::usual)],
+                                 "layers before the classifier matrix; transform: a linear layer with or without bias, the MLP's activation and "
+                                 "a norm (ModernBERT)")
+                               .one_of(words)
+                               .effect(Effect::function);
   return ClassFront(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
 Output output_of_classes(const Objective& objective, const ModelConfig& c) {
   const Index classes = Index(objective.classes().size());
   require(classes >= 2, Exit::config,
-          "train.objective = {0}: there are {1} classes; name them in train.{0}.labels, or give their number as train.{0}.num_labels",
+          "train.objective = {0}: there are {1} classes, at least 2 are needed; name them in train.{0}.labels, or give their number as "
+          "train.{0}.num_labels",
           objective.name(), classes);
   return {.name = "classifier", .columns = classes, .bias = true, .scored = true, .dropped = c.dropout.head, .terms = c.loss_terms};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objectives that tell which of some classes a text, or each of its tokens, belongs to. Classes are numbers from 0 on, and have names.
+// Classification objectives: a class for each document (classify) or for each token (tag). Classes are numbered from 0
+// and have names.
 #pragma once
 
 #include "modules/objectives/objective.hpp"
@@ -7,29 +8,29 @@
 
 namespace gyr {
 
-inline constexpr Index most_classes = Index(1) << 20;  // exact in every scalar that logits have
+inline constexpr Index most_classes = Index(1) << 20;  // class ids up to this are exact in every type of logits
 
-// What of a text it is classified by: a token, or the mean over all of them.
+// Pooling of a document that is classified: its first token, its last token, or the mean over all of its tokens.
 enum class Pool { first, last, mean };
 
-// What stands in front of a classifier's matrix: BERT's pooler for texts and nothing for tokens, or ModernBERT's transform (transform.hpp), with a
-// bias or without.
+// Layers before the classifier matrix. usual: BERT's pooler for documents, nothing for tokens. Otherwise ModernBERT's
+// transform (transform.hpp), with or without bias.
 enum class ClassFront { usual, transform, transform_no_bias };
 
-// LABEL_0, LABEL_1, ... as Hugging Face calls those that nobody named.
+// LABEL_0, LABEL_1, ..., Hugging Face's default names of classes.
 std::vector<std::string> numbered_classes(Index count);
 
 std::shared_ptr<const Objective> classify(std::vector<std::string> names, Pool pool = Pool::first, ClassFront front = ClassFront::usual);
 std::shared_ptr<const Objective> tag(std::vector<std::string> names, ClassFront front = ClassFront::usual);
-std::optional<Pool> pool_of(const Objective&);  // nothing of one that does not classify texts
-ClassFront front_of(const Objective&);          // usual of one that tells no classes
+std::optional<Pool> pool_of(const Objective&);  // empty for objectives other than classify
+ClassFront front_of(const Objective&);          // ClassFront::usual for objectives without classes
 
-// What both are.
+// Common base of the objectives classify and tag.
 class ClassObjective : public Objective {
  public:
   ClassObjective(std::vector<std::string> names, ClassFront front) : names_(std::move(names)), front_(front) {}
   const std::vector<std::string>& classes() const override { return names_; }
-  // Of every row with a label: its text and the token of it, the class it was taken for, and its own.
+  // One record for every row with a label: document, token in the document, predicted class, true class and loss.
   bool predicts() const override { return true; }
   std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const override;
   ClassFront front() const { return front_; }
@@ -39,11 +40,12 @@ class ClassObjective : public Objective {
   ClassFront front_;
 };
 
-// What both declare in their section: names of the classes, or how many there are; where nothing is said, those of `otherwise`, which is null where
-// the run begins with another objective.
+// Keys that classify and tag have in common: class names, or the number of classes. Defaults are those of `otherwise`,
+// the objective of the model that the run starts from; null if that model was trained for another objective.
 std::vector<std::string> read_classes(Section&, const Objective* otherwise);
-ClassFront read_front(Section&, const char* usual, const Objective* otherwise);  // the word for the usual one
-// A classifier's columns. Exit::config naming the section's keys where there are not two of them.
+ClassFront read_front(Section&, const char* usual, const Objective* otherwise);  // `usual`: the deck's word for ClassFront::usual
+// Output matrix of the classifier, with one column per class. Exit::config naming the section's keys if there are fewer
+// than two classes.
 Output output_of_classes(const Objective&, const ModelConfig&);
 
 }  // namespace gyr

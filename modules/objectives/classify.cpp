@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The class of a text, told by one of its tokens or by their mean. Every row passes through the head, and those without a label take no part in the
-// loss.
+// Objective classify: the class of a document, predicted from one of its tokens or from their mean. Every row passes
+// through the head; rows without a label do not enter the loss.
 #include <algorithm>
 
 #include "modules/objectives/classes.hpp"
@@ -28,11 +28,12 @@ class Classify final : public ClassObjective {
   Pool pool_;
 };
 
-// A text ends where the next one begins, or with what is read. Every row of it has its mean, and the first one its label.
+// A document ends where the next one begins, or with the sample. With mean pooling, all its rows hold the mean, and the
+// first one has the label.
 Labelled Classify::label(const SampleView& s) const {
   const Index length = Index(s.tokens.size()) - 1;
   Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, std::vector<Token>(length, ignored_label)};
-  ensure(Index(s.classes.size()) == length + 1, "{} tokens with {} classes", length + 1, s.classes.size());
+  ensure(Index(s.classes.size()) == length + 1, "sample of {} tokens with {} class labels", length + 1, s.classes.size());
   for (Index t = 0; t < length; ++t) {
     if (s.classes[t] == ignored_label) continue;
     Index at = t;
@@ -45,18 +46,18 @@ Labelled Classify::label(const SampleView& s) const {
 
 std::shared_ptr<const Objective> read_classify(Section& train, const ModelConfig&, const Objective& otherwise) {
   const auto* const before = dynamic_cast<const Classify*>(&otherwise);
-  Section& s = train.section("classify", "classes of texts");
+  Section& s = train.section("classify", "classification of documents");
   std::vector<std::string> names = read_classes(s, before);
   const std::vector<std::string> words{"first", "last", "mean"};
   const std::string pool = s.get("pool", words[std::size_t(before ? before->pool() : Pool::first)],
-                                 "token of a text that it is classified by, or mean: that over all of its tokens")
+                                 "pooling (classifier_pooling): a document's first token, its last token, or the mean over its tokens")
                                .one_of(words)
                                .effect(Effect::function);
   const ClassFront front = read_front(s, "pooler", before);
   return classify(std::move(names), Pool(std::find(words.begin(), words.end(), pool) - words.begin()), front);
 }
 
-const RegisteredObjective registered_classify({"classify", "the class of each text", read_classify});
+const RegisteredObjective registered_classify({"classify", "class of each document", read_classify});
 
 }  // namespace
 

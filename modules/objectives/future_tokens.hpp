@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands so many tokens further on in a row's text: what multi-token prediction reads and is scored by.
+// Inputs and labels of multi-token prediction (MTP): for every row, the token that is `distance` rows later in the same
+// document.
 #pragma once
 
 #include <span>
@@ -8,14 +9,14 @@
 
 namespace gyr {
 
-// Of every row of whole sequences.
+// One value for every row of unsharded sequences.
 struct MtpTargets {
-  std::vector<Token> tokens;  // `distance` rows further on; 0 where the text of the row has ended
-  std::vector<Token> labels;  // what that row is scored by, or ignored_label
+  std::vector<Token> tokens;  // input: token `distance` rows later; 0 after the end of the row's document
+  std::vector<Token> labels;  // label of the row `distance` rows later, or ignored_label
 };
 
-// Of sequences of so many tokens one behind the other. positions: of packed documents, none of which sees another; empty: a sequence is one text.
-// Labels are those of rows that are there, so that one is missing at the end of every text for each token of the distance.
+// tokens, labels: concatenated sequences of seq_length tokens. positions: position of every row in its packed document;
+// empty if each sequence is one document. The last `distance` rows of every document have no label.
 MtpTargets future_tokens(Index distance, Index seq_length, std::span<const Token> tokens, std::span<const Token> labels,
                          std::span<const std::int32_t> positions);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands behind the last layer: it scores the rows that have a label, and predicts. Each objective (objective.hpp) has its own.
+// Output head after the last layer: scores the rows that have a label, and predicts. Each objective (objective.hpp) has
+// its own.
 #pragma once
 
 #include <optional>
@@ -9,34 +10,36 @@
 
 namespace gyr {
 
-// What a model makes of one row's label: its loss, how far it lies below what the model finds likeliest (0: nothing is likelier), of a head that
-// tells it what that is, and the label.
+// Score of one row's label. loss; shortfall: largest logit minus the label's logit (0: no token or class is likelier);
+// the likeliest token or class, if the head reports it; and the label.
 struct RowScore {
   double loss, shortfall;
   Token likeliest = -1, label = ignored_label;
 };
 
-// What a model says of a micro-batch, read by the host; of what ranks share each has its own rows. Rows without a label mean nothing.
+// Evaluation results of a micro-batch, on the host. With context parallelism each rank has its own rows. Rows without a
+// label are undefined.
 struct ObjectiveScores {
-  std::vector<RowScore> rows;        // every row
-  std::vector<RowScore> order = {};  // where the order of halves is told: the same rows
-  std::vector<double> margins = {};  // where texts are compared: by how much each pair's chosen text is preferred; of ranks that share sequences the
-                                     // first has them
+  std::vector<RowScore> rows;        // scores of all rows
+  std::vector<RowScore> order = {};  // sentence-order prediction: scores of the same rows
+  std::vector<double> margins = {};  // preference: margin of each pair's chosen response; with context parallelism on the first rank only
 };
 
-// Labels of the rows of a micro-batch: what row r is scored by, or ignored_label. Where few rows can have one, these rows besides, in order and as
-// many as there may be: picked(p) is the row, -1 behind the last one, label(p) its label, and place(r) the p of row r, -1 of a row without.
+// Labels of the rows of a micro-batch; ignored_label for rows that are not scored. If few rows can have a label, these
+// rows are also listed, in order, with P the maximum number of them: picked(p) is the row, -1 after the last one;
+// label(p) is its label; place(r) is the p of row r, -1 if it has no label.
 struct Labels {
   Tensor1<const Token> of_rows;                  // (R)
   Tensor1<const Token> picked = {}, label = {};  // (P), or empty
   Tensor1<const Token> place = {};               // (R), or empty
-  // Where tokens further ahead are told: of each depth the token that every row reads, and its label there. Where the order of halves is told: no
-  // tokens, and the label of each row that tells it.
+  // Multi-token prediction: for each depth, the token that every row reads, and its label. Sentence-order prediction:
+  // no tokens, and the label of each row that predicts the order.
   struct Ahead {
     Tensor1<const Token> tokens, labels;  // (R)
   };
   std::vector<Ahead> ahead = {};
-  // Where texts are compared (text_pairs.hpp): P pairs. Of ranks that share sequences each has all pairs and its own rows.
+  // Preference training (text_pairs.hpp) with P pairs of responses. With context parallelism each rank has all pairs
+  // and its own rows.
   struct Pairs {
     Tensor1<const Token> text_of_row;      // (R)
     Tensor1<const Token> label_of_pair;    // (P)
@@ -49,29 +52,32 @@ struct Labels {
 
 class Head {
  public:
-  // `w`: the output matrix, with a row for each column of what is predicted, sharded by rows.
+  // `w`: output matrix with a row for each token or class, sharded by rows.
   explicit Head(Parameter& w) : w_(w) {}
   virtual ~Head() = default;
 
-  // Adds the sum of the losses of all labelled rows to `sum` (1), on the device, and nothing is read; `said`, if given, gets what is said besides.
+  // Adds the losses of all labelled rows to `sum` (1) on the device. Results are copied to the host only if `said` is
+  // given, which then receives them.
   virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, ObjectiveScores* said) = 0;
-  // The same, and the gradient of scale(0) * loss: of the weights (added up) and, in backward, of x (dx). Behind it in `sum` come the sums of each
-  // further loss (Objective::further_losses), and behind the scale, which lies on the device, what these count with.
+  // As loss(), and computes the gradient of scales(0) * loss: weight gradients accumulate, and backward() returns that
+  // of x. The other elements of `sums` and `scales` belong to the further losses (Objective::further_losses). `scales`
+  // lies on the device.
   virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<const double> scales /*(1 + further losses)*/,
                                  Tensor1<double> sums /*(1 + further losses)*/) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
-  // This rank's columns of what is predicted of every row, in the accumulator's precision.
-  // Of a stream that is whole.
+  // This rank's columns of the logits of every row, in accumulator precision. Not with sequence parallelism: x has all
+  // rows.
   virtual void predict(Pass&, Frame&, const AnyTensor2& x, const AnyTensor2& y /*(R, columns_here)*/) = 0;
 
   Parameter& weight() { return w_; }
-  // The embedding's matrix, of a head that shares it.
+  // The embedding matrix, if the head shares it.
   virtual Parameter& table() { return w_; }
-  // Of the prediction's columns this rank has so many, the first of them this one; those from `valid` on are padding.
+  // Number of output columns (tokens or classes) on this rank, and the first of them. Columns from `valid` on are
+  // padding.
   Index columns_here() const { return w_.rows(); }
   Index first_column() const { return w_.first(0); }
   Index valid() const { return w_.held.boxes.empty() ? 0 : w_.held.boxes[0].box.count[0]; }
-  // Shows the predictions that scores are made of, (rows, columns_here), block by block in the order of rows.
+  // The observer receives the logits that scores are computed from, (rows, columns_here), block by block in row order.
   void set_observer(std::function<void(const AnyTensor2&)> observer) { observer_ = std::move(observer); }
 
  protected:

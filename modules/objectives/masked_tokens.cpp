@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Masked tokens, which are found again from what stands on both sides: BERT's head, a linear layer, an activation and a norm in front of the output
-// matrix with a bias. The layer in front is not sharded: every rank of the tensor axis has it for the rows of the stream that it keeps. Beside it
-// stands, where that is asked for, what tells whether the halves of a text are in their order: BERT's pooler and a matrix of two classes, of which
-// first tokens alone have labels.
+// Objective mlm (masked language modelling): masked tokens are predicted from the tokens on both sides. BERT's head: a
+// linear layer, an activation and a norm, followed by an output matrix with a bias. The linear layer is not sharded:
+// every tensor-parallel rank computes it for its own rows of the residual stream. With sentence-order prediction there
+// is a second head, BERT's pooler and a matrix of two classes, for which only the first tokens of documents have
+// labels.
 #include <cmath>
 
 #include "modules/layers/transform.hpp"
@@ -14,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-// tanh(h w' + b) of every row.
+// BERT's pooler, applied to every row: tanh(h w' + b).
 template <class T>
 class Pooler : public Dense<T> {
  public:
@@ -24,7 +25,7 @@ class Pooler : public Dense<T> {
 template <class T>
 using OrderHead = FrontedHead<T, Pooler>;
 
-// What the matrix reads of the stream; and what reads the same norm beside it.
+// Layers before the output matrix, and the sentence-order head, which reads the same normed rows.
 template <class T>
 class MaskedTokensFront {
  public:
@@ -38,22 +39,22 @@ class MaskedTokensFront {
     frame.refer(normed, h);
     return transform_.forward(a, frame, h);
   }
-  // Behind the forward: how the order is told, without a loss.
+  // Call after forward(). Scores of sentence-order prediction, without a gradient.
   void score_order(Pass& a, Frame& frame, Tensor1<const Token> labels, std::vector<RowScore>& rows) {
     Scope scope(a.dev.scratch);
-    const auto unused = a.scratch<double>("loss of the order", Index(1));
+    const auto unused = a.scratch<double>("sentence-order loss", Index(1));
     fill<double>(a.dev, unused, 0);
     ObjectiveScores said;
     order_->loss(a, frame.nested(1, "order"), frame.get(normed), {labels}, unused, &said);
     rows = std::move(said.rows);
   }
-  // Behind the forward: the loss of the order, and its gradient as far as the norm.
+  // Call after forward(). Loss of sentence-order prediction, and its gradient with respect to the normed rows.
   void order_loss_and_gradient(Pass& a, Frame& frame, Tensor1<const Token> labels, Tensor1<const double> scale, Tensor1<double> sum) {
     order_->loss_and_gradient(a, frame.nested(1, "order"), frame.get(normed), {labels}, scale, sum);
   }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
     Scope scope(a.dev.scratch);
-    const auto dh = a.scratch<T>("gradient of linear", Index(dx.extent(0)), Index(dx.extent(1)));
+    const auto dh = a.scratch<T>("gradient of normed rows", Index(dx.extent(0)), Index(dx.extent(1)));
     transform_.backward(a, frame, dy, dh);
     if (order_) add_order(a, frame, dh);
     last_.backward(a, frame, dh, dx);
@@ -62,12 +63,12 @@ class MaskedTokensFront {
  private:
   void add_order(Pass& a, Frame& frame, Tensor2<T> dh) {
     Scope scope(a.dev.scratch);
-    const auto more = a.scratch<T>("gradient of the order", Index(dh.extent(0)), Index(dh.extent(1)));
+    const auto more = a.scratch<T>("gradient of normed rows, sentence order", Index(dh.extent(0)), Index(dh.extent(1)));
     order_->backward(a, frame.nested(1), more);
     add<T>(a.dev, flat(more), flat(dh));
   }
 
-  static constexpr Key<Tensor2<T>> normed{"normed for both heads"};
+  static constexpr Key<Tensor2<T>> normed{"normed rows of both heads"};
   FinalNorm<T> last_;
   Transform<T> transform_;
   std::unique_ptr<OrderHead<T>> order_;
@@ -105,19 +106,20 @@ class MaskedTokens final : public Objective {
   bool predicts_sentence_order() const override { return masking_.sentence_order; }
   double ahead_weight() const override { return 1; }
   void check_model(const ModelConfig& c) const override {
-    require(!masking_.sentence_order || !c.attention.causal, Exit::config,
-            "train.mlm.sentence_order: the first token of a text tells the order of its halves and has to see them: set model.attention.causal to "
-            "false");
+    require(
+        !masking_.sentence_order || !c.attention.causal, Exit::config,
+        "train.mlm.sentence_order: the first token of a document predicts the order of its halves and has to see both; set model.attention.causal to "
+        "false");
   }
   Index most_labels(Index seq_length) const override { return std::max<Index>(1, std::llround(masking_.share * double(seq_length))); }
   double scored() const override { return masking_.share; }
   const Masking& masking() const { return masking_; }
   bool needs_word_starts() const override { return true; }
   void check_training(const ModelConfig& c) const override {
-    require(
-        masking_.mask_token >= 0 && masking_.mask_token < c.vocab_size, Exit::config,
-        "train.mlm.mask_token = {}: masked tokens need the id of the token that hides them, one of the {} of model.vocab_size (eval: --mask-token)",
-        masking_.mask_token, c.vocab_size);
+    require(masking_.mask_token >= 0 && masking_.mask_token < c.vocab_size, Exit::config,
+            "train.mlm.mask_token = {}: masked language modelling needs the id of the mask token, one of the {} tokens of model.vocab_size (eval: "
+            "--mask-token)",
+            masking_.mask_token, c.vocab_size);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
@@ -133,7 +135,7 @@ class MaskedTokens final : public Objective {
   Masking masking_;
 };
 
-// Halves change places before tokens are hidden.
+// The halves are swapped before tokens are masked.
 Labelled MaskedTokens::label(const SampleView& s) const {
   if (!masking_.sentence_order) return mask_tokens(masking_, s);
   OrderedHalves halves = order_halves(masking_.seed, s);
@@ -145,28 +147,31 @@ Labelled MaskedTokens::label(const SampleView& s) const {
 }
 
 std::shared_ptr<const Objective> read_masked_tokens(Section& train, const ModelConfig&, const Objective& otherwise) {
-  Section& s = train.section("mlm", "masked tokens");
+  Section& s = train.section("mlm", "masked language modelling");
   Masking m;
   if (const Masking* const before = masking_of(otherwise))
     m.head_bias = before->head_bias, m.sentence_order = before->sentence_order, m.mask_token = before->mask_token;
   m.mask_token = s.get("mask_token", m.mask_token,
-                       "token that hides others, of a folder that of its tokenizer; -1: none is known, and such a model is not trained")
+                       "id of the mask token (mask_token_id), by default that of the model folder's tokenizer; -1: unknown, and training is refused")
                      .at_least(-1)
                      .at_most(most_tokens);
-  m.share = s.get("share", m.share, "of the tokens of a sample that are to be found again").positive().at_most(1);
+  m.share = s.get("share", m.share, "fraction of a sample's tokens that are masked (mlm_probability)").positive().at_most(1);
   m.max_ngram =
-      s.get("max_ngram", m.max_ngram, "words that are masked together, n of them with a probability proportional to 1/n").positive().at_most(64);
-  m.head_bias = s.get("head_bias", m.head_bias, "bias of the layer in front of the output matrix").effect(Effect::function);
+      s.get("max_ngram", m.max_ngram, "maximum number of neighbouring words masked together; n words with a probability proportional to 1/n")
+          .positive()
+          .at_most(64);
+  m.head_bias = s.get("head_bias", m.head_bias, "bias of the linear layer before the output matrix").effect(Effect::function);
   m.sentence_order =
       s.get("sentence_order", m.sentence_order,
-            "a text's first token also tells whether its halves are in their order, which are cut and swapped or not by sample (ALBERT; "
-            "BERT's pooler and head of two classes); tokens of the second half have the second type, where model.type_vocab_size has two")
+            "sentence-order prediction (ALBERT): each document's first token also predicts whether its halves are in order or swapped ("
+            "BERT's pooler and two classes); tokens of the second half have token type 1 if model.type_vocab_size is at least 2")
           .effect(Effect::function);
-  m.seed = std::uint64_t(Index(s.get("seed", Index(m.seed), "seed of the masks, and of the halves' order").at_least(0)));
+  m.seed = std::uint64_t(Index(s.get("seed", Index(m.seed), "seed of the masks and of the order of the halves").at_least(0)));
   return masked_tokens(m);
 }
 
-const RegisteredObjective registered_masked_tokens({"mlm", "masked tokens, in whole words where data.tokenizer tells them", read_masked_tokens});
+const RegisteredObjective registered_masked_tokens({"mlm", "masked language modelling, of whole words if data.tokenizer is given",
+                                                    read_masked_tokens});
 
 }  // namespace
 

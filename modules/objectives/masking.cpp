@@ -13,7 +13,7 @@ namespace {
 
 constexpr double masked = 0.8, replaced = 0.1;
 
-// Neighbouring tokens.
+// Contiguous tokens of one word.
 struct Word {
   Index first, count;
 };
@@ -29,7 +29,7 @@ std::vector<Word> words_of(const SampleView& s, Index length) {
   return words;
 }
 
-// One number after the other.
+// Random values of a sample, drawn one after the other.
 class Rolls {
  public:
   Rolls(std::uint64_t seed, Index number) : stream_(seed, fmt::format("masks of sample {}", number)) {}
@@ -57,7 +57,8 @@ Index draw_ngram(Index most, Rolls& rolls) {
   return most;
 }
 
-// Words that begin at w, side by side and not yet chosen: at most n, of at most so many tokens. Returns how many.
+// Number of words from w on that can be masked together: adjacent, not yet chosen, at most n words with at most
+// `tokens` tokens.
 Index fitting(const std::vector<Word>& words, const std::vector<bool>& chosen, Index w, Index n, Index tokens) {
   Index taken = 0;
   for (Index i = w; taken < n && i < Index(words.size()) && !chosen[i]; ++i, ++taken) {

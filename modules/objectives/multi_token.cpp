@@ -16,8 +16,9 @@ std::vector<MtpModule<T>> make_modules(const ModelConfig& c, const MultiToken& m
   return modules;
 }
 
-// The final norm and the output matrix, and between them in the order of weights the modules; behind them the embedding's matrix where it lies
-// neither here nor in the output matrix. Modules run forwards and back at once, so that what they keep does not outlive the head's own forward.
+// Head that declares the final norm, the MTP modules and the output matrix, in this order. The embedding matrix follows
+// if it is neither on this stage nor tied to the output matrix. Forward and backward of the MTP modules run before the
+// forward of the main head, so that their activations are already freed then.
 template <class T>
 class MultiTokenHead final : public VocabularyHead<T> {
  public:
@@ -53,10 +54,10 @@ class MultiTokenHead final : public VocabularyHead<T> {
     table_ = &declare_table_of_first_stage(c, parameters);
   }
 
-  // The losses of all depths, and the gradient that they have of x.
+  // Adds the losses of all MTP depths to `sums`, and stores their gradient with respect to x in the frame.
   void mtp_loss_and_gradient(Pass& a, Frame& frame, Tensor2<T> x, const Labels& labels, Tensor1<const double> scales, Tensor1<double> sums) {
     const int depths = int(modules_.size());
-    ensure(int(labels.ahead.size()) == depths && int(scales.extent(0)) == 1 + depths, "labels of {} depths, and there are {}", labels.ahead.size(),
+    ensure(int(labels.ahead.size()) == depths && int(scales.extent(0)) == 1 + depths, "labels of {} depths for {} MTP modules", labels.ahead.size(),
            depths);
     const auto dh = frame.put(gradient_ahead, x.extent(0), x.extent(1));
     for (int k = 0; k < depths; ++k) x = modules_[k].forward(a, frame.nested(k, "depth"), *table_, labels.ahead[k].tokens, x);
@@ -70,7 +71,7 @@ class MultiTokenHead final : public VocabularyHead<T> {
     }
   }
 
-  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"}, gradient_ahead{"gradient of tokens ahead"};
+  static constexpr Key<Tensor2<T>> gradient{"gradient of the norm output"}, gradient_ahead{"gradient of the MTP losses"};
   FinalNorm<T> front_;
   std::vector<MtpModule<T>> modules_;
   Parameter* table_;
@@ -102,10 +103,10 @@ class MultiTokenObjective final : public Objective {
     for (const char symbol : m_.pattern) layer_type(symbol);
     const auto border = m_.pattern.find_first_of("X>");
     require(border == std::string::npos, Exit::config,
-            "train.mtp.pattern: '{}' is of models with an encoder, and what is told further ahead has no source; take other layers",
+            "train.mtp.pattern: '{}' needs an encoder, but MTP modules have no encoder output; use other layers",
             m_.pattern[border == std::string::npos ? 0 : border]);
     require(c.attention.relative_bias.buckets == 0, Exit::config,
-            "train.objective = mtp: its layers know no model.attention.relative_bias; set its buckets to 0, or train.objective to next_token");
+            "train.objective = mtp does not support model.attention.relative_bias; set its buckets to 0, or train.objective to next_token");
   }
   const MultiToken& settings() const { return m_; }
 
@@ -114,30 +115,30 @@ class MultiTokenObjective final : public Objective {
 };
 
 std::shared_ptr<const Objective> read_multi_token(Section& train, const ModelConfig& model, const Objective& otherwise) {
-  Section& s = train.section("mtp", "multi-token prediction (DeepSeek-V3)");
+  Section& s = train.section("mtp", "multi-token prediction (MTP, DeepSeek-V3)");
   const MultiToken* const before = multi_token_of(otherwise);
   MultiToken m;
   if (before) m = *before;
   m.depths = s.get("depths", m.depths,
-                   "tokens beyond the one that follows, each told by a module of its own behind the one before it; Megatron-LM's "
-                   "mtp_num_layers, num_nextn_predict_layers of config.json")
+                   "MTP depth: number of tokens predicted beyond the next one, each by a module of its own (Megatron: "
+                   "mtp_num_layers, Hugging Face: num_nextn_predict_layers)")
                  .at_least(1)
                  .at_most(16)
                  .effect(Effect::function);
   const std::string block = last_block(model.pattern);
   const std::string pattern =
       s.get("pattern", before && !before->usual ? before->pattern : std::string(),
-            "layers of each module, by the symbols of model.pattern; none: the last there that mixes tokens, and those behind it")
+            "layer symbols of each MTP module, as in model.pattern; empty: the model's last token-mixing layer and all layers after it")
           .effect(Effect::function);
   m.usual = pattern.empty() || pattern == block;
   m.pattern = m.usual ? block : pattern;
-  m.weight = s.get("weight", m.weight, "times the mean of their losses is added to the loss; Megatron-LM's mtp_loss_scaling_factor")
+  m.weight = s.get("weight", m.weight, "MTP loss weight: the mean MTP loss times this is added to the loss (Megatron: mtp_loss_scaling_factor)")
                  .positive()
                  .at_most(1000);
   return multi_token(m);
 }
 
-const RegisteredObjective registered_multi_token({"mtp", "several tokens that follow", read_multi_token});
+const RegisteredObjective registered_multi_token({"mtp", "multi-token prediction, DeepSeek-V3", read_multi_token});
 
 }  // namespace
 

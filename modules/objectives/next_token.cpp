@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The next token: final norm, output matrix and cross-entropy.
+// Objective next_token (causal language modelling): final norm, output matrix and cross-entropy.
 #include "modules/objectives/objective.hpp"
 #include "modules/objectives/vocabulary_head.hpp"
 
@@ -24,7 +24,7 @@ class NextToken final : public Objective {
 
 std::shared_ptr<const Objective> read_next_token(Section&, const ModelConfig&, const Objective&) { return next_token(); }
 
-const RegisteredObjective registered_next_token({"next_token", "each token that follows", read_next_token});
+const RegisteredObjective registered_next_token({"next_token", "next-token prediction, causal language modelling", read_next_token});
 
 }  // namespace
 

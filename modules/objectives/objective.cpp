@@ -6,7 +6,7 @@
 namespace gyr {
 
 namespace {
-// Filled while the program loads, constant afterwards.
+// Filled during static initialisation, constant afterwards.
 std::vector<ObjectiveType>& table() {
   static std::vector<ObjectiveType> types;
   return types;
@@ -46,16 +46,17 @@ const std::vector<ObjectiveType>& objective_types() { return table(); }
 
 LossTerms read_loss_terms(Section& train) {
   LossTerms terms;
-  terms.smoothing =
-      train.get("label_smoothing", 0.0, "part of a label that all tokens share, as in PyTorch; in training alone").at_least(0).at_most(1);
-  terms.z = train.get("z_loss", 0.0, "times the square of the logarithm of each row's sum of exponentials, added to its loss; in training alone")
+  terms.smoothing = train.get("label_smoothing", 0.0, "label smoothing as in PyTorch: part of each label spread over all tokens; training only")
+                        .at_least(0)
+                        .at_most(1);
+  terms.z = train.get("z_loss", 0.0, "z-loss weight (PaLM): times squared log-sum-exp of each row's logits, added to its loss; training only")
                 .at_least(0)
                 .at_most(1);
   return terms;
 }
 
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig& model, const Objective& otherwise) {
-  std::string help = "what a batch is scored by:";
+  std::string help = "training objective:";
   std::vector<std::string> names;
   for (const ObjectiveType& type : objective_types()) {
     help += fmt::format("{} {} ({})", names.empty() ? "" : ",", type.name, type.help);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a batch is scored by, deck key train.objective: how the tokens of a sample become rows with labels, and the head that scores and predicts
-// them. Objectives register themselves by name, as layer types do by symbol. One with settings declares them where it is read and keeps them.
+// Training objectives (deck key train.objective). An objective defines how the tokens of a sample become rows with
+// labels, and which head scores and predicts them. Objectives register themselves by name, as layer types do by symbol.
+// An objective with settings declares them in its read function and stores their values.
 #pragma once
 
 #include <cstdint>
@@ -13,118 +14,127 @@
 
 namespace gyr {
 
-// One sequence as a model meets it: the tokens it reads, and of each the label it is scored by, or ignored_label; what an encoder reads for it; where
-// the order of halves is told (sentence_order.hpp), the type of each token, and the label of each that tells it; and pairs of its texts, where these
-// are compared.
+// One labelled sequence: input tokens; the label of each, or ignored_label; the encoder input. For sentence-order
+// prediction (sentence_order.hpp): the type of each token, and the order label at the first token of each text. For
+// preference losses: pairs of texts.
 struct Labelled {
   std::vector<Token> tokens, labels, source = {}, types = {}, order = {};
   TextPairs pairs = {};
 };
 
-// What a model says of a sample, or of a part of it: names and values, for people and programs.
+// Predictions of a model for a sample, or for a part of it, as named values.
 using Record = std::vector<std::pair<std::string, std::variant<double, Index, std::string>>>;
 
-// How well a model does, told by what it says: the mean of so many numbers.
+// Quality metric of a model: the mean of `count` values.
 struct Figure {
   std::string name;
   double sum = 0, count = 0;
   void add(double x) { sum += x, count += 1; }
 };
-// The part of the rows with a label than which the model finds nothing likelier.
+// Accuracy: fraction of the labelled rows whose label is the most likely column.
 Figure accuracy_of_rows(const char* name, const std::vector<RowScore>& rows);
-// The part of pairs whose chosen text is preferred, and the mean margin.
+// Accuracy (fraction of pairs whose chosen text has the higher reward) and mean margin of preference pairs.
 std::vector<Figure> preferred(const std::vector<double>& margins);
 
-// Sample number `number` of a run, for a model of so many tokens.
+// Read-only view of sample number `number` of a run, for a model of `vocab_size` tokens.
 struct SampleView {
-  std::span<const Token> tokens;          // L + 1, of which L are read
-  std::span<const std::uint8_t> learned;  // (L + 1) 0 where token t is not to be predicted: padding, a masked token, or the first of a document that
-                                          // sees no other
-  std::span<const std::uint8_t> begins;   // (L + 1) 1 where token t begins a word; empty: every token is one
+  std::span<const Token> tokens;          // (L + 1) token ids; the first L are model inputs
+  std::span<const std::uint8_t> learned;  // (L + 1) 0 if token t is no target: padding, masked from the loss, or first of a separate document
+  std::span<const std::uint8_t> begins;   // (L + 1) 1 if token t begins a word; empty: every token does
   Index number = 0, vocab_size = 0;
-  std::span<const std::int32_t> positions = {};  // (L + 1) of token t in its document, where those are separate
-  std::span<const Token> classes = {};           // (L + 1) of token t, or of the text that begins there, or ignored_label; empty: the data has none
-  Token start = 0;                               // that a text begins with behind an encoder
-  std::span<const TextSpan> texts = {};          // in order, where documents are kept whole
-  std::span<const Token> source = {};            // that belongs to the text, where the data have one
+  std::span<const std::int32_t> positions = {};  // (L + 1) position of token t in its document, if documents are separate
+  std::span<const Token> classes = {};           // (L + 1) class of token t, or of the text that begins there, or ignored_label; empty: none
+  Token start = 0;                               // decoder start token, with which a text begins after an encoder
+  std::span<const TextSpan> texts = {};          // texts in order, if documents are kept whole
+  std::span<const Token> source = {};            // encoder input of the text, if the data has one
 };
 
 class Objective {
  public:
   virtual ~Objective() = default;
-  virtual const char* name() const = 0;  // as it is registered
+  virtual const char* name() const = 0;  // name under which it is registered
   virtual Labelled label(const SampleView&) const = 0;
-  // What a model says of a sample that label() has labelled, from the scores of its rows, where it predicts more than its loss. Metrics are the means
-  // over all records of the numbers of these names.
+  // predict(): predictions for a sample that label() has labelled, from the scores of its rows, if the model predicts
+  // more than its loss. metrics(): names of the record values whose means over all records are metrics.
   virtual bool predicts() const { return false; }
   virtual std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const { return {}; }
   virtual std::vector<std::string> metrics() const { return {}; }
-  // What validation tells besides the loss, of what is said of a micro-batch; the same figures of every one, also where nothing is said.
+  // Metrics that validation reports besides the loss, from the predictions for a micro-batch. Returns the same metrics
+  // every time, even if `said` is empty.
   virtual std::vector<Figure> figures(const ObjectiveScores&) const { return {}; }
-  // Of a sequence of so many tokens: how many pairs of texts the loss compares at most; 0: it compares none. Data are then texts in pairs, and a
-  // loss is a mean over pairs.
+  // Maximum number of text pairs that the loss compares in a sequence of seq_length tokens; 0: the objective compares
+  // no pairs. With pairs, the data consists of paired texts, and the loss is a mean over pairs.
   virtual Index most_pairs(Index /*seq_length*/) const { return 0; }
-  // How long text and source are of samples of so many tokens.
+  // Lengths of text and encoder input for samples of `tokens` tokens.
   virtual TextLengths lengths(Index tokens) const { return tokens; }
-  // Whether there is a source, so that the model must have an encoder.
+  // True if samples have an encoder input, so that the model must have an encoder.
   virtual bool has_source() const { return false; }
-  // Whether the data have it beside each text; else it is made of the text.
+  // True if the data contains the encoder input of each text; otherwise the encoder input is made from the text.
   virtual bool reads_pairs() const { return false; }
-  // What source and text end with, where there is a source.
+  // Token that ends encoder input and text, for objectives with an encoder input.
   virtual std::optional<Token> end_token() const { return {}; }
-  // Whether a model that is trained for it writes texts, token by token: labels are the tokens behind those that are read.
+  // True if a model trained with this objective generates text token by token: labels are the next tokens.
   virtual bool writes_next_token() const { return false; }
-  // How many tokens beyond the one that follows are told of each row, each with a loss of its own (future_tokens.hpp), which counts with
-  // ahead_weight() times its mean; and the layers, by symbol, that the head has for all of them. Such a head reads the embedding's matrix.
+  // Multi-token prediction: number of tokens beyond the next one that are predicted for each row (MTP depths). Each
+  // depth has its own loss (future_tokens.hpp), whose mean is weighted by ahead_weight(). head_layers() lists the layer
+  // symbols of all MTP modules. Such a head reads the embedding matrix.
   virtual Index depths() const { return 0; }
-  // Whether the order of a text's halves is told besides (sentence_order.hpp), with a loss that counts with ahead_weight() too.
+  // True if sentence-order prediction is trained as well (sentence_order.hpp). Its loss is also weighted by
+  // ahead_weight().
   virtual bool predicts_sentence_order() const { return false; }
   Index further_losses() const { return depths() + Index(predicts_sentence_order()); }
   virtual double ahead_weight() const { return 0; }
   virtual std::string head_layers() const { return {}; }
-  // The objective of the same model where nothing is trained and no more weights are needed; null: this one.
+  // Objective of the same model for inference, without weights that only training needs; null: this objective.
   virtual std::shared_ptr<const Objective> without_training() const { return nullptr; }
-  // The same with tokens of its own among so few; null: it has none that must be.
+  // The same objective with its special tokens moved into a vocabulary of vocab_size tokens; null: it has no special
+  // tokens to move.
   virtual std::shared_ptr<const Objective> within(Index /*vocab_size*/) const { return nullptr; }
-  // Of a sequence of so many tokens: how many rows have a label at most.
+  // Maximum number of labelled rows in a sequence of seq_length tokens.
   virtual Index most_labels(Index seq_length) const { return seq_length; }
-  // Whether the head tells the device the same of every micro-batch that is trained on, but for what lies in the device's memory.
+  // True if the head launches the same work for every training micro-batch, except for data in device memory, so that
+  // CUDA graphs can be replayed.
   virtual bool repeats() const { return false; }
-  // The share of tokens that meet the output matrix.
+  // Fraction of the tokens that are multiplied by the output matrix.
   virtual double scored() const { return 1; }
-  // Whether it is told where words begin, as far as the tokenizer of the data is known.
+  // True if the objective uses word boundaries (SampleView::begins), as far as the tokenizer of the data is known.
   virtual bool needs_word_starts() const { return false; }
-  // What rows are told to be, by name, in order; none: tokens of the vocabulary. Such an objective needs data that has classes.
+  // Class names in order, if rows predict classes; empty: rows predict tokens of the vocabulary. An objective with
+  // classes needs data with classes.
   virtual const std::vector<std::string>& classes() const;
-  // Exit::config where it does not go with the model.
+  // Exit::config if the objective does not fit the model.
   virtual void check_model(const ModelConfig&) const {}
-  // Exit::config where a run cannot train the model for it.
+  // Exit::config if a run cannot train the model with this objective.
   virtual void check_training(const ModelConfig&) const {}
-  // Declares the weights behind the last layer. `table`: the embedding's, where the head shares it and lies on the same stage.
+  // Declares the weights after the last layer. `table`: embedding matrix if the head shares it and is on the same
+  // stage, otherwise null.
   virtual std::unique_ptr<Head> head(const ModelConfig&, Parameter* table, Parameters&) const = 0;
-  // Forward flops of one token in the head, but for its layers.
+  // Forward FLOPs per token in the head, without those of its layers.
   virtual double flops(const ModelConfig&) const = 0;
 };
 
-// A row of the table of objectives. Its file defines one of them and registers it: const RegisteredObjective here({...}).
+// Entry of the table of objectives. The file of an objective defines one and registers it: const RegisteredObjective
+// here({...}).
 struct ObjectiveType {
   std::string name;
   const char* help;
-  // Declares its settings and reads them; `otherwise`: the objective of the model that the run begins with.
+  // Declares and reads the settings. `otherwise`: objective of the model that the run starts from, which provides the
+  // defaults.
   std::shared_ptr<const Objective> (*read)(Section& train, const ModelConfig&, const Objective& otherwise);
 };
 
-// Of tokens 0 to L - 1 the one that follows, or ignored_label where that is not learned: the labels of next_token.
+// Labels of next-token prediction for tokens 0 to L - 1: the next token, or ignored_label if that token is not a
+// target.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
-std::shared_ptr<const Objective> preference(double beta);  // which of two texts is preferred
-LossTerms read_loss_terms(Section& train);                 // of any objective that scores rows
+std::shared_ptr<const Objective> preference(double beta);  // direct preference optimization (DPO)
+LossTerms read_loss_terms(Section& train);                 // label smoothing and z-loss, for objectives that score rows
 
-// By symbol: those of the model's pattern, and those that its head has.
+// Layer symbols of the model's pattern, followed by those of its head (MTP modules).
 std::string all_layers(const ModelConfig&);
 
-const std::vector<ObjectiveType>& objective_types();  // by name
-// The one that the section names, in place of `otherwise`; the settings of all are declared.
+const std::vector<ObjectiveType>& objective_types();  // sorted by name
+// The objective named by train.objective, with `otherwise` as default. Declares the settings of all objectives.
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig&, const Objective& otherwise);
 
 struct RegisteredObjective {

@@ -19,7 +19,7 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   const Tensor2<T> h = all.gather();
-  const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("their sum", Index(1));
+  const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("sum of the row losses", Index(1));
   fill<double>(a.dev, of_rows, 0);
   this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, said ? &said->rows : nullptr);
   const auto rewards = rewards_of(a, losses, labels.pairs);
@@ -40,7 +40,7 @@ void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const
     if (labels[p] != ignored_label) said.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);
 }
 
-// (P,2): scale (reference model's loss - loss) of each text.
+// Rewards (P,2): scale * (loss of the reference model - loss) for each text.
 template <class T>
 Tensor2<double> PairedLoss<T>::rewards_of(Pass& a, Tensor1<const double> losses, const Labels::Pairs& pairs) {
   const Index count = pairs.label_of_pair.extent(0);
@@ -57,7 +57,7 @@ Tensor2<double> PairedLoss<T>::rewards_of(Pass& a, Tensor1<const double> losses,
   return rewards;
 }
 
-// Adds the losses of pairs to `sum`; the rewards become their gradient, where that is asked for.
+// Adds the losses of the pairs to `sum`. With `gradient`, replaces the rewards by their gradients.
 template <class T>
 void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const Labels::Pairs& pairs, bool gradient, Tensor1<double> sum) {
   const Index count = rewards.extent(0);
@@ -71,7 +71,8 @@ void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const Labels::Pair
   if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, pairs.label_of_pair, 0, {}, {}, rewards);
 }
 
-// What the gradient of each row's loss is divided by: 1 / (-scale gradient of its text's reward); 0 of a row of no text.
+// Divisor for the gradient of each row's loss: 1 / (-scale * gradient of the reward of its text); 0 for a row of no
+// text.
 template <class T>
 auto PairedLoss<T>::divisors_of(Pass& a, Tensor2<const double> gradient, const Labels::Pairs& pairs) -> Tensor1<A> {
   const Index rows = pairs.text_of_row.extent(0), texts = 2 * Index(gradient.extent(0));

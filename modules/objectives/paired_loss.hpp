@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Direct preference optimisation (Rafailov et al. 2023), equation 7: of two texts c (chosen) and r (rejected), with b = pair_scale,
-//   loss = -ln sigmoid(b (s_c - ref_c) - b (s_r - ref_r)),   s the sum of ln p over the learned tokens of a text,
-// which is the cross-entropy of two columns, the rewards b (s - ref), whose label is the first. Sums of texts couple their rows: rows are measured
-// first, and then computed once more for the gradient, each with a weight of its own:   dloss/ds_c = -b sigmoid(reward_r - reward_c) = -dloss/ds_r.
-// Ranks that share sequences add up what each has of a text, and the first of them counts the pairs.
+// Direct preference optimization (DPO; Rafailov et al. 2023), equation 7, for a chosen text c and a rejected text r:
+//   loss = -ln sigmoid(b (s_c - ref_c) - b (s_r - ref_r))
+//   b pair_scale (DPO beta), s sum of ln p over the target tokens of a text, ref the same sum of the reference model
+// This is the cross-entropy over two columns, the rewards b (s - ref), with the first one as label. A reward depends on all rows of its text.
+// The rows are therefore scored first, and then computed again for the gradient, each row with a weight of its own:
+//   dloss/ds_c = -b sigmoid(reward_r - reward_c) = -dloss/ds_r
+// Context-parallel ranks all-reduce the sums of each text, and the first of these ranks counts the pairs.
 #pragma once
 
 #include "modules/objectives/vocabulary_head.hpp"
@@ -18,7 +20,7 @@ class PairedLoss : public VocabularyHead<T> {
 
  protected:
   using A = Acc<T>;
-  // As of all heads; scores of rows are those of their tokens, and margins stand beside them.
+  // As VocabularyHead::score. Row scores are those of the text tokens; the margins of the pairs are added to `said`.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* said);
 
  private:

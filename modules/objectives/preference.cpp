@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which of two texts is preferred: direct preference optimisation (paired_loss.hpp) of a model that writes texts. A pair is two texts of the data
-// that follow each other, the chosen one first; its reference is what the model said before.
+// Objective preference: direct preference optimization (DPO, paired_loss.hpp) of a generative model. A pair is two
+// consecutive texts of the data, the chosen one first. Its reference is the log-probability under a reference model,
+// stored with the data.
 #include <cmath>
 
 #include "modules/objectives/objective.hpp"
@@ -50,7 +51,8 @@ class Preference final : public Objective {
     return records;
   }
   std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
-  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a learned token follows another
+  // each text has 2 tokens or more, because a target follows another token
+  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
     output.pair_scale = beta_, output.terms = {};
@@ -61,14 +63,14 @@ class Preference final : public Objective {
  private:
   static bool is_pair(const SampleView& s, std::size_t i) { return s.texts[i].number % 2 == 0 && s.texts[i + 1].number == s.texts[i].number + 1; }
 
-  // The number that its rows have, -1 where they have none.
+  // Text index of the rows of a text; -1 if no row has a target.
   static Token text_of(const TextSpan& text, const Labelled& l) {
     Token number = -1;
     for (Index t = text.first; t + 1 < text.first + text.count; ++t) number = std::max(number, l.pairs.text_of_row[t]);
     return number;
   }
 
-  // Pairs are compared of which both texts have something to learn.
+  // Adds a pair if both texts have target tokens.
   static void add(const TextSpan& chosen, const TextSpan& rejected, Labelled& l) {
     const auto mark = [&](const TextSpan& text, Token number) {
       for (Index t = text.first; t + 1 < text.first + text.count; ++t)
@@ -86,11 +88,14 @@ class Preference final : public Objective {
 
 std::shared_ptr<const Objective> read_preference(Section& train, const ModelConfig&, const Objective& otherwise) {
   const auto* const before = dynamic_cast<const Preference*>(&otherwise);
-  Section& s = train.section("preference", "pairs of texts, one preferred to the other");
-  return preference(s.get("beta", before ? before->beta() : 0.1, "how much a difference in ln p counts").positive().finite());
+  Section& s = train.section("preference", "direct preference optimization (DPO) on pairs of texts");
+  return preference(
+      s.get("beta", before ? before->beta() : 0.1, "DPO beta: scale of the log-ratio margin between the chosen and the rejected response")
+          .positive()
+          .finite());
 }
 
-const RegisteredObjective registered_preference({"preference", "the preferred of two texts (DPO)", read_preference});
+const RegisteredObjective registered_preference({"preference", "direct preference optimization, DPO", read_preference});
 
 }  // namespace
 

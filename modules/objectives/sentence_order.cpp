@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// [first, last) of each text without the padding behind it.
+// Tokens [first, last) of a text, without the padding after it.
 struct Stretch {
   Index first, last;
 };
@@ -24,7 +24,7 @@ std::vector<Stretch> texts_of(const SampleView& s, Index length) {
   return texts;
 }
 
-// Where what stands between the first and the last token may be cut.
+// Positions between the first and the last token at which a text may be split.
 std::vector<Index> cuts_of(const SampleView& s, const Stretch& text) {
   const Index inner = text.last - text.first - 2, quarter = inner / 4;
   std::vector<Index> cuts;
@@ -56,7 +56,7 @@ OrderedHalves order_halves(std::uint64_t seed, const SampleView& s) {
         if (!x.empty()) std::rotate(x.begin() + first, x.begin() + cut, x.begin() + last);
       };
       turn(h.tokens), turn(h.learned), turn(h.begins);
-      if (!h.begins.empty()) h.begins[first + last - cut] = 1;  // what was first begins a word there
+      if (!h.begins.empty()) h.begins[first + last - cut] = 1;  // the token that was first begins a word there
     }
     h.order[text.first] = swaps ? swapped : in_order;
     std::fill(h.types.begin() + (swaps ? first + last - cut : cut), h.types.begin() + text.last, 1);

@@ -28,7 +28,7 @@ class Seq2SeqObjective final : public Objective {
     return seq2seq(small);
   }
   void check_model(const ModelConfig& c) const override {
-    require(s_.end_token < c.vocab_size, Exit::config, "train.seq2seq.end_token = {} is none of the {} tokens of model.vocab_size", s_.end_token,
+    require(s_.end_token < c.vocab_size, Exit::config, "train.seq2seq.end_token = {} must be below model.vocab_size = {}", s_.end_token,
             c.vocab_size);
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
@@ -42,22 +42,22 @@ class Seq2SeqObjective final : public Objective {
 };
 
 std::shared_ptr<const Objective> read_seq2seq(Section& train, const ModelConfig&, const Objective& otherwise) {
-  Section& s = train.section("seq2seq", "a source that an encoder reads and the text that a decoder writes of it");
+  Section& s = train.section("seq2seq", "encoder-decoder training on pairs of an encoder input and a text");
   Seq2Seq c;
   if (const auto* const before = dynamic_cast<const Seq2SeqObjective*>(&otherwise)) c = before->settings();
   c.end_token = otherwise.end_token().value_or(c.end_token);
   c.source_length =
-      s.get("source_length", c.source_length, "of the longest source and its end; longer ones are cut in front of that; 0: train.seq_length")
+      s.get("source_length", c.source_length, "maximum encoder input length, end token included; longer inputs are truncated; 0: train.seq_length")
           .unit("tokens")
           .at_least(0)
           .at_most(longest);
-  c.end_token = s.get("end_token", c.end_token, "token that ends source and text").at_least(0).at_most(most_tokens);
+  c.end_token = s.get("end_token", c.end_token, "end token of encoder input and text (Hugging Face: eos_token_id)").at_least(0).at_most(most_tokens);
   return seq2seq(c);
 }
 
-const RegisteredObjective registered_seq2seq({"seq2seq", "the text that belongs to a source", read_seq2seq});
+const RegisteredObjective registered_seq2seq({"seq2seq", "encoder-decoder training on pairs", read_seq2seq});
 
-// As many of the tokens as there is room for, the last of them the end.
+// At most `room` tokens, the last of which is the end token.
 std::vector<Token> ended(std::span<const Token> tokens, Index room, Token end) {
   std::vector<Token> all(tokens.begin(), tokens.begin() + std::min(Index(tokens.size()), room));
   if (!all.empty() && all.back() == end) return all;
@@ -69,18 +69,18 @@ std::vector<Token> ended(std::span<const Token> tokens, Index room, Token end) {
 }  // namespace
 
 Labelled label_pair(const Seq2Seq& c, const SampleView& s) {
-  ensure(s.texts.size() == 1, "{} texts behind a source", s.texts.size());
+  ensure(s.texts.size() == 1, "{} texts for one encoder input", s.texts.size());
   const Index room = Index(s.tokens.size()) - 1, given = s.texts[0].count;
   const std::vector<Token> text = ended(s.tokens.first(given), room, c.end_token);
   Labelled l;
   l.source = ended(s.source, c.source_length > 0 ? c.source_length : room, c.end_token);
   l.tokens.push_back(s.start);
   for (Index t = 0; t < Index(text.size()); ++t) {
-    const bool own = t < given && s.tokens[t] == text[t];  // not an end that is put there
+    const bool own = t < given && s.tokens[t] == text[t];  // false for an end token that was appended
     l.labels.push_back(!own || s.learned[t] ? text[t] : ignored_label);
     l.tokens.push_back(text[t]);
   }
-  l.tokens.resize(text.size());  // what ends it is not read
+  l.tokens.resize(text.size());  // the last token is only a label, not an input
   l.tokens.resize(room, 0), l.labels.resize(room, ignored_label);
   return l;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairs of a source, which an encoder reads, and the text that a decoder has to write of it: translation, summaries. Both end with a token of their
-// own, which is put there where the data have none. What is longer than its room loses what stands in front of that.
-//   source   a b c </s>        text   x y </s>, read as <start> x y
+// Objective seq2seq: pairs of an encoder input (source) and the text that the decoder has to generate from it, as in translation and summarisation.
+// Both end with an end token, which is appended if the data has none. Inputs that are too long are truncated before the end token.
+//   source   a b c </s>        text   x y </s>, with decoder input <start> x y
 #pragma once
 
 #include "modules/objectives/objective.hpp"
@@ -9,13 +9,13 @@
 namespace gyr {
 
 struct Seq2Seq {
-  Index source_length = 0;  // room for a source, its end among it; 0: as for a text
-  Token end_token = 1;      // ends source and text
+  Index source_length = 0;  // maximum length of the encoder input with its end token; 0: as for the text
+  Token end_token = 1;      // ends encoder input and text
 };
 
-// The text of a sample in room for all but the last of its tokens, with padding behind it, and its source, with none.
+// Labels one pair: the text, padded to all but the last token of the sample, and the encoder input without padding.
 Labelled label_pair(const Seq2Seq&, const SampleView&);
 
-std::shared_ptr<const Objective> seq2seq(const Seq2Seq& = {});  // the objective
+std::shared_ptr<const Objective> seq2seq(const Seq2Seq& = {});  // creates the objective
 
 }  // namespace gyr

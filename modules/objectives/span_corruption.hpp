@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spans of a sample that an encoder does not see and a decoder has to write (Raffel et al., "Exploring the Limits of Transfer Learning", 2020). In
-// the source a sentinel stands for each span, another one for each; the text is each sentinel and what it stands for. Both end with a token of their
-// own.
-//   source   a b <S0> e f <S1> </s>        text   <S0> c d <S1> g h </s>        of a b c d e f g h
-// A function of the seed and the sample's number alone.
+// Span corruption of T5 (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): spans of a sample are removed from the encoder input, and
+// the decoder has to generate them. In the encoder input, a different sentinel token replaces each span. The decoder text has each sentinel followed
+// by its span. Both end with an end token.
+//   sample   a b c d e f g h:        source   a b <S0> e f <S1> </s>        text   <S0> c d <S1> g h </s>
+// A function of only the seed and the index of the sample.
 #pragma once
 
 #include "modules/objectives/objective.hpp"
@@ -11,25 +11,25 @@
 namespace gyr {
 
 struct SpanCorruption {
-  double share = 0.15;        // of the tokens of a sample that are in spans, rounded; one at least, and one is left
-  double mean_length = 3;     // of spans, of which there are as many as come nearest to it
-  Token end_token = 1;        // ends source and text
-  Token first_sentinel = -1;  // the next is one less; -1: the last token of the vocabulary
+  double share = 0.15;        // fraction of the tokens of a sample in spans, rounded; at least one token in and one outside of spans
+  double mean_length = 3;     // target mean length of the spans in tokens, from which their number is computed
+  Token end_token = 1;        // end token of encoder input and text
+  Token first_sentinel = -1;  // token id of the first sentinel, the next one is one less; -1: the last token of the vocabulary
   std::uint64_t seed = 1234;
 };
 
-// Of the first L tokens of a sample.
+// Number of corrupted tokens and of spans in the first L tokens of a sample.
 struct SpanCounts {
   Index corrupted, spans;
 
-  SpanCounts(const SpanCorruption&, Index tokens);  // Exit::config of fewer than two
+  SpanCounts(const SpanCorruption&, Index tokens);  // Exit::config if there are fewer than two tokens
   TextLengths lengths(Index tokens) const { return {corrupted + spans + 1, tokens - corrupted + spans + 1}; }
 };
 
-// `start`: what the text is begun with where it is read. Exit::config where sentinels reach the end token.
+// `start`: decoder start token. Exit::config if the sentinels overlap the end token or the start token.
 Labelled corrupt_spans(const SpanCorruption&, const SampleView&, Token start);
 
-std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // the objective
-const SpanCorruption* span_corruption_of(const Objective&);                    // null where it is another one
+std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // creates the objective
+const SpanCorruption* span_corruption_of(const Objective&);                    // null if it is another objective
 
 }  // namespace gyr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The class of each token that has one: a matrix with a bias behind the last norm, or behind the transform of masked tokens.
+// Objective tag (token classification): a matrix with a bias after the final norm, or after the transform of
+// masked-token heads.
 #include "modules/layers/transform.hpp"
 #include "modules/objectives/classes.hpp"
 
@@ -21,7 +22,7 @@ class TagFront {
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
     if (!transform_) return last_.backward(a, frame, dy, dx);
     Scope scope(a.dev.scratch);
-    const auto dh = a.scratch<T>("gradient of linear", Index(dx.extent(0)), Index(dx.extent(1)));
+    const auto dh = a.scratch<T>("gradient of the norm output", Index(dx.extent(0)), Index(dx.extent(1)));
     transform_->backward(a, frame, dy, dh);
     last_.backward(a, frame, dh, dx);
   }
@@ -39,7 +40,7 @@ class Tag final : public ClassObjective {
   using ClassObjective::ClassObjective;
   const char* name() const override { return "tag"; }
   Labelled label(const SampleView& s) const override {
-    ensure(s.classes.size() == s.tokens.size(), "{} tokens with {} classes", s.tokens.size(), s.classes.size());
+    ensure(s.classes.size() == s.tokens.size(), "{} tokens, but {} class labels", s.tokens.size(), s.classes.size());
     return {{s.tokens.begin(), s.tokens.end() - 1}, {s.classes.begin(), s.classes.end() - 1}};
   }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter*, Parameters& parameters) const override {
@@ -51,13 +52,13 @@ class Tag final : public ClassObjective {
 };
 
 std::shared_ptr<const Objective> read_tag(Section& train, const ModelConfig&, const Objective& otherwise) {
-  Section& s = train.section("tag", "classes of tokens");
+  Section& s = train.section("tag", "token classification");
   const auto* const before = dynamic_cast<const Tag*>(&otherwise);
   std::vector<std::string> names = read_classes(s, before);
   return tag(std::move(names), read_front(s, "matrix", before));
 }
 
-const RegisteredObjective registered_tag({"tag", "the class of each token", read_tag});
+const RegisteredObjective registered_tag({"tag", "token classification", read_tag});
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands in front of the matrix that tells classes of texts: BERT's pooler, a linear layer and tanh, or the transform of masked tokens.
+// Layers before the classification matrix of text classifiers: final norm, optional mean pooling, then BERT's pooler
+// (linear layer and tanh) or the transform of masked-token heads.
 #pragma once
 
 #include "modules/layers/transform.hpp"
@@ -8,8 +9,8 @@
 
 namespace gyr {
 
-// What the matrix reads of the stream behind its last norm: of every row tanh(h w' + b), or the transform; with the mean over the rows of a text in
-// place of h where texts are told by that.
+// Input of the classification matrix, given the output h of the final norm: tanh(h w' + b) for every row, or the
+// transform. With mean pooling, h is replaced by the mean over the rows of its text.
 template <class T>
 class TextFront {
  public:
@@ -30,19 +31,19 @@ class TextFront {
   }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dy, Tensor2<T> dx) {
     Scope scope(a.dev.scratch);
-    Tensor2<T> dh = a.scratch<T>("gradient of pooled", Index(dx.extent(0)), Index(dx.extent(1)));
+    Tensor2<T> dh = a.scratch<T>("gradient of the pooler input", Index(dx.extent(0)), Index(dx.extent(1)));
     if (pooler_) pooler_->backward(a, frame, dy, dh);
     else transform_->backward(a, frame, dy, dh);
     if (mean_) {
       const auto dmean = dh;
-      dh = a.scratch<T>("gradient of means", Index(dx.extent(0)), Index(dx.extent(1)));
+      dh = a.scratch<T>("gradient of the norm output", Index(dx.extent(0)), Index(dx.extent(1)));
       TextMeans<T>(a, frame).backward(dmean, dh);
     }
     last_.backward(a, frame, dh, dx);
   }
 
  private:
-  static constexpr Key<Tensor2<T>> mean{"means of texts"};
+  static constexpr Key<Tensor2<T>> mean{"text means"};
   FinalNorm<T> last_;
   bool mean_;
   std::optional<Dense<T>> pooler_;

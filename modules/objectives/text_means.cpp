@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// -1: a row that is mere padding.
+// Text index of each row; -1 for padding rows.
 template <class T>
 std::vector<std::int32_t> TextMeans<T>::numbered() const {
   const SequenceLayout& s = a_.sequences;
@@ -29,7 +29,7 @@ Tensor1<const std::int32_t> TextMeans<T>::index_texts() {
   return there;
 }
 
-// Of the rows that this rank has, and then of all.
+// Sums over the rows of each text: first over the rows on this rank, then over all context-parallel ranks.
 template <class T>
 Tensor2<Acc<T>> TextMeans<T>::sums_of(Tensor2<const T> all, Tensor1<const std::int32_t> text) {
   const auto sums = a_.template scratch<A>("sums of texts", most_texts(), Index(all.extent(1)));
@@ -42,15 +42,15 @@ Tensor2<Acc<T>> TextMeans<T>::sums_of(Tensor2<const T> all, Tensor1<const std::i
 template <class T>
 void TextMeans<T>::apply(Tensor1<const std::int32_t> text, Tensor2<T> x, Tensor2<T> y) {
   Scope scope(a_.dev.scratch);
-  const Device::Purpose purpose(a_.dev, "means of texts: rows x hidden");
-  const bool split = a_.stream.split();  // or else every rank keeps all rows
+  const Device::Purpose purpose(a_.dev, "mean pooling of texts: rows x hidden");
+  const bool split = a_.stream.split();  // without sequence parallelism every rank keeps all rows
   const Index rows = a_.stream.rows, first = split ? a_.stream.first() : 0, mine = split ? a_.stream.count() : rows, width = x.extent(1);
   const auto ones = a_.template scratch<T>("ones", rows, Index(1));
   fill<T>(a_.dev, flat(ones), 1);
   AllRows<T> all(a_, "rows of texts", x);
   const auto sums = sums_of(all.gather(), text), counts = sums_of(ones, text);
-  const auto sum = a_.template scratch<A>("sums of the rows' texts", mine, width),
-             count = a_.template scratch<A>("tokens of the rows' texts", mine, Index(1));
+  const auto sum = a_.template scratch<A>("text sum of each row", mine, width),
+             count = a_.template scratch<A>("text length of each row", mine, Index(1));
   embedding<A>(a_.dev, gyr::rows(text, first, mine), sums, 0, 1, sum);
   embedding<A>(a_.dev, gyr::rows(text, first, mine), counts, 0, 1, count);
   divide_rows<T>(a_.dev, sum, flat(count), gyr::rows(y, 0, mine));

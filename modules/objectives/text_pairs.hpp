@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts of a sample, and pairs of them that a loss compares: one that is chosen and one that is rejected.
+// Texts of a sample, and the pairs of a chosen and a rejected text that a preference loss (DPO) compares.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,23 @@
 
 namespace gyr {
 
-// A text that is alone in a sample, cut at the end where it is too long: its tokens there, its number in the data, and what a reference model says of
-// it: the sum of ln p of its learned tokens, 0 where nobody has asked one.
+// A complete text of a sample, truncated at the end if it is too long: its tokens there, its index in the data, and its
+// log-probability under the reference model (sum of ln p of its target tokens; 0 without a reference model).
 struct TextSpan {
   Index first = 0, count = 0;
   std::int64_t number = 0;
   double reference = 0;
 };
 
-// Of one sequence or several, each of which has room for as many pairs.
+// Pairs of one or more sequences, each of which has capacity for the same number of pairs.
 struct TextPairs {
-  std::vector<Token> text_of_row;      // of pair p the chosen text is 2 p and the rejected one 2 p + 1; -1: the row predicts no token of either
-  std::vector<Token> label_of_pair;    // 0, the column of the chosen text; ignored_label where there is no such pair
-  std::vector<double> reference = {};  // of each text
+  // per row: 2 p for the chosen text of pair p, 2 p + 1 for the rejected one; -1: the row predicts no token of either
+  std::vector<Token> text_of_row;
+  std::vector<Token> label_of_pair;    // 0, the column of the chosen text; ignored_label for an unused pair
+  std::vector<double> reference = {};  // log-probability of each text under the reference model
 
   Index room() const { return Index(label_of_pair.size()); }
-  // Behind these come those of another sequence.
+  // Appends the pairs of another sequence.
   void append(const TextPairs& next) {
     const Token texts = Token(2 * room());
     for (const Token text : next.text_of_row) text_of_row.push_back(text < 0 ? text : texts + text);

@@ -12,9 +12,9 @@ namespace gyr {
 
 namespace {
 
-constexpr const char* sums_purpose = "head: largest logit and sums of each row";
+constexpr const char* sums_purpose = "head: maximum logit and sums of each row";
 
-// body(first, n) for blocks of so many rows.
+// Calls body(first, n) for blocks of block_rows rows, the last of which may be smaller.
 template <class Body>
 void for_blocks(Device& dev, Index rows, Index block_rows, const Body& body) {
   const Index whole = rows / block_rows, rest = rows % block_rows;
@@ -52,13 +52,13 @@ Output output_of_tokens(const ModelConfig& c, Parameter* table) {
 
 namespace {
 
-// The bias, if there is one, is cut as the matrix.
+// The bias, if there is one, is sharded like the matrix.
 ModelChain head_chain(const ModelConfig& c, const Output& output) {
   using S = TensorState;
   const Channels logits = by_units({{output.columns, 0}});
   Operator matrix = product("logits", undivided(c.hidden_size), logits, {output.name}, true);
   if (output.tied) matrix.weights[0].name = embedding_weight(c).name;
-  const std::vector<InnerSum> sums{{{1, 1}, 1, 1, 0}, {{1, 1}, 2, 1, 0}};  // the largest logit, and two sums
+  const std::vector<InnerSum> sums{{{1, 1}, 1, 1, 0}, {{1, 1}, 2, 1, 0}};  // all-reduces of the maximum logit and of two sums
   const Operator loss{"loss", logits, logits, {{S::whole, S::whole}, {S::units, S::units, WeightSplit::nowhere, sums}}};
   return {.name = output.name, .operators = {matrix, loss}, .end = {S::whole, S::units}, .at_once = true};
 }
@@ -96,7 +96,7 @@ void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Te
   if (trains) all.reduce();
 }
 
-// The same for training, of picked rows alone: they are gathered, and the gradient of all others is 0.
+// Training pass for labelled rows only: these rows are gathered, and the gradient of all others is 0.
 template <class T>
 void VocabularyHead<T>::score_labelled_rows(Pass& a, Tensor2<T> h, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum) {
   Scope scope(a.dev.scratch);
@@ -132,7 +132,8 @@ void VocabularyHead<T>::logits_of(Pass& a, Tensor2<const T> h, Tensor2<A> logits
   if (soft_cap_ > 0) soft_cap<A>(a.dev, soft_cap_, logits);
 }
 
-// Adds the loss of some rows to `sum`. With a scale, h becomes the gradient of scale * loss; with `each`, also the score of every row.
+// Adds the loss of some rows to `sum`. With a scale, h becomes the gradient of scale * loss. With `each`, also appends
+// the score of every row.
 template <class T>
 void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Tensor1<const double> scale, Tensor1<double> sum,
                                    std::vector<RowScore>* each) {
@@ -159,7 +160,7 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
   if (trains) block_gradient(a, h, logits, top, sums, given, scale);
   if (!each || a.dev.dry_run()) return;
   const auto loss = to_host(a.dev, losses);
-  const auto below = to_host(a.dev, rows(flat(sums), n, n));  // the label's logit less the largest
+  const auto below = to_host(a.dev, rows(flat(sums), n, n));  // logit of the label minus the maximum logit
   const auto label = to_host(a.dev, given.labels);
   for (Index r = 0; r < n; ++r) each->push_back({loss[r], -double(below[r]), -1, label[r]});
   if (scored_) add_scores(a, logits, top, found, std::span(*each).last(std::size_t(n)));
@@ -182,7 +183,7 @@ void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits,
   linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);
 }
 
-// Of several columns that are the likeliest the first.
+// Sets the most likely column of each row; among equal ones, the first.
 template <class T>
 void VocabularyHead<T>::add_scores(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows) {
   logits_argmax<A>(a.dev, logits, valid(), top, first_column(), found);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Heads that predict tokens of the vocabulary, or classes: a matrix with a row for each, a bias perhaps, and cross-entropy, sharded over the tensor
-// axis by these rows; where there are fewer than ranks, some ranks have padding alone. Logits exist for a block of rows at a time: the loss of a
-// block and its gradient are taken together, and no rank ever holds a whole row.
+// Heads that predict tokens of the vocabulary, or classes: an output matrix with a row for each, an optional bias, and
+// cross-entropy. They are sharded over the tensor-parallel ranks by these rows (vocabulary parallel); with fewer rows
+// than ranks, some ranks have only padding. Logits are computed for a block of rows at a time, with loss and gradient
+// together, and no rank holds a full row of logits.
 #pragma once
 
 #include <span>
@@ -11,14 +12,14 @@
 
 namespace gyr {
 
-// The norm in front of a head; none where a norm stands behind every sum.
+// Norm before a head; absent if a norm follows every residual sum (NormPlacement::after).
 template <class T>
 class FinalNorm {
  public:
   FinalNorm(const ModelConfig& c, Parameters& parameters) {
     if (c.norm_placement != NormPlacement::after) norm_.emplace(c, "model.final_layernorm", parameters);
   }
-  // x itself where there is none.
+  // Returns x itself if there is no norm.
   Tensor2<T> forward(Pass& a, Frame& frame, Tensor2<T> x) { return norm_ ? norm_->forward(a, frame, x) : x; }
   void backward(Pass& a, Frame& frame, Tensor2<const T> dh, Tensor2<T> dx) {
     if (norm_) norm_->backward(a, frame, dh, Add::no, dx);
@@ -29,45 +30,47 @@ class FinalNorm {
   std::optional<Norm<T>> norm_;
 };
 
-// The columns of what is predicted, and the weights behind them: NAME.weight has a row for each, NAME.bias a number.
+// Output columns (tokens or classes) and their weights: NAME.weight has a row for each column, NAME.bias an element.
 struct Output {
   std::string name;
   Index columns;
-  double multiplier = 1, soft_cap = 0;  // of logits; no cap where 0
+  double multiplier = 1, soft_cap = 0;  // logit multiplier; soft cap of the logits, 0: none
   bool bias = false;
-  bool tied = false;           // the matrix is the embedding's
-  Parameter* table = nullptr;  // which lies here too
-  bool scored = false;         // scores name the likeliest column
-  double dropped = 0;          // share of the matrix's input
-  double pair_scale = 0;       // of a loss that compares texts, see paired_loss.hpp
-  LossTerms terms = {};        // added to the loss that is trained on; what is only measured is the plain one
+  bool tied = false;           // true if the output matrix is the embedding matrix
+  Parameter* table = nullptr;  // embedding matrix, if it is on this stage
+  bool scored = false;         // true if row scores include the most likely column
+  double dropped = 0;          // dropout probability of the output matrix's input
+  double pair_scale = 0;       // DPO beta, for a loss on pairs of texts (paired_loss.hpp)
+  LossTerms terms = {};        // label smoothing and z-loss, added to the loss in training only
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
-inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // of the halves of a text
+inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // output of sentence-order prediction
 
-// The output matrix: logits of rows, their losses and gradients.
+// Output matrix of a head: logits, losses and gradients of rows.
 template <class T>
 class VocabularyHead : public Head {
  public:
-  // `bias`: of the matrix, or null.
+  // `bias`: bias of the output, or null.
   VocabularyHead(const ModelConfig&, const Output&, Parameter* bias, Parameters&);
 
  protected:
   using A = Acc<T>;
 
-  // Of the rows of the stream that a rank keeps: adds the loss of all rows to `sum`. With a scale (1), on the device, h becomes the gradient of
-  // that times the loss; `said`, if given, gets the score of every row. Training makes logits of rows alone that may have labels.
+  // Adds the loss of all rows to `sum`, given this rank's rows of the residual stream. With `scale` (1) in device
+  // memory, h is replaced by the gradient of scale * loss. `said`, if given, receives the score of every row. In
+  // training, logits are only computed for rows that may have a label.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* said);
-  // Rows that are scored: losses, if given, become theirs, and the gradient of each row's is divided by divisors(r), or 0 where that is 0.
+  // Rows to be scored. `losses`, if given, receives the loss of each row. The gradient of row r is divided by
+  // divisors(r), and is 0 if the divisor is 0.
   struct Rows {
     Tensor1<const Token> labels;
     Tensor1<double> losses = {};
     Tensor1<const A> divisors = {};
     Rows part(Index first, Index n) const;
   };
-  // Of all rows, with the gradient of this rank's part of the vocabulary.
+  // Scores all rows. The gradient is the partial one from this rank's shard of the vocabulary.
   void score_all(Pass&, Tensor2<T> h, const Rows&, Tensor1<const double> scale, Tensor1<double> sum, std::vector<RowScore>* each);
-  // This rank's columns.
+  // Logits of this rank's columns.
   void logits_of(Pass&, Tensor2<const T> h, Tensor2<A> logits);
 
  private:
@@ -83,13 +86,13 @@ class VocabularyHead : public Head {
   bool scored_;
 };
 
-// The embedding's matrix, of a head that shares it and lies on another stage: the last that is declared there.
+// Declares the embedding matrix for a head that shares it and is on another stage, as the last weight of that stage.
 Parameter& declare_table_of_first_stage(const ModelConfig&, Parameters&);
-// Null where the output has no bias.
+// Returns null if the output has no bias.
 Parameter* declare_bias(const Output&, Parameters&);
 
-// With what stands in front of the matrix, declared before it: Front(c, parameters) has forward and backward as FinalNorm has, for the rows of the
-// stream that a rank keeps. Base scores them.
+// Head with layers before the output matrix, which are declared first. Front(c, parameters) has forward and backward
+// like FinalNorm, for this rank's rows of the residual stream. Base scores the rows.
 template <class T, template <class> class Front, template <class> class Base = VocabularyHead>
 class FrontedHead : public Base<T> {
  public:
@@ -99,7 +102,7 @@ class FrontedHead : public Base<T> {
     this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
   }
 
-  // The gradient takes the place of what the matrix reads.
+  // The gradient overwrites the input of the output matrix.
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scale,
                          Tensor1<double> sum) override {
     const Tensor2<T> h = front_.forward(a, frame, x.as<T>());
@@ -122,7 +125,7 @@ class FrontedHead : public Base<T> {
   FrontedHead(const ModelConfig& c, Front<T> front, const Output& output, Parameters& parameters)
       : Base<T>(c, output, declare_bias(output, parameters), parameters), front_(std::move(front)), output_(output.name), dropped_(output.dropped) {}
 
-  static constexpr Key<Tensor2<T>> gradient{"gradient of normed"};
+  static constexpr Key<Tensor2<T>> gradient{"gradient of the head input"};
   Front<T> front_;
   std::string output_;
   double dropped_;

@@ -12,7 +12,7 @@ Frame::Entry& Frame::add(const void* key, const char* name, RecomputeCost recomp
     return entries_.emplace_back(Entry{key, name, recompute_cost, until});
   }
   ensure(again_ && !known->wanted, "{}: {} is put twice", name_, name);
-  ensure(known->state != State::away, "{}: {} is put while it is away", name_, name);
+  ensure(known->state != State::away, "{}: {} is put while it is offloaded", name_, name);
   known->wanted = known->state == State::dropped || (known->state == State::held && known->first > 0);
   if (known->wanted) known->state = State::held;
   return *known;
@@ -20,15 +20,15 @@ Frame::Entry& Frame::add(const void* key, const char* name, RecomputeCost recomp
 
 const Frame::Entry& Frame::find(const void* key, const char* name) const {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
-  ensure(found != entries_.end(), "{}: {} is asked for and was not put", name_, name);
+  ensure(found != entries_.end(), "{}: {} is read but was not put", name_, name);
   return *found;
 }
 
 const Frame::Entry& Frame::held(const void* key, const char* name) const {
   const Entry& entry = find(key, name);
-  ensure(entry.state != State::released, "{}: {} is asked for and has been released", name_, name);
-  ensure(entry.state != State::away, "{}: {} is asked for while it is away", name_, name);
-  ensure(entry.state != State::dropped, "{}: {} is asked for, has been dropped and was not put again", name_, name);
+  ensure(entry.state != State::released, "{}: {} is read but has been released", name_, name);
+  ensure(entry.state != State::away, "{}: {} is read while it is offloaded", name_, name);
+  ensure(entry.state != State::dropped, "{}: {} is read after it was dropped and before it was put again", name_, name);
   return entry;
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a layer keeps of a micro-batch from its forward for its backward: tensors under keys, found again in any order.
+// Saved activations: tensors that a layer's forward keeps for its backward, for one micro-batch, under keys and in any order.
 //   static constexpr Key<Tensor2<T>> qkv{"qkv"};
 //   auto x = frame.put(qkv, rows, columns);       forward
 //   const auto x = frame.get(qkv);                backward
-//   frame.release(Phase::weight_gradients);       who called backward: the tensors are gone
-// Some may be dropped between the two and computed again by a second forward, which asks of each tensor whether it is wanted:
-//   frame.drop(Effort::product, output);          behind the first forward: what takes no more than that is gone, but the output
-//   frame.again();                                before the second
+//   frame.release(Phase::weight_gradients);       caller of the backward; the tensors are then gone
+// Activation checkpointing: tensors may be dropped after the forward and recomputed by a second forward, which asks for each whether it is wanted:
+//   frame.drop(Effort::product, output);          after the first forward: drops tensors of at most that recomputation cost, except the output
+//   frame.again();                                before the second forward
 //   const auto x = frame.put(qkv, rows, columns);
 //   if (frame.wants(qkv)) ...                     compute it, or its rows from frame.first_row_wanted(qkv) on
-// And tensors may leave their memory and come back to another place (offload_batch.hpp).
+// Tensors may also be offloaded and return to another address (offload_batch.hpp).
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,18 @@
 
 namespace gyr {
 
-// What it takes to have a tensor again, rising: a pass over numbers, a matrix product, attention or a scan over tokens, a sum over ranks.
+// Cost of recomputing a tensor, in ascending order: elementwise pass, GEMM, attention or scan over tokens,
+// communication between ranks.
 enum class RecomputeCost { pass, product, mixing, sum };
 
-// The halves of a backward, in order: what they need is kept so long.
+// The two parts of a backward, in order. A tensor is kept until the end of the phase that needs it.
 enum class Phase { input_gradients, weight_gradients };
 
-// Whether a tensor's rows, which are tokens, may be made again apart from each other.
+// apart: each row of the tensor (a token) can be recomputed without the other rows.
 enum class Rows { together, apart };
 
-// A tensor's name, known at compile time: the key is the object itself, its text is for messages. It is needed until the end of a phase.
+// Identifies a saved tensor. The address of the key object is its identity, the name is for messages. The tensor is
+// needed until the end of phase `until`.
 template <class Tensor>
 struct Key {
   const char* name;
@@ -40,15 +42,15 @@ struct Key {
   Rows rows = Rows::together;
 };
 
-// Rows of x from `first` on; of what is empty nothing.
+// Rows of x from `first` on; an empty tensor if there are none.
 template <class Tensor>
 Tensor rows_from(const Tensor& x, Index first) {
   return Index(x.extent(0)) > first ? rows(x, first, Index(x.extent(0)) - first) : Tensor();
 }
 
-// Memory comes from an arena, on top of what is there, and goes back when the frame is cleared, with all that came after it; where the arena
-// follows a tape, each tensor's goes back when it is released. Nested frames (a layer's branches, a chunk's layers) take from the same arena;
-// they stay from micro-batch to micro-batch and are filled anew.
+// Memory comes from an arena, on top of what it holds. Clearing the frame returns it, with everything allocated later.
+// If the arena follows a tape, the memory of each tensor returns when that tensor is released. Nested frames (branches
+// of a layer, layers of a chunk) use the same arena. They persist from micro-batch to micro-batch and are filled again.
 class Frame {
  public:
   explicit Frame(Arena& arena, std::string name = "frame") : arena_(&arena), name_(std::move(name)) {}
@@ -70,24 +72,26 @@ class Frame {
     entry.row_bytes = columns * size_of(dtype);
     return {entry.data, dtype, rows, columns};
   }
-  // Whether what has been put under this key has to be computed: always, but for what a second forward finds kept or does not need any more.
+  // True if the tensor put under this key has to be computed: always, unless a second forward finds it kept or no
+  // longer needs it.
   template <class Tensor>
   bool wants(const Key<Tensor>& key) const {
     return find(&key, key.name).wanted;
   }
-  // Of a tensor whose rows may be made apart, the first that has to be computed: 0, but where a second forward finds those before it.
+  // First row that has to be computed, for a tensor whose rows can be recomputed independently: 0, unless a second
+  // forward finds the rows before it.
   template <class Tensor>
   Index first_row_wanted(const Key<Tensor>& key) const {
     return find(&key, key.name).first;
   }
-  // Remembers a tensor that lies elsewhere, so that backward finds it without a copy.
+  // Records a tensor that is stored elsewhere, so that the backward finds it without a copy.
   template <class Tensor>
   void refer(const Key<Tensor>& key, const std::type_identity_t<Tensor>& tensor) {
     Entry& entry = add(&key, key.name, key.recompute_cost, key.until);
     entry.data = const_cast<std::remove_const_t<typename Tensor::value_type>*>(tensor.data());
     for (int d = 0; d < int(Tensor::rank); ++d) entry.extents[d] = tensor.extent(d);
   }
-  // What was put or referred to under this very key; an internal error where it was not, or is released.
+  // The tensor that was put or referred to under this key. Internal error if there is none, or if it was released.
   template <class Tensor>
   Tensor get(const Key<Tensor>& key) const {
     const Entry& entry = held(&key, key.name);
@@ -96,19 +100,20 @@ class Frame {
     return Tensor(static_cast<typename Tensor::pointer_type>(entry.data), layout);
   }
 
-  // Of the i-th part of what this frame is of. The name is told when it is first asked for.
+  // Frame of the i-th part, for example of a layer in a chunk. The first call sets the name.
   Frame& nested(int i, const char* name = "part");
 
-  // What was needed until the end of this phase, here and in nested frames, may not be asked for any more; where the arena follows a tape,
-  // its memory serves others.
+  // Releases the tensors that are needed until the end of this phase, here and in nested frames. If the arena follows a
+  // tape, their memory is reused.
   void release(Phase);
-  // The same of the tensor that lies there, if it is one of these.
+  // Releases the tensor at this address, if it belongs to this frame or a nested one.
   void release(const void* data);
-  // What takes no more effort than that to have again, here and in nested frames, but for what lies at `but`: its memory serves others.
+  // Drops the tensors whose recomputation cost is at most `most`, here and in nested frames, except the one at `but`.
+  // Their memory is reused.
   void drop(RecomputeCost most, const void* but);
-  // The forward is run once more: what has been dropped is put anew, what has not is found where it is.
+  // Begins a second forward. Dropped tensors are put again, the others are found in place.
   void again();
-  // Forgets everything, and gives back the memory from the first tensor of this frame on.
+  // Forgets all tensors, and returns the arena's memory from this frame's first tensor on.
   void clear();
   bool empty() const;
 
@@ -121,13 +126,13 @@ class Frame {
     RecomputeCost recompute_cost;
     Phase until;
     State state = State::held;
-    bool owned = false;  // by this frame, not elsewhere
+    bool owned = false;  // its memory belongs to this frame
     bool wanted = true;
     void* data = nullptr;
     std::array<Index, 4> extents{};
     Rows rows = Rows::together;
     Index row_bytes = 0;
-    Index first = 0;  // row from which on a second forward makes what is held again
+    Index first = 0;  // first row that a second forward recomputes in a tensor that is held
 
     bool takes_memory() const { return wanted && first == 0; }
     Index bytes() const { return extents[0] * row_bytes; }
@@ -141,8 +146,8 @@ class Frame {
 
   Arena* arena_;
   std::string name_;
-  bool again_ = false;  // a second forward is under way
-  Index mark_ = -1;     // where the arena stood before the first tensor of this frame or a nested one; -1: there is none
+  bool again_ = false;  // true during a second forward
+  Index mark_ = -1;     // arena position before the first tensor of this frame or a nested one; -1: no tensor yet
   Frame* outer_ = nullptr;
   std::vector<Entry> entries_;
   std::vector<std::unique_ptr<Frame>> nested_;

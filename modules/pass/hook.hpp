@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A hook on a training step: it is called with activations and their gradients as they are computed (dumps, the plan).
+// Hook of a training step, called with activations and their gradients as they are computed. Dumps and the plan use it.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@ enum class Observed { activation, gradient };  // the gradient is that of the st
 class Hook {
  public:
   virtual ~Hook() = default;
-  // What is observed from now on belongs to this rank's micro-batch number `micro` of the step.
+  // Everything observed from now on belongs to this rank's micro-batch `micro` of the step.
   virtual void micro_batch(int micro) = 0;
-  // Rows of the micro-batch from `first_row` on, and of these this rank's columns of an activation that has `columns` of them, in
-  // one-dimensional boxes. They are read before this returns.
+  // Rows of the micro-batch from `first_row` on, and this rank's columns of an activation of `columns` columns, as
+  // one-dimensional boxes. The data are read before this returns.
   virtual void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) = 0;
-  // The gradients of the weights are reduced, and no weight has changed yet. Called on every rank.
+  // Called on every rank once weight gradients are reduced, before any weight changes.
   virtual void gradients_are_reduced() = 0;
 };
 

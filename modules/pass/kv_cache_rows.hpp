@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The keys and values that a state store has of the sequences of a pass, as kernels find their rows.
+// View of the KV cache for the sequences of a pass, in the form that the attention kernels take.
 #pragma once
 
 #include "kernels/ops/kv_cache.hpp"
@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// cache: (sequences of the store, held, C)
+// cache: (sequences of the state store, tokens held, channels of K and V)
 template <class T>
 KeyCache<T> kv_cache(const Pass& a, const Tensor3<T>& cache, Index first_value, bool holds_all) {
   const Tensor3<T> mine = part(cache, a.sequences.first_sequence, a.sequences.batch);
@@ -15,7 +15,7 @@ KeyCache<T> kv_cache(const Pass& a, const Tensor3<T>& cache, Index first_value, 
   return {Matrix<T>(mine.data(), a.sequences.batch * held, width, width), held, first_value, holds_all};
 }
 
-// Of one token of each sequence, which stands behind all that came before.
+// For a pass with one new token per sequence: its position, and the number of tokens cached before it.
 inline TokensBefore tokens_before(const Pass& a) { return {a.sequences.positions, a.sequences.past}; }
 
 }  // namespace gyr

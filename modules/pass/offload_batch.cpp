@@ -14,7 +14,7 @@ bool OffloadBatch::load_at(Frame& frame, const void* data) {
 }
 
 void OffloadBatch::load(Frame& frame, const void* data) {
-  ensure(load_at(frame, data), "{}: nothing lies where something is to leave from", frame.name_);
+  ensure(load_at(frame, data), "{}: no saved tensor has the address that is to be offloaded", frame.name_);
 }
 
 void OffloadBatch::load(Frame& frame, double share, const void* but) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors of frames that leave their memory together and come back to other places: what a layer has kept and does not need soon. Where they are
-// meanwhile is somebody else's.
-//   cargo.load(frame, share, output);    behind a forward: copies of each item's bytes are made
-//   cargo.leave();                       the copies are there: the memory serves others
-//   cargo.reallocate();                   memory again, into which each item's bytes are copied
-//   cargo.settle(frame);                 what in the frame referred to them finds them
+// Offloading of saved activations: tensors of frames are copied elsewhere, their memory is freed, and later they return to other addresses. The
+// caller copies the bytes and decides where they are kept (host memory, for example).
+//   cargo.load(frame, share, output);    after a forward: selects the tensors; the caller copies the bytes of items()
+//   cargo.leave();                       after these copies have completed: frees the memory
+//   cargo.reallocate();                   allocates memory again; the caller copies the bytes of items() back
+//   cargo.settle(frame);                 updates pointers to the tensors that have moved
 #pragma once
 
 #include "modules/pass/frame.hpp"
@@ -14,34 +14,35 @@ namespace gyr {
 class OffloadBatch {
  public:
   struct Item {
-    void* data;   // where it lies, or lay
-    Index bytes;  // of it that are carried: all, or those of its first rows
+    void* data;   // address of the tensor; after leave() its old address
+    Index bytes;  // bytes to copy: the full tensor, or its first rows
   };
 
-  // The one tensor that lies there, of this frame or a nested one.
+  // Selects the one tensor at this address, in this frame or a nested one.
   void load(Frame&, const void* data);
-  // All that the frame and nested ones hold, but what lies at `but`. Of tensors whose rows may be made apart only the first are carried, the share
-  // `share` of them in whole blocks of row_block, and the others are for a second forward to make.
+  // Selects all tensors that the frame and nested frames hold, except the one at `but`. Of a tensor whose rows can be
+  // recomputed independently, only the first rows are offloaded: the fraction `share`, rounded down to a multiple of
+  // row_block. A second forward recomputes the other rows.
   void load(Frame&, double share, const void* but);
   void leave();
   void reallocate();
-  // Tensors of the frame and of nested ones that are parts of what has come back, or the same.
+  // Updates tensors of the frame and of nested frames that refer to an offloaded tensor or a part of it.
   void settle(Frame&) const;
-  // Where what lay there lies now.
+  // New address of data that was at this address before the offload. Addresses of other data are returned unchanged.
   void* moved(void* data) const;
 
-  // In the order of loading.
+  // The selected tensors, in the order of loading.
   std::vector<Item> items() const;
-  // Whether there is something for a second forward to make.
+  // True if a second forward has to recompute rows.
   bool needs_forward() const { return needs_forward_; }
 
-  // Products begin at one of its multiples, where rows lie aligned.
+  // Recomputed rows start at a multiple of this, so that the rows of a GEMM are aligned.
   static constexpr Index row_block = 64;
 
  private:
   struct Carried {
     Frame* frame;
-    std::size_t entry;  // of the frame
+    std::size_t entry;  // index in the frame's entries
     Index bytes;
     void* from = nullptr;
   };

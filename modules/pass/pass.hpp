@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a layer needs besides its weights and its frame while one micro-batch passes: device, the tensor axis, where the tokens stand and what
-// they may see.
+// Context of a layer for one micro-batch, besides weights and frame: device, tensor-parallel ranks, placement of the
+// tokens and attention mask.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,10 @@
 
 namespace gyr {
 
-// Rows of the residual stream that a rank of the tensor axis keeps: all, or the part-th of equal parts. Behind the last row come zeros.
+// Rows of the residual stream that a tensor-parallel rank keeps: all, or with sequence parallelism one of `parts` equal
+// parts. The last part is padded with zeros.
 struct StreamRows {
-  Index rows = 0;  // of the micro-batch
+  Index rows = 0;  // rows of the micro-batch
   int parts = 1, part = 0;
 
   bool split() const { return parts > 1; }
@@ -28,67 +29,69 @@ struct StreamRows {
   Index count() const { return std::min(rows, (part + 1) * share()) - first(); }
 };
 
-// The ranks that deal experts among themselves: null where every rank has all. Each has memory for `room` times the rows that it would have for its
-// experts if all were chosen alike; 0: for any routing.
+// Expert-parallel ranks; null if every rank has all experts. `room`: capacity of each rank's receive buffer in
+// multiples of balanced routing; 0: capacity for any routing.
 struct ExpertRanks {
   Communicator* ranks = nullptr;
   double room = 0;
 };
 
-// What an encoder made of the source, in the rows that this rank keeps, or by distance from query to key; and in a backward where its gradient is
-// added up.
+// Encoder output in the rows that this rank keeps, or a table of relative position biases. `gradient` accumulates its
+// gradient in a backward.
 struct EncoderState {
   AnyTensor2 values = {}, gradient = {};
 
   explicit operator bool() const { return values.rows > 0; }
 };
 
-// What the random numbers of a micro-batch are functions of, besides where they are needed.
+// Inputs of the random number generator for a micro-batch, besides the place in the model: seed, step and first sample.
 struct Drawn {
   std::uint64_t seed = 0;
-  Tensor1<const DrawnAt> now = {};  // (1) where kernels run
+  Tensor1<const DrawnAt> now = {};  // (1) current step and first sample, in device memory
 };
 
 struct Pass {
   Device& dev;
   BlockedCommunicator& tensor;
-  BlockedCommunicator* team;  // ranks of the tensor axis that work on the same mixer; null where all work on both
-  Communicator* context;      // ranks that share the sequences; null where none does
+  BlockedCommunicator* team;  // tensor-parallel ranks that compute the same mixer; null if every rank computes both
+  Communicator* context;      // context-parallel ranks that share the sequences; null without context parallelism
   ExpertRanks experts;
   RotaryTables& rotary;
   SequenceLayout sequences;
   StreamRows stream;
-  Mask mask;                    // of queries and keys of this pass
-  StateStore* state = nullptr;  // generation only
+  Mask mask;                    // attention mask of this pass
+  StateStore* state = nullptr;  // KV cache and SSM states, only in generation
   Hook* hook = nullptr;
-  // What a term of the loss that every sequence has counts with: 1 / sequences of the step, of all data ranks; 0: there is no backward.
+  // Weight of a loss term that every sequence has: 1 / sequences of the step on all data-parallel ranks; 0: there is no
+  // backward.
   double sequence_weight = 0;
-  // Of a layer behind an encoder: the pass of the source, null where the text alone goes on; and what the encoder made of it.
+  // Decoder layers: pass of the encoder input, null if only the text is processed; and the encoder output.
   Pass* source = nullptr;
   EncoderState encoded = {};
-  EncoderState bias = {};           // (buckets, heads of this rank)
-  std::optional<Drawn> drawn = {};  // where it is trained on
+  EncoderState bias = {};           // relative position bias (buckets, heads of this rank)
+  std::optional<Drawn> drawn = {};  // seed and step of the random numbers, only in training
 
-  // At a place in the model; where nothing is trained, nothing is dropped.
+  // Dropout at a named place in the model; none outside of training.
   Dropout dropout(const std::string& place, double p) const {
     return drawn && p > 0 ? dropout_at(drawn->seed, place, p, drawn->now.data()) : Dropout();
   }
-  // y = what it leaves of x, rows of the stream; y may be x.
+  // y = dropout of x, for rows of the residual stream; y may be x.
   template <class S>
   void drop(const Dropout& dropout, Tensor2<const S> x, Tensor2<S> y) const {
     if (dropout.drops()) gyr::drop<S>(dev, dropout, sequences.places(), stream.split() ? stream.first() : 0, x, y);
   }
 
-  // Memory until the end of the scope.
+  // Scratch memory until the end of the scope.
   template <class S, class... Extent>
   auto scratch(const char* name, Extent... extent) const {
     return dev.scratch.named(name).template tensor<S>(extent...);
   }
 
-  // The ranks of the tensor axis that hold a weight among themselves.
+  // Tensor-parallel ranks over which a weight is sharded: its team if it has one, otherwise all.
   BlockedCommunicator& holders(const Parameter& of) const { return of.weight.team.size() > 0 ? *team : tensor; }
 
-  // Calls the hook, if there is one, with an activation whose columns are sharded over the tensor axis as a weight's rows or columns are.
+  // Passes an activation to the hook, if there is one. Its columns are sharded over the tensor-parallel ranks like the
+  // rows or columns of weight `like`.
   void show(const std::string& name, const char* what, const AnyMatrix& numbers, const Parameter& like) const {
     if (!hook) return;
     const int dim = like.weight.sharding(Axis::tensor)->dim;
@@ -96,7 +99,7 @@ struct Pass {
     for (Held& held : columns) held.box = {{held.box.first[dim]}, {held.box.count[dim]}}, held.local = {held.local[dim]};
     observe(Observed::activation, name + what, numbers, 0, like.weight.shape[dim], columns);
   }
-  // The same of rows of the residual stream, or of its gradient.
+  // Same for rows of the residual stream, or of its gradient.
   void show(Observed observed, const std::string& name, AnyMatrix numbers) const {
     if (!hook) return;
     Held whole{{{0}, {numbers.columns}}, {0}, {}};
@@ -106,7 +109,7 @@ struct Pass {
   }
 
  private:
-  // Of shared sequences block by block, each where it stands in the whole batch, and without what only pads.
+  // With context parallelism, passes block by block, each with its position in the unsharded batch and without padding.
   void observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index first, Index width, std::span<const Held> columns) const {
     if (!sequences.shared()) return hook->observe(observed, name, numbers, first, width, columns);
     const Index length = sequences.block_length();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Angles of rotary positions, each made once: for all layers, micro-batches and steps that turn alike.
+// Cache of RoPE angle tables. Each is computed once for all layers, micro-batches and steps with the same RoPE
+// parameters.
 #pragma once
 
 #include <map>
@@ -12,7 +13,7 @@ namespace gyr {
 
 class RotaryTables {
  public:
-  // Of positions 0 to `positions` - 1, in memory that stays.
+  // Tables cover positions 0 to `positions` - 1. `memory` must stay allocated.
   RotaryTables(Arena& memory, Index positions) : memory_(&memory), positions_(positions) {}
 
   Index positions() const { return positions_; }

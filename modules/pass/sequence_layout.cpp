@@ -14,7 +14,7 @@ Index SequenceLayout::block(Index of_rank, Index i) const { return i == 0 ? of_r
 
 Index SequenceLayout::place(Index t) const {
   const Index length = block_length();
-  ensure(blocks() * length == seq_length, "{} tokens are no {} equal blocks", seq_length, blocks());
+  ensure(blocks() * length == seq_length, "{} tokens cannot be split into {} equal blocks", seq_length, blocks());
   return block(rank, t / length) * length + t % length;
 }
 
@@ -27,7 +27,7 @@ TokenPlaces SequenceLayout::places() const {
 std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const std::int32_t> packed) {
   ensure(packed.empty() || Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   std::vector<std::int32_t> positions(packed.begin(), packed.end());
-  const auto place = [&](Index t) { return s.whole > 0 ? std::min(s.place(t), s.whole - 1) : s.place(t); };  // padding: anywhere
+  const auto place = [&](Index t) { return s.whole > 0 ? std::min(s.place(t), s.whole - 1) : s.place(t); };  // padding may have any position
   if (packed.empty())
     for (Index b = 0; b < s.batch; ++b)
       for (Index t = 0; t < s.seq_length; ++t) positions.push_back(std::int32_t(s.past_of(b) + place(t)));
@@ -35,7 +35,7 @@ std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const 
     const Index t = r % s.seq_length;
     const bool follows = t > 0 && s.place(t) == s.place(t - 1) + 1;
     ensure(packed[r] == 0 || (packed[r] > 0 && (!follows || packed[r] == packed[r - 1] + 1)),
-           "row {} stands at position {} of a document and the row before it at {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
+           "row {} has position {} in its document, but the row before it has {}", r, packed[r], r > 0 ? packed[r - 1] : -1);
   }
   return positions;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a model carries from token to token when it generates: keys and values, convolution inputs, SSM states. Each module asks for its
-// tensors by (itself, key); the first time they are made and set to zero, later the same ones come back.
+// State that a model carries from token to token in generation: KV cache, convolution inputs, SSM states. Each module
+// requests its tensors by (module, key). The first request allocates a tensor and sets it to zero, later ones return
+// it.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@ namespace gyr {
 
 class StateStore {
  public:
-  // Room for `sequences` sequences of at most `capacity` tokens, behind an encoder with sources of at most so many.
+  // For `sequences` sequences of at most `capacity` tokens, with encoder inputs of at most `source_capacity` tokens.
   StateStore(Arena arena, Index sequences, Index capacity, Index source_capacity = 0)
       : arena_(std::move(arena)), sequences_(sequences), capacity_(capacity), source_capacity_(source_capacity) {}
 
@@ -22,7 +23,7 @@ class StateStore {
   Index source_capacity() const { return source_capacity_; }
   const Arena& arena() const { return arena_; }
 
-  // (sequences, extents...) of one owner.
+  // Tensor (sequences, extents...) of one owner.
   template <class Tensor, class... Extent>
   Tensor tensor(Device& dev, const void* owner, const Key<Tensor>& key, Extent... extent) {
     using Value = typename Tensor::value_type;
@@ -34,7 +35,7 @@ class StateStore {
     }
     return Tensor(static_cast<Value*>(entry->second.data), sequences_, extent...);
   }
-  // Another sequence takes this one's place.
+  // Clears the state of a sequence, so that another one can use its entry.
   void forget(Device& dev, Index sequence) {
     for (const auto& [owner, all] : made_) fill(dev, rows(all, sequence * (all.size / sequences_), all.size / sequences_), 0);
   }

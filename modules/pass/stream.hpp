@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rows of the residual stream over the tensor axis: every rank has all of them, or a share (sequence parallelism; Korthikanti et al.,
-// "Reducing Activation Recomputation in Large Transformer Models", 2022). Then what works row by row, norms and sums, is done once, and
-// where all rows are needed one gather and one reduce-scatter take the place of an all-reduce.
+// Rows of the residual stream on the tensor-parallel ranks: every rank has all of them, or a shard (sequence
+// parallelism; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022). With shards,
+// row-wise work such as norms and sums is not repeated on every rank, and an all-gather and a reduce-scatter replace
+// each all-reduce.
 #pragma once
 
 #include <utility>
@@ -11,7 +12,7 @@
 
 namespace gyr {
 
-// All rows of a tensor of which this rank keeps `mine`: in scratch, or `mine` itself where the stream is whole.
+// All rows of a tensor of which this rank keeps `mine`: in scratch, or `mine` itself without sequence parallelism.
 template <class T>
 class AllRows {
  public:
@@ -19,7 +20,7 @@ class AllRows {
       : pass_(a), mine_(mine), padded_(a.stream.split() ? a.scratch<T>(name, a.stream.padded(), Index(mine.extent(1))) : mine) {}
 
   Tensor2<T> rows() const { return gyr::rows(padded_, 0, pass_.stream.rows); }
-  // Fills them with what every rank keeps, once.
+  // Starts the all-gather that fills rows() with the rows of every rank. Only the first call communicates.
   Event start_gather() {
     if (!pass_.stream.split() || std::exchange(gathered_, true)) return {};
     return pass_.tensor.whole().start_all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
@@ -28,7 +29,8 @@ class AllRows {
     start_gather().device_wait(pass_.dev);
     return rows();
   }
-  // mine = this rank's rows of the sum over all ranks of what each has here.
+  // Reduce-scatter, or all-reduce without sequence parallelism: mine = this rank's rows of the sum of rows() over all
+  // ranks.
   Event start_reduce() const {
     if (!pass_.stream.split()) return pass_.tensor.whole().start_all_reduce(pass_.dev, flat(mine_));
     const Index rows = pass_.stream.rows;

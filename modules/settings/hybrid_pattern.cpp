@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// Turns an 'M' into `symbol` after every `spacing` others, a real number.
+// Replaces an 'M' by `symbol` after every `spacing` other 'M's. `spacing` is a real number.
 void spread(std::string& pattern, char symbol, double spacing) {
   double left = spacing;
   for (char& layer : pattern) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which known name a misspelt one was meant to be.
+// Spelling suggestions: the known name that is nearest to a misspelt one.
 #pragma once
 
 #include <span>
@@ -8,10 +8,11 @@
 
 namespace gyr {
 
-// Letters to insert, delete, replace or swap with their neighbour to turn `a` into `b` (optimal string alignment).
+// Number of letters to insert, delete, replace or swap with their neighbour to turn `a` into `b` (optimal string
+// alignment distance).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name closest to `word`, or "" when none is close enough to be a slip of the fingers.
+// The name nearest to `word`, or "" if no name is near enough to be meant by a typing error.
 std::string nearest(std::string_view word, std::span<const std::string> names);
 
 }  // namespace gyr

@@ -7,7 +7,7 @@ namespace gyr {
 
 namespace {
 
-// Text that needs no quotes in any YAML reader: a word or a path that is no number, boolean or null.
+// True if the text needs no quotes in any YAML reader: a word or a path that is not a number, boolean or null.
 bool is_word(const std::string& text) {
   static constexpr std::string_view taken[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "nan"};
   std::string lower;
@@ -26,9 +26,9 @@ std::string write_yaml(bool value) { return value ? "true" : "false"; }
 std::string write_yaml(Index value) { return fmt::format("{}", value); }
 std::string write_yaml(double value) {
   if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
-  std::string text = fmt::format("{}", value);  // the shortest that reads back as the same number
+  std::string text = fmt::format("{}", value);  // the shortest text that reads back as the same number
   const auto e = text.find('e');
-  if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");  // YAML 1.1 wants the point
+  if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");  // YAML 1.1 requires the decimal point
   return text;
 }
 std::string write_yaml(const std::string& value) {
@@ -57,7 +57,7 @@ void Declaration::confirm() const {
 }
 
 void Declaration::refuse(std::string_view why) const {
-  ensure(!where.empty(), "setting: {} = {} breaks its own range: {}", path, value, range());
+  ensure(!where.empty(), "setting {} = {}: the default violates its own range: {}", path, value, range());
   fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, hint.empty() ? "" : "; did you mean `" + hint + "`?", range(),
        unit.empty() ? "" : ", in " + unit, help, fallback.empty() ? "" : "; default " + fallback);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Settings. Each is declared where it acts, with default, unit, range and help; the help text, the echo in the log and every error message come
-// from that one declaration. Where its value comes from is not known here: src/deck reads it from a deck.
+// Deck settings. Each is declared where it is used, with default, unit, range and help. The help text, the logged
+// effective deck and all error messages derive from this declaration. This file does not know the source of the values:
+// src/deck reads them from a deck.
 //
 //   void read_mamba(Section& s, ModelConfig& m) {
 //     m.mamba.chunk_size = s.get("chunk_size", m.mamba.chunk_size, "SSD chunk length in tokens").positive().at_most(512);
 //
-// Integers are 64-bit (an `int` on either side is converted, with a range check); numbers are doubles, `inf` included.
+// Integers are 64-bit (an `int` on either side is converted with a range check). Numbers are doubles and may be `inf`.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +29,14 @@
 
 namespace gyr {
 
-// What another value of a setting means to a run that goes on from a checkpoint.
+// Effect of a changed setting on a run that resumes from a checkpoint.
 enum class Effect {
-  function,  // the model computes something else with the same weights
-  course,    // the same model, but other steps from here on: data, optimizer, precision
-  none       // no number depends on it but for rounding: layout, files, limits, what is told
+  function,  // the model computes a different function with the same weights
+  course,    // same model, but different steps from here on: data, optimizer, precision
+  none       // results change at most by rounding: layout, files, limits, logging
 };
 
-// One declared setting: what help, effective deck and messages need to know of it.
+// One declared setting, with all that help, the effective deck and messages need.
 struct Declaration {
   std::string path;      // "mamba.chunk_size"
   std::string type;      // "integer"
@@ -44,20 +45,20 @@ struct Declaration {
   Effect effect = Effect::course;
   std::vector<std::string> rules;  // "<= 512", "power of 2"
   std::string value;               // YAML of the value in use
-  std::string where;               // where the user gave it; empty when the default is in use
-  std::string hint;                // the allowed word nearest to a wrong one
-  bool broken = false;             // the value breaks a rule
+  std::string where;               // place where the user set it; empty if the default is used
+  std::string hint;                // allowed word that is nearest to a wrong one
+  bool broken = false;             // true if the value violates a rule
 
   void rule(std::string text, bool holds);
   void suggest(const std::string& word, std::span<const std::string> allowed);
-  void confirm() const;  // Error(config) when broken
+  void confirm() const;  // throws Exit::config if the setting is broken
   [[noreturn]] void refuse(std::string_view why) const;
-  std::string range() const;  // the rules, or the type where there are none
+  std::string range() const;  // the rules, or the type if there are no rules
 };
 
 namespace kept {
 
-// How a C++ type is kept: every integer as Index, every literal text as std::string.
+// Storage type of a C++ type: Index for every integer, std::string for every literal.
 template <class T>
 struct Kept {
   using type = T;
@@ -116,7 +117,7 @@ void for_each(std::optional<T>& maybe, F&& f) {
 
 }  // namespace kept
 
-// A value as YAML on one line, as decks have it.
+// A value as one line of YAML, as in a deck.
 std::string write_yaml(bool);
 std::string write_yaml(Index);
 std::string write_yaml(double);
@@ -134,8 +135,8 @@ std::string write_yaml(const std::optional<T>& maybe) {
   return maybe ? write_yaml(*maybe) : "null";
 }
 
-// A declared value on its way into a variable. Rules apply to every element of a list. Converting it checks them; what
-// is never converted is checked when the source is done with.
+// A declared value before its conversion to a variable. Rules apply to every element of a list. The conversion checks
+// them; values that are never converted are checked once the source has been read.
 template <class T>
 class [[nodiscard]] Setting {
  public:
@@ -148,7 +149,7 @@ class [[nodiscard]] Setting {
     declaration_->unit = name;
     return *this;
   }
-  Setting& effect(Effect effect) {  // where it is not its section's
+  Setting& effect(Effect effect) {  // needed if the effect differs from that of the section
     declaration_->effect = effect;
     return *this;
   }
@@ -179,13 +180,13 @@ class [[nodiscard]] Setting {
     return *this;
   }
   Setting& one_of(const std::vector<Element>& allowed);
-  // A rule of its own, in words.
+  // Custom rule, described in words.
   Setting& must(std::string rule, bool holds) {
     declaration_->rule(std::move(rule), open_ || holds);
     return *this;
   }
 
-  // The value, once it keeps its rules.
+  // Returns the value after checking its rules.
   const T& value() const {
     declaration_->confirm();
     return value_;
@@ -209,37 +210,38 @@ class [[nodiscard]] Setting {
 
   std::shared_ptr<Declaration> declaration_;
   T value_;
-  bool open_;  // needed but not given, in a deck that only describes: takes any value that keeps the rules
+  bool open_;  // the setting is required but not given, while settings are only described (help): each rule replaces the value by a valid one
 };
 
-// Settings that stand together under one name, with the values that a source (a deck) has for them.
+// Settings under a common name, with the values that a source (a deck) has for them.
 class Section {
  public:
   virtual ~Section() = default;
-  // A section inside this one. The first help given to a section stays.
+  // Nested section. The first help text given for a section is kept.
   virtual Section& section(std::string_view name, std::string_view help) = 0;
 
-  // A setting with a default, and one that must be given. T: bool, integers, floating point, text, std::optional of these, and std::vector of
-  // these. Declaring the same key again must repeat the same default.
+  // get: setting with a default. need: setting that must be given. T: bool, integers, floating point, text,
+  // std::optional of these, and std::vector of these. A repeated declaration of a key must have the same default.
   template <class T>
   auto get(std::string_view key, T fallback, std::string_view help) -> Setting<typename kept::Kept<T>::type>;
   template <class T>
   auto need(std::string_view key, std::string_view help) -> Setting<typename kept::Kept<T>::type>;
 
-  virtual bool given(std::string_view key) const = 0;  // is it set, or is it the default?
-  // Values of these keys (or paths of keys, from here) as a message shows them, each with where it was given.
+  virtual bool given(std::string_view key) const = 0;  // true if set explicitly, false if the default is used
+  // Values of these keys (or key paths, relative to this section) as text for messages, each with the place where it
+  // was set.
   virtual std::string settings_text(const std::vector<std::string>& paths) const = 0;
 
  protected:
-  // A value of one of the types that are kept.
+  // Pointer to a value of one of the storage types.
   template <class... T>
   using Places = std::variant<T*..., std::optional<T>*..., std::vector<T>*...>;
   using Place = Places<bool, Index, double, std::string>;
 
   virtual std::shared_ptr<Declaration> declare(std::string_view key, std::string type, std::string fallback, std::string_view help) = 0;
-  // Writes what was given, if anything was, to the place, and its text to the declaration.
+  // Stores the given value, if any, in `Place`, and its text in the declaration.
   virtual void read(std::string_view key, Declaration&, Place) const = 0;
-  // Of a key that must be given and is not: an error, unless the source only describes.
+  // Called for a required key that is missing: an error, unless the source only describes settings.
   virtual void missing(std::string_view key, const Declaration&) const = 0;
 };
 
@@ -273,7 +275,7 @@ auto Section::get(std::string_view key, T fallback, std::string_view help) -> Se
   return {declaration, std::move(value), false};
 }
 
-// A setting that is one of these words; the value is the word's place among them.
+// Declares a setting that is one of these words, and returns the index of the word as enum.
 template <class E>
 requires std::is_enum_v<E> E get_word(Section& s, std::string_view key, E fallback, const std::vector<std::string>& words, std::string_view help) {
   const std::string word = s.get(key, words.at(std::size_t(fallback)), help).one_of(words);

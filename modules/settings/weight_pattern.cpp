@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// Edit distance by rows: cost[j] is that of the pattern so far against the first j letters of the name.
+// Edit distance row by row: cost[j] is the distance from the pattern so far to the first j letters of the name.
 int pattern_distance(std::string_view pattern, std::string_view name) {
   std::vector<int> cost(name.size() + 1), before;
   for (std::size_t j = 0; j <= name.size(); ++j) cost[j] = int(j);
@@ -28,11 +28,11 @@ bool matches_any(std::span<const std::string> patterns, std::string_view name) {
 void check_patterns(std::string_view key, std::span<const std::string> patterns, std::span<const std::string> weights) {
   for (const std::string& pattern : patterns) {
     if (std::any_of(weights.begin(), weights.end(), [&](const std::string& name) { return matches(pattern, name); })) continue;
-    const std::string within = "*" + pattern + "*";  // a part of a name is near to it
+    const std::string within = "*" + pattern + "*";  // matches names that contain the pattern
     const auto nearest = std::min_element(weights.begin(), weights.end(), [&](const std::string& a, const std::string& b) {
       return pattern_distance(within, a) < pattern_distance(within, b);
     });
-    fail(Exit::config, "{}: '{}' matches no weight of the model; the nearest is {} (* stands for any letters, and the whole name counts)", key,
+    fail(Exit::config, "{}: '{}' matches no weight of the model; the nearest is {} (* matches any letters; a pattern must match the full name)", key,
          pattern, nearest == weights.end() ? "none" : *nearest);
   }
 }

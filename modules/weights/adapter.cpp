@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::string_view suffix = ".weight";
 
-// A part of which all ranks that share the weight have all, each with a part of its gradient; or which they share as it.
+// One matrix of an adapter. If `shared`, it is sharded like the weight. Otherwise it is replicated; if the weight is
+// sharded, each rank then has a partial gradient of it (of_heads).
 Weight part_of(const Weight& w, std::string name, Shape shape, bool shared, Init init) {
   Weight part{std::move(name), std::move(shape), shared ? w.shardings : replicated(), init};
   part.of_heads = !shared && !w.shardings.empty();
@@ -40,7 +41,8 @@ bool LoraConfig::targets_weight(const Weight& w) const {
          std::any_of(targets.begin(), targets.end(), [&](const std::string& t) { return t == last || matches(t, layer) || matches(t, w.name); });
 }
 
-// PEFT's first values: uniform within 1 / sqrt(K), torch's of a linear layer.
+// Initial values as in PEFT: A is uniform in [-1 / sqrt(K), 1 / sqrt(K)], PyTorch's default for a linear layer, and B
+// is zero.
 Weight adapter_a(const Weight& w, const LoraConfig& c) {
   const Index inputs = w.shape[1];
   return part_of(w, adapter_a_of(w.name), {c.rank, inputs}, !is_sharded_by_rows(w), uniform(1 / std::sqrt(double(inputs))));
@@ -51,17 +53,21 @@ Weight adapter_b(const Weight& w, const LoraConfig& c) {
 
 LoraConfig read_lora(Section& s, const LoraConfig& defaults) {
   LoraConfig c = defaults;
-  c.rank = s.get("rank", c.rank, "rank r of the adapters W + (alpha / r) B A of linear layers, whose own weights stay as they are; 0: there are none")
+  c.rank = s.get("rank", c.rank, "LoRA rank r (PEFT: r): each target layer computes with W + (alpha / r) B A, W being frozen; 0: no adapters")
                .at_least(0)
                .at_most(widest);
-  c.alpha = s.get("alpha", c.alpha, "what r divides to scale the adapters").positive();
-  c.targets = s.get("targets", c.targets, "layers that have one: the last part of their names, as q_proj, or patterns of whole names").value();
-  c.also = s.get("also", c.also, "other weights that are trained beside the adapters: patterns of names, e.g. [\"*norm*\"]")
+  c.alpha = s.get("alpha", c.alpha, "LoRA alpha (PEFT: lora_alpha): adapters are scaled by alpha / rank").positive();
+  c.targets =
+      s.get("targets", c.targets,
+            "linear layers that get an adapter (PEFT: target_modules): last part of the layer's name, e.g. q_proj, or a pattern of full names")
+          .value();
+  c.also = s.get("also", c.also, "other weights that are trained in full (PEFT: modules_to_save): patterns of weight names, e.g. [\"*norm*\"]")
                .effect(Effect::course)
                .value();
   for (const char* key : {"alpha", "targets", "also"})
     require(c || s.given("rank") || !s.given(key), Exit::config,
-            "{}: without finetune.lora.rank there are no adapters and all weights are trained; set it, to 16 for example, or to 0 to mean that",
+            "{}: without finetune.lora.rank there are no adapters and all weights are trained; set finetune.lora.rank, for example to 16, or to 0 to "
+            "train all weights",
             s.settings_text({key}));
   return c;
 }
@@ -76,7 +82,7 @@ void check_targets(const LoraConfig& c, const std::vector<Weight>& weights) {
   }
   std::string listed;
   for (const std::string& name : able) listed += listed.empty() ? name : ", " + name;
-  require(!c.targets.empty(), Exit::config, "finetune.lora.targets: is empty; name layers of the model, which are {}", listed);
+  require(!c.targets.empty(), Exit::config, "finetune.lora.targets is empty; name one or more of these layers: {}", listed);
   for (const std::string& target : c.targets) {
     LoraConfig one = c;
     one.targets = {target};
@@ -85,7 +91,8 @@ void check_targets(const LoraConfig& c, const std::vector<Weight>& weights) {
   }
   for (const Weight& w : weights)
     require(!c.targets_weight(w) || c.rank <= std::min(w.shape[0], w.shape[1]), Exit::config,
-            "finetune.lora.rank = {}: {} has {} x {} numbers; an adapter of that rank is larger", c.rank, w.name, w.shape[0], w.shape[1]);
+            "finetune.lora.rank = {}: {} is {} x {}; an adapter of that rank is larger than the weight; lower the rank", c.rank, w.name, w.shape[0],
+            w.shape[1]);
   check_patterns("finetune.lora.also", c.also, names);
 }
 

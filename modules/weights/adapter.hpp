@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Low-rank adapters (Hu et al., "LoRA", 2021): beside a linear layer's weight W (N,K), which stays as it is, W + s B A is computed with, s = alpha /
-// r, A (r,K) and B (N,r) being trained. A is drawn as PEFT draws it, B is zero, so that a training begins at W.
-//   ranks share     W (N,K)        A (r,K)      B (N,r)
-//   rows of W       rows           all of it    the same rows
-//   columns of W    columns        the same     all of it
-// What all ranks have gets a part of its gradient on each of them.
+// Low-rank adapters (Hu et al., "LoRA", 2021). A linear layer with the frozen weight W computes with
+//   W + s B A,   s = alpha / r
+//   W (N,K) frozen; A (r,K) and B (N,r) trained; r LoRA rank
+// A is initialised as in PEFT and B is zero, so that training starts from W. Sharding over the tensor-parallel ranks:
+//   W                    A                    B
+//   sharded by rows      replicated           sharded by rows
+//   sharded by columns   sharded by columns   replicated
+// Each rank has a partial gradient of a replicated matrix; these are summed.
 #pragma once
 
 #include <string>
@@ -17,11 +19,11 @@ namespace gyr {
 class Section;
 
 struct LoraConfig {
-  Index rank = 0;  // 0: there are no adapters
+  Index rank = 0;  // LoRA rank r; 0: no adapters
   double alpha = 16;
-  // Layers that have one: the last part of their names in front of .weight, as q_proj, or patterns of whole names.
+  // Linear layers that get an adapter: last part of the layer's name, e.g. q_proj, or a pattern of full names.
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj"};
-  std::vector<std::string> also;  // patterns of other weights that are trained beside them
+  std::vector<std::string> also;  // patterns of other weights that are trained in full
 
   explicit operator bool() const { return rank > 0; }
   double scale() const { return alpha / double(rank); }
@@ -29,16 +31,17 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
-// "model.layers.0.mlp.up_proj" of its .weight
+// Layer name of a weight: the name without .weight, e.g. "model.layers.0.mlp.up_proj".
 std::string layer_of(const std::string& weight);
-std::string adapter_a_of(const std::string& weight);  // names of its parts
+std::string adapter_a_of(const std::string& weight);  // names of the adapter's matrices A and B
 std::string adapter_b_of(const std::string& weight);
 Weight adapter_a(const Weight&, const LoraConfig&);
 Weight adapter_b(const Weight&, const LoraConfig&);
 
 // Keys finetune.lora.*
 LoraConfig read_lora(Section&, const LoraConfig& defaults);
-// Exit::config naming the first target that is no layer of the model which takes an adapter. `weights`: of the whole model.
+// Checks rank and targets. Exit::config naming the first target that matches no layer which can have an adapter.
+// `weights`: all weights of the unsharded model.
 void check_targets(const LoraConfig&, const std::vector<Weight>& weights);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The axes of the grid of ranks, and sets of them.
+// Axes of the process grid (data, pipeline, context and tensor parallelism), and sets of axes.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-// Outermost first where nothing else is said. A new axis is named in both lines.
+// Default order, outermost first. A new axis must be added to both lines.
 enum class Axis { data, pipeline, context, tensor };
 inline constexpr std::array<std::string_view, 4> axis_names{"data", "pipeline", "context", "tensor"};
 inline constexpr std::string_view name_of(Axis axis) { return axis_names[std::size_t(axis)]; }
@@ -22,7 +22,7 @@ class Axes {
     for (const Axis axis : axes) bits_ |= Axes(axis).bits_;
   }
   constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
-  std::string text() const;  // "world" of all, otherwise as "pipeline-tensor"
+  std::string text() const;  // "world" for all axes, otherwise their names, e.g. "pipeline-tensor"
   friend constexpr Axes operator+(Axes a, Axes b) {
     a.bits_ |= b.bits_;
     return a;
@@ -39,9 +39,10 @@ class Axes {
 constexpr Axes all_but(Axes);
 inline constexpr Axes all_axes = all_but(Axes{});
 
-// The axes of these names. Exit::config unless each axis is named once; context may be left out, and is then the neighbour of tensor outside.
+// Parses axis names. Exit::config unless each axis is named once. If context is omitted, it is placed just outside
+// tensor.
 std::vector<Axis> axis_order(const std::vector<std::string>& names);
-// As a deck names them.
+// Default of deck key parallel.order.
 std::vector<std::string> default_axis_order();
 
 }  // namespace gyr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How often the experts of each layer are chosen in a step, by the tokens of all its micro-batches, padding left out.
+// Expert load: how often the experts of each layer are chosen in a step, counted over the tokens of all micro-batches
+// without padding.
 #pragma once
 
 #include <deque>
@@ -15,14 +16,14 @@ class Parameter;
 struct ExpertLoad {
   std::string layer;
   Index experts;
-  Parameter* bias;              // of the router's scores, which this may move; null: there is none
-  Tensor1<double> chosen = {};  // (experts), counted in each backward; without memory where nothing is trained
-  double dropped = 0;           // choices of this rank's rows that experts have had no room for, on the host
+  Parameter* bias;              // bias of the router scores for load balancing, updated from these counts; null: none
+  Tensor1<double> chosen = {};  // (experts) choices counted in each backward; not allocated without training
+  double dropped = 0;           // choices of this rank's rows that exceeded the experts' capacity, counted on the host
 };
 
 class ExpertLoads {
  public:
-  // Declares what a layer counts: it stays where it is.
+  // Registers the counters of a layer. The reference remains valid.
   ExpertLoad& add(std::string layer, Index experts, Parameter* bias) { return all_.emplace_back(std::move(layer), experts, bias); }
   void allocate(Arena&);
   void clear_dropped() {
@@ -30,7 +31,7 @@ class ExpertLoads {
   }
 
   const std::deque<ExpertLoad>& all() const { return all_; }
-  Tensor1<double> chosen() const { return chosen_; }  // of all, one behind the other
+  Tensor1<double> chosen() const { return chosen_; }  // counters of all layers, one after the other
 
  private:
   std::deque<ExpertLoad> all_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A weight as a linear layer multiplies with it: as it is stored, or, in a model that is only read, in int8.
+// Weight operand of a linear layer's GEMM: as stored, or quantised to int8 in a model that is only read.
 #pragma once
 
 #include "kernels/ops/gemm.hpp"
@@ -9,7 +9,7 @@ namespace gyr {
 
 template <class T>
 struct Factor {
-  Matrix<const T> stored;  // empty where int8 is not
+  Matrix<const T> stored;  // empty if the weight is held in int8
   Int8Matrix int8 = {};
 };
 

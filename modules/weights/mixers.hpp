@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mixer parallelism: the two mixers of a hybrid block run side by side on ranks of their own. Of n tensor ranks the first compute its attention and
-// the others its SSM; both parts meet in the sum over the axis that the block takes anyway.
+// Mixer parallelism: the attention and the SSM of a hybrid block run concurrently on different tensor-parallel ranks.
+// The first ranks compute the attention, the others the SSM. The block's sum over the tensor-parallel group adds both
+// results.
 #pragma once
 
 #include "kernels/base/box.hpp"
 
 namespace gyr {
-
+// Tensor-parallel ranks that compute each mixer; empty: all ranks compute both.
 // Of the tensor axis, the ranks that work on each mixer; empty: all ranks work on both.
 struct Mixers {
   Span attention = {0, 0}, ssm = {0, 0};
 
   static Mixers together() { return {}; }
-  // Of so many ranks the first `attention`.
+  // The first `attention` of `ranks` ranks compute the attention, the others the SSM.
   static Mixers apart(int attention, int ranks) { return {{0, attention}, {attention, ranks}}; }
   bool are_apart() const { return attention.size() > 0; }
-  // The one of the two teams that a rank is in, where there are any.
+  // The team of a rank, if are_apart().
   const Span& team_of(Index rank) const { return rank < attention.last ? attention : ssm; }
 };
 

@@ -30,7 +30,7 @@ constexpr std::array all_moves{
 
 bool whole_units(const Run& run, int ranks) { return run.units == 0 || run.units % ranks == 0 || ranks % run.units == 0; }
 
-// Ranks that have parts of one unit, or the same of it.
+// Number of ranks that hold the same unit, or parts of it.
 int ranks_of_unit(const Run& run, int ranks) { return int(std::max<Index>(1, ranks / run.units)); }
 
 Index elements_of(const OperatorWeight& w, WeightSplit cut, int ranks) {
@@ -39,7 +39,7 @@ Index elements_of(const OperatorWeight& w, WeightSplit cut, int ranks) {
   return w.alike * elements(place({w.name, w.shape, w.shardings(cut), zeros()}, at).shape);
 }
 
-// Of a row of a tensor, on all ranks.
+// Elements of a row of a tensor, summed over all ranks.
 Index numbers_of(const Channels& c, TensorState state, int ranks) {
   if (state == S::rows) return c.width;
   return ranks * (state == S::units ? share_of(c, ranks) : c.width);
@@ -57,7 +57,7 @@ void add(std::vector<RowTransfer>& transfers, Act act, Index width, int ranks) {
 
 bool communicates(Act act) { return act >= Act::sum; }
 
-// By the states that a chain begins and ends in.
+// Cheapest layouts, indexed by the first and the last state of a chain.
 using Ways = std::array<std::array<std::optional<ChainLayout>, tensor_states>, tensor_states>;
 
 void keep_cheaper(std::optional<ChainLayout>& best, const ChainLayout& before, const LayoutStep& step, const LayoutCost& cost) {
@@ -67,7 +67,7 @@ void keep_cheaper(std::optional<ChainLayout>& best, const ChainLayout& before, c
   best = std::move(longer);
 }
 
-// Until no move makes anything cheaper.
+// Applies moves between states until no move reduces a cost (Bellman-Ford).
 void apply_moves(Ways& ways, const Channels& channels, const OperatorChain& chain, const LayoutRules& rules) {
   std::vector<LayoutStep> steps;
   for (const LayoutMove& move : moves())
@@ -80,7 +80,7 @@ void apply_moves(Ways& ways, const Channels& channels, const OperatorChain& chai
 
 Ways ways_of(const OperatorChain&, const Channels& begin, const LayoutRules&);
 
-// Branches go from one state to one, and their sum is in that.
+// All branches of a sum have the same first state and the same last state, which is that of the sum.
 std::vector<LayoutStep> steps_of_sum(const Operator& sum, int number, const LayoutRules& rules) {
   std::vector<Ways> branches;
   for (const OperatorChain& branch : sum.branches) branches.push_back(ways_of(branch, sum.in, rules));
@@ -234,7 +234,7 @@ LayoutCost cost_of(const LayoutStep& step, const OperatorChain& chain, const Lay
 
 std::optional<ChainLayout> lay_out(const OperatorChain& chain, const LayoutRules& rules, std::span<const TensorState> begin,
                                    std::span<const TensorState> end) {
-  ensure(!chain.empty(), "a chain without operators");
+  ensure(!chain.empty(), "the operator chain is empty");
   const Ways ways = ways_of(chain, chain.front().in, rules);
   std::optional<ChainLayout> best;
   for (const TensorState from : begin)

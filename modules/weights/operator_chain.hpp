@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where a layer's weights are cut over the tensor axis, found from what its operators allow. Between two operators a tensor lies on the ranks in one
-// of five states; an operator says from which state to which it leads and how its weights are cut then, moves from state to state cost traffic, and
-// dynamic programming over the chain finds the states of the least cost. What Redco's rules say by names comes out of it: the first matrix is cut by
-// its outputs, the next by its inputs, and their sum is taken once each way.
+// Tensor-parallel sharding of a layer's weights, derived from its operators. Between two operators, a tensor is in one
+// of five states on the tensor-parallel ranks. Each operator lists its passages: input state, output state, and how its
+// weights are sharded. A move from one state to another costs communication. Dynamic programming over the chain of
+// operators finds the cheapest states. The result agrees with Redco's rules by weight name: the first matrix is sharded
+// by its outputs (column parallel), the next one by its inputs (row parallel), with one reduction in the forward and
+// one in the backward.
 #pragma once
 
 #include <compare>
@@ -18,64 +20,68 @@
 
 namespace gyr {
 
-// Of a tensor, and of its gradient.
-//   whole    every rank has all of both
-//   shared   every rank has all of the tensor and a part of the gradient, which is the sum of these: what is read by operators that are cut
-//   rows     every rank has its share of the rows of both (sequence parallelism)
-//   units    every rank has some units of both, fewer than there are ranks being held by neighbours, whose gradients add up
-//   partial  the tensor is the sum of what the ranks have, and every rank has all of the gradient
+// State of a tensor and of its gradient on the tensor-parallel ranks:
+//   whole    every rank has all of the tensor and all of the gradient
+//   shared   every rank has all of the tensor and a partial sum of the gradient: input of sharded operators
+//   rows     every rank has its shard of the rows of both (sequence parallel)
+//   units    every rank has some units (heads, channels) of both; if there are fewer units than ranks, neighbouring ranks hold the same unit and
+//            their gradients are summed
+//   partial  every rank has a partial sum of the tensor and all of the gradient
 enum class TensorState { whole, shared, rows, units, partial };
 inline constexpr int tensor_states = 5;
 std::string_view name_of(TensorState);
 
-// The channels of a row, in runs of units. Without runs they are never cut.
+// Channels of a row, as runs of equal units. Channels without runs are never sharded.
 struct Channels {
   Index width;
   std::vector<Run> units;
 };
 inline Channels undivided(Index width) { return {width, {}}; }
 Channels by_units(std::vector<Run> units);
-// Whether so many ranks can have whole units of each run, and what one of them then has; and whether these are parts of equal size that no two hold.
+// can_share: true if the units of each run can be distributed evenly over the ranks. share_of: channels per rank.
+// in_equal_parts: true if the shards are equally large and disjoint.
 bool can_share(const Channels&, int ranks);
 Index share_of(const Channels&, int ranks);
 bool in_equal_parts(const Channels&, int ranks);
 
-// What is handed to a communicator for each row.
+// Collective operation on one row of a tensor.
 struct RowTransfer {
   Operation operation;
-  Index numbers;  // of the whole tensor
-  int ranks;      // that take part
+  Index numbers;  // elements of a full row of the tensor
+  int ranks;      // ranks that take part in the collective
   bool wide = false;
 
-  // Numbers that one of them hands over; and that all of them together send where they form a ring.
+  // handed_over: elements that one rank passes to the collective. sent: elements that all ranks send in total with ring
+  // algorithms.
   double handed_over() const { return operation == Operation::all_gather ? double(numbers) / ranks : double(numbers); }
   Index sent() const { return (operation == Operation::all_reduce ? 2 : 1) * numbers * (ranks - 1); }
 };
 
-// A sum that an operator takes over the ranks that have parts of one unit, of so many numbers for each unit.
+// All-reduce within an operator, over the ranks that have parts of the same unit.
 struct InnerSum {
   Run units;
-  Index numbers;
-  int forward, backward;  // how often
+  Index numbers;          // all-reduced elements per unit
+  int forward, backward;  // number of all-reduces in forward and in backward
 };
 
 enum class WeightSplit { nowhere, outputs, inputs };
 std::string_view name_of(WeightSplit);
 
-// From which state to which an operator leads, and where its weights are cut then.
+// Input state and output state of an operator, and how its weights are sharded in this case.
 struct OperatorPassage {
   TensorState in, out;
   WeightSplit cut = WeightSplit::nowhere;
   std::vector<InnerSum> sums = {};
 };
 
-// A weight as far as it can be cut: along the outputs of its operator, along the inputs. Without runs it is not.
+// Weight of an operator and the runs along which it can be sharded: outputs or inputs of the operator. Without runs it
+// is replicated.
 struct OperatorWeight {
-  std::string name;  // a pattern of names where there are several alike
+  std::string name;  // pattern of names if several weights are alike
   Shape shape;
   std::vector<Run> outputs = {}, inputs = {};
   int output_dim = 0, input_dim = 1;
-  Index alike = 1;
+  Index alike = 1;  // number of weights with this pattern
 
   Shardings shardings(WeightSplit) const;
 };
@@ -88,25 +94,29 @@ struct Operator {
   Channels in, out;
   std::vector<OperatorPassage> passages;
   std::vector<OperatorWeight> weights = {};
-  std::vector<OperatorChain> branches = {};  // of a sum, which read the same; one without operators passes on what they read
+  std::vector<OperatorChain> branches = {};  // branches of a sum, which read the same tensor; a branch without operators passes it through
 };
 
-// y = x w' + b: whole, cut by its outputs, or by its inputs, as far as both have units. Weights NAME.weight and, with a bias, NAME.bias, one for each
-// run of the outputs, or one for all of them.
+// GEMM y = x w' + b: unsharded, sharded by outputs (column parallel) or sharded by inputs (row parallel), as far as
+// both have units. Weights NAME.weight and, with a bias, NAME.bias: one for each run of the outputs, or one for all of
+// them.
 Operator product(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias = false);
-// Row by row, over all channels: a norm.
+// Operator that works on one row at a time, over all channels, for example a norm.
 Operator over_rows(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights = {});
-// Number by number, or within units. `sums`: taken where these are cut.
+// Operator that works elementwise or within units. `sums`: all-reduces that it needs if its units are sharded.
 Operator over_units(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights = {},
                     std::vector<InnerSum> sums = {});
-// Over the tokens, unit by unit: attention, convolution, scan.
+// Operator that mixes tokens, independently for each unit: attention, convolution, scan.
 Operator over_tokens(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights = {});
-// The sum of what branches make of one tensor.
+// Sum of the outputs of branches that read the same tensor.
 Operator sum_of(std::string name, std::vector<OperatorChain> branches, const Channels& all);
 
-// What ranks do with a tensor on the way from one state to another, and with its gradient on the way back.
-//   keep  nothing    once  of what all have, one goes on, the others have zeros    take  its own part of what it has    pad  zeros around its part
-//   sum, gather, scatter  all-reduce, all-gather, reduce-scatter
+// Action of the ranks on a tensor for a move from one state to another, and on its gradient in the backward:
+//   keep     nothing
+//   once     one rank keeps the tensor, the others set it to zero
+//   take     each rank takes its own shard of the tensor
+//   pad      each rank pads its shard with zeros to the full size
+//   sum, gather, scatter   all-reduce, all-gather, reduce-scatter
 enum class Act { keep, once, take, pad, sum, gather, scatter };
 struct LayoutMove {
   TensorState from, to;
@@ -114,13 +124,14 @@ struct LayoutMove {
 };
 std::span<const LayoutMove> moves();
 
-// Of all ranks together; compared from the left. Whoever takes more ranks for a layer wants each to hold and compute less: that comes first.
+// Cost of a layout, summed over all ranks; compared field by field, in this order. Stored weights come first, because
+// more tensor-parallel ranks are used to reduce memory and compute per rank.
 struct LayoutCost {
-  Index held = 0;    // numbers of weights
-  Index sent = 0;    // bytes for a row, forward and backward
-  Index calls = 0;   // of collectives, the same
-  Index summed = 0;  // numbers of weights all of which every rank has, with a part of the gradient: summed once a step
-  Index kept = 0;    // numbers of a row that operators make
+  Index held = 0;    // elements of stored weights
+  Index sent = 0;    // bytes sent per row, forward and backward
+  Index calls = 0;   // number of collectives, forward and backward
+  Index summed = 0;  // elements of replicated weights with partial gradients: all-reduced once per step
+  Index kept = 0;    // elements per row that operators output
   Index moves = 0;
 
   auto operator<=>(const LayoutCost&) const = default;
@@ -128,9 +139,9 @@ struct LayoutCost {
 };
 
 struct ChainLayout;
-// A move, or a passage of an operator.
+// Step of a layout: a move between states, or a passage of an operator.
 struct LayoutStep {
-  int op = -1;  // its number in the chain; -1: a move
+  int op = -1;  // index of the operator in the chain; -1: a move
   TensorState in, out;
   WeightSplit cut = WeightSplit::nowhere;
   Act move_forward = Act::keep, move_backward = Act::keep;
@@ -144,23 +155,25 @@ struct ChainLayout {
 
 struct LayoutRules {
   int ranks = 1;
-  Index narrow = 2, wide = 4;  // bytes of a number, and of one in the accumulator's precision
-  // Gathered rows are not kept: the gradients of weights gather them again. Not where forward and backward are one.
+  Index narrow = 2, wide = 4;  // bytes of an element, and of an element in the accumulator's precision
+  // True if all-gathered rows are not stored, so that the weight gradients gather them again. False if forward and
+  // backward run together.
   bool gathers_again = true;
-  // Passages that may be taken; all where empty.
+  // Returns true for passages that are allowed; empty: all are.
   std::function<bool(const Operator&, const OperatorPassage&)> allowed = {};
 };
 
-// What a step costs besides its branches.
+// Cost of a step without its branches.
 LayoutCost cost_of(const LayoutStep&, const OperatorChain&, const LayoutRules&);
-// The step of a passage or a move; none where units do not divide.
+// Step for a passage or for a move; empty if the units cannot be distributed evenly over the ranks.
 std::optional<LayoutStep> step_of(const OperatorPassage&, const Operator&, int number, const LayoutRules&);
 std::optional<LayoutStep> step_of(const LayoutMove&, const Channels&, const LayoutRules&);
 
-// The cheapest layout from one of these states to one of those; of equal ones that whose states come first. None where nothing leads there.
+// Cheapest layout from one of the `begin` states to one of the `end` states; among equal costs, the earlier states in
+// these lists. Empty if there is no layout.
 std::optional<ChainLayout> lay_out(const OperatorChain&, const LayoutRules&, std::span<const TensorState> begin, std::span<const TensorState> end);
 
-// visit(chain, step) for every step, branches' before the sum's own.
+// Calls visit(chain, step) for every step; the steps of branches come before the step of their sum.
 void for_each_step(const OperatorChain&, const ChainLayout&, const std::function<void(const OperatorChain&, const LayoutStep&)>& visit);
 
 }  // namespace gyr

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index alignment = 64;  // elements: parameters start on cache lines
+constexpr Index alignment = 64;  // elements, so that parameters start on cache lines
 Index aligned(Index n, Index grain = alignment) { return (n + grain - 1) / grain * grain; }
 
 }  // namespace
@@ -27,7 +27,7 @@ Piece Parameter::kept_gradient() const {
 }
 
 Parameter& Parameters::declare(Weight weight, Fit fit) {
-  ensure(buckets_.empty(), "{} is declared after all is laid out", weight.name);
+  ensure(buckets_.empty(), "{} is declared after lay_out()", weight.name);
   if (fit == Fit::aligned) declare_adapters();
   if (groups_.empty()) begin_group();
   auto p = std::make_unique<Parameter>();
@@ -56,7 +56,7 @@ void Parameters::declare_adapters() {
 }
 
 Parameters::Team::Team(Parameters& parameters, const Span& ranks) : parameters_(parameters) {
-  ensure(parameters.in(ranks), "a rank declares what ranks {} to {} of the tensor axis hold", ranks.first, ranks.last);
+  ensure(parameters.in(ranks), "weights of tensor-parallel ranks {} to {} are declared on another rank", ranks.first, ranks.last);
   parameters.team_ = ranks;
 }
 
@@ -73,14 +73,14 @@ Span Parameters::parameters_of(const Span& groups) const {
   return {begin(groups.first), begin(groups.last)};
 }
 
-// Buckets go from the last group to the first.
+// Buckets are ordered from the last group to the first.
 int Parameters::bucket_of(int group) const {
   const auto found = std::partition_point(buckets_.begin(), buckets_.end(), [&](const Bucket& b) { return b.groups.first > group; });
   ensure(found != buckets_.end() && group < found->groups.last, "group {} of weights is in no bucket", group);
   return int(found - buckets_.begin());
 }
 
-// What a team holds does not count: buckets are the same on all ranks.
+// Team weights do not count towards the size of a bucket, so that buckets are the same on all ranks.
 void Parameters::make_buckets(Index bucket_bytes) {
   Index bytes = bucket_bytes;
   bool alone = true;
@@ -95,7 +95,7 @@ void Parameters::make_buckets(Index bucket_bytes) {
   }
 }
 
-// The ranks that may cut what they hold the same of, and this one of them.
+// Ranks that hold the same weights and may shard them (ZeRO), and the index of this rank.
 Coordinate Parameters::cutting(bool of_experts) const {
   return over_.level == Shard::none ? Coordinate() : replicas_of(of_experts, over_.ranks, at_.experts);
 }
@@ -160,7 +160,7 @@ void Parameters::for_each_in(int bucket, Visit&& visit) {
 
 namespace {
 
-// A rank's part of a run, in its place there.
+// A rank's ZeRO shard of a flat run, in place.
 AnyTensor zero_shard_of(const AnyTensor& all, const Coordinate& ranks) {
   const Index each = all.size / ranks.ranks;
   return rows(all, ranks.rank * each, each);
@@ -170,7 +170,7 @@ AnyTensor zero_shard_of(const AnyTensor& all, const Coordinate& ranks) {
 
 void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   if (buckets_.empty()) lay_out(1);
-  ensure(factors_ == Factors::stored || (keep == Gradients::none && shard() == Shard::none), "weights in int8 are not trained");
+  ensure(factors_ == Factors::stored || (keep == Gradients::none && shard() == Shard::none), "int8 weights cannot be trained");
   allocate_values(weights);
   allocate_int8(weights);
   if (keep == Gradients::none) return;
@@ -178,13 +178,14 @@ void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   expert_loads_.allocate(weights);
 }
 
-// Of the buffers in which buckets take turns: one alone stays where it is.
+// Number of buffers that ZeRO-sharded buckets take in turn: 2, or 1 if there is only one such bucket.
 int Parameters::buffers() const {
   const auto turning = std::count_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return !b.kept_whole; });
   return int(std::min<std::ptrdiff_t>(turning, 2));
 }
 
-// Whole; or this rank's part, what is kept whole, and buffers in which the others take turns.
+// Allocates all values, or with ZeRO-3 this rank's shards, the buckets that stay unsharded, and buffers for the other
+// buckets.
 void Parameters::allocate_values(Arena& arena) {
   const bool cut = shard() == Shard::weights;
   values_.narrow = take(arena, dtype_, cut ? kept_narrow_extent_ : narrow_extent_);
@@ -211,7 +212,7 @@ void Parameters::allocate_values(Arena& arena) {
   }
 }
 
-// Neighbours that one product serves lie one behind the other.
+// Adjacent weights that share a GEMM are adjacent in int8 as well.
 void Parameters::allocate_int8(Arena& arena) {
   for (std::size_t first = 0, last; first < all_.size(); first = last) {
     Index values = 0, scales = 0;
@@ -321,7 +322,7 @@ void Parameters::bind_values(int bucket, int buffer) {
   for_each_in(bucket, [&](Parameter& p, const WeightSection&) { p.value_ = rows(sections[p.section_].all, p.cut_.offset, p.size()).data; });
 }
 
-// Trained sections come first.
+// Trained sections come first, so that section numbers are valid for gradients too.
 void Parameters::bind_gradients(int bucket, int buffer) {
   const std::vector<Distribution> sections = gradients(bucket, buffer);
   for_each_in(bucket, [&](Parameter& p, const WeightSection&) {
@@ -379,7 +380,7 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
         total += count;
       });
     }
-    if (total == 0) continue;  // all of them are frozen, or lie in others' parts
+    if (total == 0) continue;  // all of them are frozen, or in the ZeRO shards of other ranks
     Scope scope(communication);
     const AnyTensor packed = take(communication, gradients_.dtype, total);
     const auto copy = [&](bool out) {
@@ -391,7 +392,7 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
       }
     };
     copy(false);
-    const Device::Purpose purpose(dev, "gradients of what several ranks hold: its elements");
+    const Device::Purpose purpose(dev, "gradients of weights that several ranks hold: elements");
     along.block(copies).all_reduce(dev, packed);
     copy(true);
   }
@@ -403,7 +404,7 @@ void assign(Device& dev, const Parameter& p, const std::function<double(Index)>&
   with_type(kept.numbers, [&]<class Value>(const Value& value) {
     using S = typename Value::value_type;
     HostValues<S> host(value);
-    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that only pad
+    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that are padding become zero
     stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
       parallel_on_host(count, [&](Index first, Index end) {
         for (Index i = first; i < end; ++i) host(local + i) = S(Acc<S>(source(logical + i)));

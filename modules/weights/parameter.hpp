@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank holds of each weight: its value and, unless it is frozen, its gradient. Gradients lie in one flat run, bucket behind bucket, so
-// that reductions and the optimizer see ranges; frozen weights take no room there.
+// Weights as a rank stores them: the value of each weight and, unless it is frozen, its gradient. Gradients are stored
+// in one flat buffer, bucket after bucket, so that reductions and the optimizer work on ranges. Frozen weights take no
+// space there.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ namespace gyr {
 
 class Parameter;
 
-// What is trained beside a weight: it is computed with as w + scale b a.
+// LoRA adapter of a weight: layers compute with w + scale b a.
 struct Adapter {
   Parameter *a = nullptr, *b = nullptr;
   double scale = 0;
@@ -29,19 +30,20 @@ class Parameter {
  public:
   Weight weight;
   std::optional<Adapter> adapter;
-  Placement held;       // on this rank
+  Placement held;       // part of the weight on this rank
   bool trained = true;  // false: frozen, without gradient and optimizer state
   bool tied = false;    // another stage holds the same weight and counts it
 
   Index size() const { return elements(held.shape); }
-  // The first element that this rank holds along a dimension.
+  // First logical index that this rank holds along a dimension.
   Index first(int dim) const { return held.boxes.empty() ? weight.shape[dim] : held.boxes[0].box.first[dim]; }
-  // Of those that hold the same part, whether this rank is the first.
+  // True if this rank is the first of the ranks that hold the same shard.
   bool contributes() const { return held.boxes.empty() || held.boxes[0].first_copy(); }
   Index rows() const { return held.shape[0]; }
   Index columns() const { return size() / rows(); }
 
-  // Of the whole share: where weights or gradients are cut, only between the call of Parameters::bind and the next one.
+  // Views of this rank's tensor-parallel shard. With ZeRO sharding they are valid from a call of
+  // Parameters::bind_values or bind_gradients to the next.
   template <class S>
   Tensor1<S> vector() const {
     return Tensor1<S>(typed<S>(value_), size());
@@ -50,14 +52,14 @@ class Parameter {
   Tensor2<S> matrix() const {
     return Tensor2<S>(typed<S>(value_), rows(), columns());
   }
-  // What a linear layer multiplies with: this share, with the rows of those declared adjacent to it up to so many.
+  // Operand of a linear layer: this shard, followed by the shards of adjacent weights up to `rows` rows in total.
   template <class T>
   Factor<T> factor(Index rows = 0) const {
     const Index all = std::max(rows, this->rows());
     if (int8_) return {{}, {int8_.values, int8_.scales, all, columns()}};
     return {{typed<const T>(value_), all, columns(), columns()}};
   }
-  // Empty where the weight is frozen.
+  // Empty if the weight is frozen.
   template <class A>
   Tensor1<A> vector_gradient() const {
     return trained ? Tensor1<A>(static_cast<A*>(gradient_), size()) : Tensor1<A>();
@@ -69,10 +71,12 @@ class Parameter {
   DType dtype() const { return dtype_; }
   AnyTensor value() const { return {value_, dtype_, size()}; }
 
-  // What this rank keeps: the share, or its part of it. The gradient's is whole once it is reduced; absent where the weight is frozen.
+  // Data that this rank stores: the tensor-parallel shard, or with ZeRO its part of the shard. The gradient is complete
+  // after the reduction, and absent for a frozen weight.
   Piece kept_value() const;
   Piece kept_gradient() const;
-  // The part that this rank updates, and the same of a run in which the parts of all weights lie as in the optimizer's.
+  // updated(): elements of the shard that this rank's optimizer updates. kept_in(): the same elements in a flat run of
+  // these parts of all weights, laid out as the optimizer state.
   Span updated() const { return cut_.of(size(), part_); }
   Piece kept_in(const AnyTensor& run) const { return {gyr::rows(run, kept_offset_, updated().size()), updated()}; }
   const FlatCut& cut() const { return cut_; }
@@ -87,58 +91,61 @@ class Parameter {
   }
   DType dtype_ = DType::f32;
   void *value_ = nullptr, *gradient_ = nullptr;
-  Int8Matrix int8_;  // in its place
+  Int8Matrix int8_;  // used instead of value_ for int8 weights
   bool value_is_cut_ = false, gradient_is_cut_ = false;
-  void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // where it is
-  int group_ = 0, cluster_ = 0, section_ = 0;              // cluster: neighbours that one product serves
+  void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // memory of the ZeRO shards of value and gradient
+  int group_ = 0, cluster_ = 0, section_ = 0;              // cluster: index of the adjacent weights that share a GEMM
   FlatCut cut_;
   int part_ = 0;
-  Index gradient_offset_ = 0, kept_offset_ = 0;  // in the section; in a run of what this rank updates
+  Index gradient_offset_ = 0, kept_offset_ = 0;  // offset in the section; offset in a flat run of the elements that this rank updates
 };
 
 using ParameterList = std::span<const std::unique_ptr<Parameter>>;
-using Arrived = std::function<void(const Parameter&)>;  // told of each weight when it is there, before the next one comes
+using Arrived = std::function<void(const Parameter&)>;  // called for each weight once it is loaded, before the next one
 
-// Weights of one type in a bucket, all trained or all frozen; but frozen ones among trained neighbours that one product serves are with these, and
-// where what is kept is cut they take room as these do. What a team holds is apart, so that what all ranks of the tensor axis hold lies, and is cut,
-// alike on them; so are experts that ranks deal among themselves, which fewer ranks hold.
+// Section of a bucket: weights of one storage type that are all trained or all frozen. Frozen weights that share a GEMM
+// with trained ones are in the section of the trained ones; with ZeRO they also occupy gradient space there. Team
+// weights and expert-parallel weights have their own sections, because not all ranks hold them. Weights that all
+// tensor-parallel ranks hold are therefore laid out and sharded alike on all of them.
 struct WeightSection {
   bool trained, of_experts, wide, of_team;
-  Coordinate ranks = {};                      // that hold the same and may cut it, and this one of them
-  Index size = 0, gradient_size = 0;          // elements, padded so that all parts are equal
-  Index values = 0, gradients = 0;            // where they begin: in the run of the type; in that of gradients, where trained
-  Index kept_values = 0, kept_gradients = 0;  // the same in runs of what each of the ranks keeps
+  Coordinate ranks = {};                      // ranks that hold the same weights and may shard them (ZeRO), and the index of this rank
+  Index size = 0, gradient_size = 0;          // elements of the section, padded so that all ZeRO shards are equal
+  Index values = 0, gradients = 0;            // offset in the flat run of values of this type; offset in the gradients, if trained
+  Index kept_values = 0, kept_gradients = 0;  // the same offsets in the runs of what each of these ranks stores
   Index kept_size() const { return size / ranks.ranks; }
   Index kept_gradient_size() const { return gradient_size / ranks.ranks; }
 };
 
-// Weights that are reduced and gathered together.
+// Weights whose gradients are reduced together and whose values are gathered together.
 struct Bucket {
-  Span groups;      // of declarations
-  bool kept_whole;  // in a step, even where weights are cut
+  Span groups;      // groups of declared weights in the bucket
+  bool kept_whole;  // the bucket stays unsharded during a step, even with ZeRO-3
   std::vector<WeightSection> sections;
 };
 
 enum class Gradients { none, kept };
-using Trained = std::function<bool(const Weight&)>;  // whether a weight is trained; all are where empty
+using Trained = std::function<bool(const Weight&)>;  // returns true if a weight is trained; empty: all weights are
 
 class Parameters {
  public:
-  // `dtype`: the model's scalar. `at`: where the rank stands along the axes that weights are sharded over. Ranks along others hold the same and do
-  // not count as copies; they may cut among themselves what they keep.
+  // `dtype`: dtype of the model. `at`: coordinates of the rank on the axes that weights are sharded over. Ranks along
+  // other axes hold the same weights and are not counted as copies; they may shard what they store (`over`, ZeRO).
   Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {}, const Mixers& mixers = Mixers::together())
       : dtype_(dtype), at_(at), trained_(std::move(trained)), over_(over.level == Shard::none ? ShardedOver() : over), mixers_(mixers) {}
 
-  // Declares a weight. `adjacent`: directly behind the previous one in memory, so that one product can serve both; so do their gradients
-  // where both are trained.
+  // Declares a weight. `adjacent`: its memory directly follows that of the previous weight, so that one GEMM can serve
+  // both. Their gradients are adjacent too if both are trained.
   enum class Fit { aligned, adjacent };
   Parameter& declare(Weight weight, Fit = Fit::aligned);
 
-  // Weights that are targets have adapters, declared behind the neighbours that one product serves; said before anything is declared.
+  // Enables LoRA: target weights get adapters, which are declared after the adjacent weights that share a GEMM. Must be
+  // called before any declaration.
   void adapt(const LoraConfig& lora) { lora_ = lora; }
-  void declare_adapters();  // of the last of them
+  void declare_adapters();  // declares the adapters of the targets declared last
 
-  // While it lives, what is declared belongs to some ranks of the tensor axis, of which this is one.
+  // While this object exists, declared weights belong to a team: a subset of the tensor-parallel ranks that includes
+  // this rank.
   class Team {
    public:
     Team(Parameters&, const Span& ranks);
@@ -149,81 +156,88 @@ class Parameters {
     Parameters& parameters_;
   };
   const Mixers& mixers() const { return mixers_; }
-  // Whether this rank is one of a team's.
+  // True if this rank is a member of the team.
   bool in(const Span& team) const { return within(team, at_).has_value(); }
 
-  // What is declared from now on belongs to another group: the least that makes a bucket.
+  // Begins a new group of declarations. Every bucket consists of one or more groups.
   void begin_group();
-  // The group is a bucket of its own, and kept whole during a step: of what is used at both ends of the model.
+  // Makes the current group a bucket of its own that stays unsharded during a step: for weights that are used at both
+  // ends of the model.
   void keep_whole();
   int groups() const { return int(groups_.size()); }
 
-  // Factors are held so; said before all is laid out, and not of what is trained.
+  // Sets how factors are stored. Must be called before lay_out(); int8 weights cannot be trained.
   void hold(Factors factors) { factors_ = factors; }
 
   ExpertLoads& expert_loads() { return expert_loads_; }
   const ExpertLoads& expert_loads() const { return expert_loads_; }
 
-  // Says where everything lies: buckets of at least so many bytes of gradients, the last groups first. No declarations behind it.
+  // Computes the memory layout: buckets of at least `bucket_bytes` of gradients, starting with the last group. No
+  // weight may be declared afterwards.
   void lay_out(Index bucket_bytes);
   void allocate(Arena& weights, Arena& gradients, Gradients);
 
-  // Where factors are held in int8, they arrive one after the other in memory for the largest of them, and are taken from there. Without memory none
-  // arrives.
+  // Weights that are stored in int8 are loaded one after the other into a buffer for the largest of them (load_into)
+  // and quantized from there (quantize_loaded). Without a buffer none can be loaded.
   bool in_int8(const Parameter& p) const { return factors_ == Factors::int8 && p.weight.storage == Storage::factor; }
-  Index largest_int8_weight() const;  // elements
+  Index largest_int8_weight() const;  // elements of the largest weight stored in int8
   void load_into(const AnyTensor& memory);
   void quantize_loaded(Device&, const Parameter&);
 
   DType dtype() const { return dtype_; }
   Shard shard() const { return over_.level; }
-  // Among those that what is declared belongs to.
+  // Coordinates of this rank among the ranks of the current team.
   Coordinates coordinates() const { return *within(team_, at_); }
-  // The experts of so many that this rank has.
+  // Experts that this rank holds, out of `count`.
   Span experts(Index count) const { return experts_of(at_.experts, count); }
-  // Whether this rank counts a weight in sums over those that deal experts among themselves, all of which keep whatever belongs to no expert.
+  // True if this rank counts a weight in sums over the expert-parallel ranks, which all hold the weights that belong to
+  // no expert.
   bool counts(const Parameter& p) const;
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int group) const;
-  Index extent() const { return extent_; }            // of the flat run of gradients, with its padding
-  Index kept_extent() const { return kept_extent_; }  // of the part this rank updates
-  // The flat run, in the accumulator's precision: (extent), or the part this rank keeps.
+  Index extent() const { return extent_; }            // size of the flat gradient buffer, with padding
+  Index kept_extent() const { return kept_extent_; }  // size of the part of the gradients that this rank updates
+  // Flat gradient buffer in the accumulator's precision: (extent), or with ZeRO-2 and 3 the part that this rank stores.
   const AnyTensor& gradients() const { return gradients_; }
-  // What this rank keeps of it once it is reduced.
+  // Reduced gradients that this rank keeps.
   std::vector<AnyTensor> kept_gradients() const;
 
-  // A run and this rank's part of it, in its place there or apart. Other ranks hold the same of experts than of what else there is.
+  // A flat run and this rank's ZeRO shard of it, which is part of the run or in separate memory. Expert weights are
+  // sharded over other ranks than the rest.
   struct Distribution {
     AnyTensor all, mine;
     bool of_experts;
   };
-  // A bucket's values and gradients where they are whole. `buffer`: which of the two that take turns, where no place of their own is kept.
+  // Values and gradients of a bucket before sharding. `buffer`: index of the double buffer, for buckets without memory
+  // of their own.
   std::vector<Distribution> values(int bucket, int buffer) const;
   std::vector<Distribution> gradients(int bucket, int buffer) const;
-  // The same, one behind the other in other memory: in another scalar perhaps.
+  // Gradients of a bucket, one section after the other in `memory`, possibly in another dtype.
   std::vector<Distribution> gradients_in(const AnyTensor& memory, int bucket) const;
-  Index gradient_size(int bucket) const;  // elements of all of them
-  // The bucket's weights are computed with there from now on.
+  Index gradient_size(int bucket) const;  // gradient elements of all sections of a bucket
+  // From now on, the weights of the bucket are used from this buffer.
   void bind_values(int bucket, int buffer);
   void bind_gradients(int bucket, int buffer);
-  // Adds what has been reduced in a buffer to what this rank keeps.
+  // Adds the reduced gradients in a buffer to those that this rank keeps.
   void keep_gradients(Device&, int bucket, int buffer);
 
-  // Sums gradients that are parts of a sum: of what several ranks of an axis hold because there are fewer units than ranks, and, with
-  // `split_rows`, of weights that work on shares of rows on all of them. One all-reduce per number of copies. Of weights that teams hold, or of
-  // those that all hold: `along` is the team or the axis.
+  // All-reduces gradients that are partial sums: those of units that several ranks of an axis hold because there are
+  // fewer units than ranks, and, with `split_rows` (sequence parallelism), those of weights that work on shards of the
+  // rows. One all-reduce for each number of copies. `along`: the team or the axis, for weights that teams hold or that
+  // all ranks hold.
   enum class Holders { all, team };
   void reduce_copies(Device&, Arena& communication, Axis, Holders, BlockedCommunicator& along, bool split_rows) const;
-  // Numbers of copies that occur, besides 1 and those of weights that are not sharded over the axis (their gradients are equal everywhere).
+  // Copy counts that occur, except 1. Weights that are not sharded over the axis are ignored, because their gradients
+  // are equal on all ranks.
   std::vector<int> copy_counts(Axis, Holders) const;
 
  private:
   struct Group {
-    std::size_t first;  // in the list
+    std::size_t first;  // index of its first weight in all_
     bool whole = false;
   };
-  // Memory of the values of a bucket, by type.
+  // Memory for values, by storage type.
   struct Values {
     AnyTensor narrow, wide;
   };
@@ -250,7 +264,7 @@ class Parameters {
   ShardedOver over_;
   Mixers mixers_;
   LoraConfig lora_;
-  std::vector<Parameter*> without_adapter_;  // targets that wait for theirs
+  std::vector<Parameter*> without_adapter_;  // targets whose adapters are not declared yet
   Span team_ = {0, 0};
   Factors factors_ = Factors::stored;
   ExpertLoads expert_loads_;
@@ -259,24 +273,25 @@ class Parameters {
   std::vector<Bucket> buckets_;
   Index extent_ = 0, narrow_extent_ = 0, wide_extent_ = 0;
   Index kept_extent_ = 0, kept_narrow_extent_ = 0, kept_wide_extent_ = 0;
-  Values values_;        // whole, or this rank's part
-  AnyTensor gradients_;  // the same
+  Values values_;        // values, unsharded or this rank's ZeRO shard
+  AnyTensor gradients_;  // gradients, unsharded or this rank's ZeRO shard
   std::array<Values, 2> value_buffers_;
   std::array<AnyTensor, 2> gradient_buffers_;
-  std::vector<Values> whole_values_;  // by bucket, of those that are kept whole
+  std::vector<Values> whole_values_;  // values of the buckets that stay unsharded, by bucket
   std::vector<AnyTensor> whole_gradients_;
 };
 
-// value(local element) = source(logical element), of what the rank keeps, on the host side of the device's memory; by several threads at a time.
+// value(local element) = source(logical element) for the elements that the rank keeps, via host memory. Several threads
+// call `source` concurrently.
 void assign(Device&, const Parameter&, const std::function<double(Index)>& source);
-// Draws a parameter's initial values by (seed, name, logical element): every layout gets the same numbers.
+// Draws initial values as a function of (seed, name, logical element), so that every layout gets the same values.
 void initialise(Device&, const Parameter&, std::uint64_t seed);
 
 template <class Visit>
 void stretches(const Parameter& p, Visit&& visit) {
   stretches(p.weight, p.held, visit);
 }
-// The same of a part of the share: local elements are counted in the part.
+// Same for a part `of` of the shard; local elements are counted from the start of that part.
 template <class Visit>
 void stretches(const Parameter& p, const Span& of, Visit&& visit) {
   stretches(p, [&](Index logical, Index local, Index count, const Held& held) {

@@ -7,13 +7,14 @@ namespace gyr {
 
 namespace {
 
-// A part of a dimension: logical [global, global + extent) lies at [local, local + extent).
+// A part of a dimension: logical indices [global, global + extent) are stored at [local, local + extent).
 struct PlacedRun {
   Index global, local, extent;
-  Coordinate copies;  // along the axis that the dimension is sharded over
+  Coordinate copies;  // index among the ranks of the sharding axis that hold the same part
 };
 
-// A run's part, given where the run starts globally and locally. Returns the local rows it takes.
+// Adds the parts of a run that this rank holds, given the global and local start of the run. Returns the number of
+// local rows that the run takes.
 Index place_run(const std::string& name, const Run& run, Axis axis, Index global, Index local, const Coordinate& at, std::vector<PlacedRun>& pieces) {
   const auto [ranks, rank] = at;
   if (run.units == 0) {
@@ -37,7 +38,7 @@ Index place_run(const std::string& name, const Run& run, Axis axis, Index global
   return part;
 }
 
-// The parts of a sharded dimension, and its local extent.
+// Parts of a sharded dimension on this rank, and its local extent.
 std::pair<std::vector<PlacedRun>, Index> place_dimension(const Weight& w, const Sharding& sharding, const Coordinate& at) {
   std::vector<PlacedRun> pieces;
   Index global = 0, local = 0;
@@ -49,7 +50,7 @@ std::pair<std::vector<PlacedRun>, Index> place_dimension(const Weight& w, const 
   return {std::move(pieces), local};
 }
 
-// Each box becomes its parts along a dimension.
+// Splits each box along one dimension.
 std::vector<Held> split(const std::vector<Held>& boxes, const Sharding& sharding, const std::vector<PlacedRun>& pieces) {
   std::vector<Held> parts;
   for (const Held& box : boxes)
@@ -63,7 +64,8 @@ std::vector<Held> split(const std::vector<Held>& boxes, const Sharding& sharding
   return parts;
 }
 
-// Elements [first, last) of a row-major tensor as boxes: the rest of a first row, whole rows, the beginning of a last one; rows are cut likewise.
+// Boxes of the elements [first, last) of a row-major tensor: the rest of a first row, full rows, the start of a last
+// row. Partial rows are split likewise.
 void flat_boxes(const Shape& shape, std::size_t dim, Box box, Index first, Index last, std::vector<Box>& boxes) {
   if (first >= last) return;
   Index row = 1;
@@ -73,7 +75,7 @@ void flat_boxes(const Shape& shape, std::size_t dim, Box box, Index first, Index
     inner.first[dim] = r, inner.count[dim] = 1;
     flat_boxes(shape, dim + 1, inner, from, to, boxes);
   };
-  const Index begin = (first + row - 1) / row, end = last / row;  // whole rows
+  const Index begin = (first + row - 1) / row, end = last / row;  // range of full rows
   if (begin > end) return within(end, first - end * row, last - end * row);
   if (first < begin * row) within(begin - 1, first - (begin - 1) * row, row);
   if (begin < end) {
@@ -118,7 +120,7 @@ Placement place(const Weight& w, const Coordinates& everywhere) {
 }
 
 std::vector<Held> cut(const Placement& placement, Index first, Index last) {
-  std::vector<Box> boxes;  // of the share
+  std::vector<Box> boxes;  // boxes in coordinates of the shard
   flat_boxes(placement.shape, 0, whole(placement.shape), first, last, boxes);
   std::vector<Held> parts;
   for (const Held& held : placement.boxes)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that hold the same of a model may cut among themselves what they keep of it (ZeRO 1 to 3, Rajbhandari et al. 2020): numbers that lie
-// flat, one behind the other, in as many equal parts as there are ranks.
+// ZeRO sharding (ZeRO-1 to ZeRO-3, Rajbhandari et al. 2020): ranks that hold the same weights each store only a part of
+// the optimizer state, the gradients or the weights. The data is stored flat, one weight after the other, and split
+// into one equal part per rank.
 #pragma once
 
 #include <algorithm>
@@ -11,35 +12,36 @@
 
 namespace gyr {
 
-// What is cut; each level with those before it. Masters and moments belong to the optimizer.
+// Sharded data (ZeRO-1, 2, 3); each level includes the ones before it. The optimizer state is the fp32 master weights
+// and the Adam moments.
 enum class Shard { none, optimizer, gradients, weights };
 inline constexpr std::array<const char*, 4> shard_names{"none", "optimizer", "gradients", "weights"};
 inline const char* name_of(Shard level) { return shard_names[std::size_t(level)]; }
 
-// What there is of a weight: itself, and what training keeps beside it. (Activations are there for dumps.)
+// Data of a weight: its value, and what training stores with it. (Activations only occur in dumps.)
 enum class Content { weight, first_moment, second_moment, master, gradient, activation };
-// Whether ranks that hold the same weights keep parts of it.
+// True if ranks that hold the same weights each store a part of this data.
 inline bool is_zero_sharded(Content content, Shard level) { return content == Content::weight ? level == Shard::weights : level != Shard::none; }
 
 struct ShardedOver {
   Shard level = Shard::none;
-  Coordinate ranks = {};  // that cut it among themselves, and this one of them
+  Coordinate ranks = {};  // ranks that shard the data (ZeRO), and the index of this rank
 };
 
-// Where a weight's share lies in a run that is cut.
+// Position of a weight's tensor-parallel shard in a flat run that is ZeRO-sharded.
 struct FlatCut {
-  Index offset = 0, extent = 0;  // of the share's first element in the run; of the run
+  Index offset = 0, extent = 0;  // offset of the shard in the run; size of the run
   int parts = 1;
 
   Index each() const { return extent / parts; }
-  // Elements of a row-major share of `size` that lie in a part.
+  // Elements of a row-major tensor-parallel shard of `size` elements that are in ZeRO part `part`.
   Span of(Index size, int part) const {
     const auto inside = [&](Index at) { return std::clamp<Index>(at - offset, 0, size); };
     return {inside(part * each()), inside((part + 1) * each())};
   }
 };
 
-// What a rank keeps of a share: its elements `of`, none perhaps. Without numbers: absent.
+// ZeRO part of a tensor-parallel shard: elements `of`, possibly none. Without data it is absent.
 struct Piece {
   AnyTensor numbers;
   Span of = {0, 0};

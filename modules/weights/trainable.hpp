@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of a linear layer's weights where some may be frozen: what is frozen costs no product.
+// Weight gradients of a linear layer of which some weights may be frozen: no GEMM is computed for frozen weights.
 #pragma once
 
 #include "kernels/ops/elementwise.hpp"
@@ -8,8 +8,9 @@
 
 namespace gyr {
 
-// body(first, column, count) for each run of neighbours that are trained, among parameters (null: there is none) whose rows are the columns of one
-// matrix, in order: the gradients of a run lie one behind the other from `first` on.
+// Calls body(first, column, count) for each run of adjacent trained parameters. The rows of the parameters (null
+// entries are skipped) are, in order, the columns of one matrix. The gradients of a run are contiguous, starting with
+// that of `first`.
 template <class List, class Body>
 void for_trained(const List& all, const Body& body) {
   const Parameter* first = nullptr;
@@ -27,7 +28,7 @@ void for_trained(const List& all, const Body& body) {
   close();
 }
 
-// dw += scale * dy' x for the weights, declared adjacent, whose outputs are the columns of dy side by side.
+// dw += scale * dy' x for adjacent weights whose outputs are, in order, the columns of dy.
 template <class T>
 void weights_backward(Device& dev, std::initializer_list<const Parameter*> weights, Matrix<const T> dy /*(R,N)*/, Matrix<const T> x /*(R,K)*/,
                       double scale = 1) {
@@ -38,7 +39,7 @@ void weights_backward(Device& dev, std::initializer_list<const Parameter*> weigh
   });
 }
 
-// db += scale * sum over rows of dy, for biases in the same way.
+// db += scale * sum over rows of dy, for adjacent biases likewise.
 template <class T>
 void biases_backward(Device& dev, std::initializer_list<const Parameter*> biases, Matrix<const T> dy, double scale = 1) {
   for_trained(biases, [&](const Parameter& first, Index column, Index count) {

@@ -73,7 +73,7 @@ TEST(adapters, beside_drawn_weights_that_stay_so_are_warned_of) {
     EXPECT_EQ(r.code, 0) << told(r);
     return r.out;
   };
-  const std::string warning = "warning: adapters (finetune.lora) beside weights that are drawn at random";
+  const std::string warning = "warning: adapters (finetune.lora) on frozen weights that are drawn at random";
   EXPECT_NE(output("drawn", {}).find(warning), std::string::npos);
   EXPECT_EQ(output("all", {"finetune.lora.also=[\"*\"]"}).find(warning), std::string::npos);
   EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);

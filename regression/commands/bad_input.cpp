@@ -126,7 +126,7 @@ TEST(bad_input, experts_that_cannot_be_dealt_are_refused) {
   refused({"parallel.expert=2"}, {"parallel.expert = 2", "must divide the 1 ranks of data x context"}, 0);
   refused({"parallel.expert=2", "parallel.tensor=2"}, {"parallel.expert = 2", "must divide the 1 ranks"}, 2);
   refused({"parallel.expert=2", "model.moe.experts=5"}, {"parallel.expert = 2", "model.moe.experts = 5"}, 2);
-  refused({"parallel.expert=2", "parallel.expert_room=0.5"}, {"parallel.expert_room = 0.5", "even share"}, 2);
+  refused({"parallel.expert=2", "parallel.expert_room=0.5"}, {"parallel.expert_room = 0.5", "less than balanced routing needs"}, 2);
   refused({"model.moe.bias_update_rate=0.001"}, {"model.moe.bias_update_rate = 0.001", "no bias to move", "model.moe.bias: true"}, 0);
   refused({"parallel.expert=2", "model.pattern=P*"}, {"parallel.expert = 2", "model.pattern has none"}, 2);
   refused({"parallel.expert=2", "optimizer.frozen=[\"*.experts.3.*\"]"},
@@ -207,7 +207,7 @@ TEST(bad_input, a_missing_file_is_named) {
   expect_refused_quietly({"data", "build", folder / "none.txt", folder / "p", "--tokenizer", material().tokenizer()}, Exit::missing, {"none.txt"});
   for (const std::string& prefix : Words{"", folder.path().string() + "/"})  // not PREFIX.bin behind a name that begins with a dot
     expect_refused_quietly({"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()}, Exit::usage,
-                           {"is no PREFIX", "text"});
+                           {"is not a PREFIX", "text"});
 }
 
 TEST(bad_input, a_tokenizer_larger_than_the_model_is_named) {
@@ -322,7 +322,7 @@ struct Saves {
   Result resume(int ranks) const { return run(material().train(folder.path(), {"train.steps=31", "--resume"}), {.ranks = ranks}); }
   void expect_resumed_at_30(const Result& r) const {
     EXPECT_EQ(r.code, 0) << told(r);
-    EXPECT_NE(r.out.find("passed over: " + path(60).string()), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("skipped checkpoint " + path(60).string()), std::string::npos) << r.out;
     EXPECT_NE(r.out.find("resumed from " + path(30).string() + " at step 30"), std::string::npos) << r.out;
   }
   Folder folder;

@@ -116,7 +116,7 @@ void expect_records_of(const fs::path& checkpoint, const fs::path& prefix, const
 
 TEST(classes, build_says_what_is_told_and_ranks_write_the_same_bytes) {
   for (const Result& built : examples().built) ASSERT_EQ(built.code, 0) << built.out << built.err;
-  EXPECT_NE(examples().built[0].out.find("texts_labels.bin: 800 classes are told"), std::string::npos) << examples().built[0].out;
+  EXPECT_NE(examples().built[0].out.find("texts_labels.bin: 800 labels"), std::string::npos) << examples().built[0].out;
   EXPECT_EQ(contents(examples().texts.string() + "_labels.txt"), "ka\nren\nqua\n");
   const Folder folder;
   ASSERT_EQ(Examples::build(examples().words, "--tags", "O,KA,REN,QUA", folder / "p", 2).code, 0);
@@ -136,7 +136,7 @@ TEST(classes, a_model_learns_to_tell_texts_apart) {
   EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
   EXPECT_EQ(double(all.at("classes").at("labels")), 800);
   EXPECT_NE(text.find("macro F1"), std::string::npos) << text;
-  EXPECT_NE(text.find("taken for qua"), std::string::npos) << text;
+  EXPECT_NE(text.find("predicted as qua"), std::string::npos) << text;
   expect_same_on_grids(Material::checkpoint(folder.path(), 60), examples().texts, all);
   expect_records_of(Material::checkpoint(folder.path(), 60), examples().texts, all);
   // More ranks than classes train the same model.
@@ -259,8 +259,9 @@ TEST(classes, a_folder_of_masked_tokens_is_evaluated_as_its_checkpoint) {
   EXPECT_EQ(evaluated(model, data), wanted);
   ASSERT_EQ(run({"import-hf", model, folder / "imported"}).code, 0);
   EXPECT_EQ(evaluated(folder / "imported", data), wanted);
-  for (const auto& [words, part] : {std::pair<Words, const char*>{{"eval", model, "--mask-token", "300"}, "--mask-token 300: the model has 300"},
-                                    {{"eval", Material::get().trained(), "--mask-token", "1"}, "train.objective = next_token, which hides no"}}) {
+  for (const auto& [words, part] :
+       {std::pair<Words, const char*>{{"eval", model, "--mask-token", "300"}, "--mask-token 300: the model's vocabulary has 300"},
+        {{"eval", Material::get().trained(), "--mask-token", "1"}, "train.objective = next_token, which masks no"}}) {
     const Result r = run(with(words, data));
     EXPECT_EQ(r.code, int(Exit::usage)) << r.out;
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
@@ -287,7 +288,7 @@ TEST(classes, what_is_wrong_is_refused) {
   }
   put_contents(folder / "bad.jsonl", R"({"tokens": ["a", "b"], "tags": [0]})");
   expect(Examples::build(folder / "bad", "--tags", "2"), Exit::data, "has 1 tags of 2 words");
-  expect(Examples::build(folder / "bad", "--tags", "a,a"), Exit::usage, "names between commas, which differ");
+  expect(Examples::build(folder / "bad", "--tags", "a,a"), Exit::usage, "different names separated by commas");
 }
 
 }  // namespace gyr::testing::classes_suite

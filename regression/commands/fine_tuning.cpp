@@ -155,7 +155,7 @@ TEST(fine_tuning, what_is_wrong_is_refused) {
   refused(build({"--template", "{promt}{response}"}), Exit::usage, "did you mean {prompt}?");
   refused(build({"--template", "@" + (folder / "none").string()}), Exit::missing, "none");
   refused(build({"--template", "{prompt}{response}", "--key", "text"}), Exit::usage, "--key");
-  refused(build({"--template", "{prompt}{response}", "--role-key", "from"}), Exit::usage, "--role-key has no meaning");
+  refused(build({"--template", "{prompt}{response}", "--role-key", "from"}), Exit::usage, "--role-key does not apply");
   refused(build({"--template", "{prompt}{response}", "--documents", "line"}), Exit::usage, "--documents line");
   refused(build({"--template", "{prompt}{response}", "--separator", "x"}), Exit::usage, "--separator");
   refused(build({"--prompt-key", "q"}), Exit::usage, "--template");
@@ -171,7 +171,7 @@ TEST(fine_tuning, what_is_wrong_is_refused) {
     return words;
   };
   refused(train({}), Exit::data, "step 1: no token of the batch has a label");
-  refused({"eval", Material::get().trained(), "--data", folder / "q"}, Exit::data, "is to be predicted");
+  refused({"eval", Material::get().trained(), "--data", folder / "q"}, Exit::data, "have no token to predict");
   fs::copy(Material::get().prefix().string() + ".idx", (folder / "q").string() + ".idx", fs::copy_options::overwrite_existing);
   fs::copy(Material::get().prefix().string() + ".bin", (folder / "q").string() + ".bin", fs::copy_options::overwrite_existing);
   refused(train({}), Exit::data, "q_mask.idx: a loss mask of 640 sequences");

@@ -311,7 +311,7 @@ TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   EXPECT_TRUE(fs::exists(folder / "dir/config.json"));
   expect_refused({"export-hf", folder / "ckpt", folder / "ckpt"}, Exit::usage, "not empty");
   expect_refused({"export-hf", folder / "ckpt", folder / "ckpt", "--overwrite"}, Exit::usage, "does not belong");
-  expect_refused({"export-hf", folder / "ckpt", folder / "notes"}, Exit::usage, "no folder");
+  expect_refused({"export-hf", folder / "ckpt", folder / "notes"}, Exit::usage, "not a folder");
   fs::create_directory(folder / "x.tmp");
   expect_refused({"export-hf", folder / "ckpt", folder / "x"}, Exit::usage, "x.tmp");
   must({"export-hf", folder / "ckpt", folder / "x", "--overwrite"});

@@ -275,7 +275,7 @@ TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
   const Result r = run(of_run(mine, "train.seed=1", {"train.steps=4", "--resume"}));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("at step 3"), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("passed over: " + Material::checkpoint(mine.path(), 5).string() + ": is of run"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("skipped checkpoint " + Material::checkpoint(mine.path(), 5).string() + ": belongs to run"), std::string::npos) << r.out;
   for (const int step : {1, 2, 5}) EXPECT_TRUE(fs::exists(Material::checkpoint(mine.path(), step))) << step;
   EXPECT_FALSE(fs::exists(Material::checkpoint(mine.path(), 3)));
   // Its own gone, there is nothing to go on from, and nothing is overwritten.
@@ -298,7 +298,7 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Result same = go(2, {"--resume"});
   EXPECT_EQ(same.out.find("changed since"), std::string::npos) << same.out;
   const Result layout = go(2, {"--resume", "checkpoint.every=2", "watchdog.seconds=99"});
-  EXPECT_NE(layout.out.find("no number depends on it: checkpoint.every, watchdog.seconds\n"), std::string::npos) << layout.out;
+  EXPECT_NE(layout.out.find("without effect on results: checkpoint.every, watchdog.seconds\n"), std::string::npos) << layout.out;
   EXPECT_EQ(layout.out.find("the deck has changed"), std::string::npos) << layout.out;
   const Result course = go(3, {"--resume", "optimizer.lr=0.02", "train.seq_length=16"});
   EXPECT_EQ(course.code, 0) << course.err;

@@ -203,8 +203,8 @@ TEST(seq2seq, what_does_not_go_is_told) {
   expect_told(built("{\"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has no key 's' (keys: t)");
   expect_told(built("{\"s\": \"a\"}", keys), 65, "wrong.jsonl:2: the line has no key 't'");
   expect_told(built("{\"s\": \" \", \"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has an empty text under 's'");
-  expect_told(built("", {"--source", "text"}), 64, "--source text: is the key of the text too");
-  expect_told(built("", {"--source", "s", "--pairs"}), 64, "--source: goes with none of");
+  expect_told(built("", {"--source", "text"}), 64, "--source text: this is also the key of the target text");
+  expect_told(built("", {"--source", "s", "--pairs"}), 64, "--source cannot be combined with");
   expect_told(built("", {"--source", "s", "--documents", "line"}), 64, "--source reads JSON lines");
   const auto learnt = [&](const Words& more) { return run(material().learning(folder / "out", more)); };
   expect_told(learnt({"data.order=shuffled"}), 78, "set data.order to documents");

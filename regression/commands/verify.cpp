@@ -34,7 +34,7 @@ void expect_proved(const Result& r) {
   EXPECT_EQ(last_line_of(r.out), "RUN OK");
   EXPECT_LT(r.seconds, 60 * slowness);
   for (const char* law :
-       {"loss ", "gradient norm ", "loss behind the update ", "feed_forward.down_proj ", "grid ", "train.seq_length ", "slowest rank: "})
+       {"loss ", "gradient norm ", "loss after the update ", "feed_forward.down_proj ", "grid ", "train.seq_length ", "slowest rank: "})
     EXPECT_FALSE(lines_with(r.out, law).empty()) << law << "\n" << r.out;
 }
 
@@ -74,7 +74,7 @@ TEST(verify, stages_of_unlike_blocks) {
 TEST(verify, a_published_deck_as_it_is) {
   const Result r = run(verify({"data.order=documents", "data.documents=separate"}, GYR_SOURCE_DIR "/input/falcon-h1-1.5b-deep.yaml"), {.ranks = 4});
   expect_proved(r);
-  EXPECT_EQ(lines_with(r.out, "distance of the gradient to double").size(), 1u) << r.out;  // the deck is in bf16
+  EXPECT_EQ(lines_with(r.out, "gradient error against double").size(), 1u) << r.out;  // the deck is in bf16
 }
 
 TEST(verify, an_encoder_with_a_decoder) {

@@ -416,7 +416,7 @@ TEST(graphs, train_experts_as_kernels_do) {
     course.dtype = DType::f32;
     EXPECT_EQ(why_shown(course), "experts whose rows the host counts");
     course.dtype = DType::bf16, d.model.moe.capacity_factor = 1;
-    EXPECT_EQ(why_shown(course), "experts with room for some rows, which hosts choose");
+    EXPECT_EQ(why_shown(course), "experts with a capacity limit, which the host applies");
   }
 }
 

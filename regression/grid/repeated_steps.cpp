@@ -103,7 +103,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
     Grid* const grid = grid_of(d.layout());
     if (!grid) continue;
     const Course graphs = course_of(d, dtype, *grid, "on"), kernels = course_of(d, dtype, *grid, "off");
-    EXPECT_EQ(graphs.graphs, DeviceGraph::possible() ? "micro-batches, norm and optimizer" : "");
+    EXPECT_EQ(graphs.graphs, DeviceGraph::possible() ? "micro-batches, gradient norm and optimizer" : "");
     EXPECT_EQ(kernels.graphs, "");
     EXPECT_EQ(graphs.said, kernels.said);
     EXPECT_TRUE(graphs.kept == kernels.kept) << "what is kept has other bits";

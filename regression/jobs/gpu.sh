@@ -63,5 +63,5 @@ grep -q '^RUN OK' "$folder/queue/1/output" || failed "the job did not finish the
 grep -hE 'job:|^RUN' "$folder/queue/1/output"
 seen=$(find "$folder/seen" -type f -printf '%f\n' | sort | xargs)
 [ "$seen" = '0 1 2 3' ] || failed "the ranks saw '$seen'"
-[ "$program" = "$build/bin/gyrfalcon" ] || grep 'ranks talk by NCCL' "$folder/queue/1/output" || failed "ranks with a device each do not talk by NCCL"
+[ "$program" = "$build/bin/gyrfalcon" ] || grep 'communication between ranks: NCCL' "$folder/queue/1/output" || failed "ranks with a device each do not talk by NCCL"
 echo "== four ranks, four devices"

@@ -208,7 +208,7 @@ for device in east-0 east-1 west-0 west-1; do
   [ -f "$folder/$device" ] || failed "no rank saw device $device, only $(cd "$folder" && echo east-* west-*)" "$folder/devices.log"
 done
 
-[ "$program" = "$build/bin/gyrfalcon" ] || grep 'ranks talk by NCCL' "$folder/devices.log" || failed "ranks with a device each do not talk by NCCL" "$folder/devices.log"
+[ "$program" = "$build/bin/gyrfalcon" ] || grep 'communication between ranks: NCCL' "$folder/devices.log" || failed "ranks with a device each do not talk by NCCL" "$folder/devices.log"
 
 say "the regression table in an allocation"
 sbatch --wait --ntasks=2 --output="$folder/table.log" --wrap "regression/run.sh --launcher 'srun --mpi=pmi2' --binary $build/bin/gyrfalcon \

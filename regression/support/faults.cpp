@@ -210,7 +210,7 @@ void damage_trial(Damage how, unsigned seed) {
   words.push_back("--resume");
   const Result r = run(words, {.ranks = grid.ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
-  EXPECT_NE(r.out.find("passed over: " + newest.string()), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("skipped checkpoint " + newest.string()), std::string::npos) << r.out;
   EXPECT_NE(r.out.find(victim.filename().string()), std::string::npos) << victim << "\n" << r.out;
   EXPECT_NE(r.out.find(fmt::format("at step {}\n", save_every)), std::string::npos) << r.out;
   expect_same_end(undisturbed(grid), folder.path(), steps);

@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t step = std::size_t(256) << 10;
 constexpr std::string_view gzip_magic = "\x1f\x8b", zstandard_magic = "\x28\xb5\x2f\xfd";
 
-// Files of pzstd begin with a frame to be passed over, 0x184D2A50 to 0x184D2A5F.
+// Files of pzstd begin with a skippable frame, 0x184D2A50 to 0x184D2A5F.
 bool is_zstandard(std::string_view bytes) {
   return bytes.starts_with(zstandard_magic) || (bytes.size() >= 4 && (bytes[0] & 0xF0) == 0x50 && bytes.substr(1, 3) == "\x2a\x4d\x18");
 }
 
-// Both libraries: `text` grows by what `decompress` makes of what is left of the file, until there is some or the file ends.
+// Common part of both formats: decompresses until `text` has grown or the file ends.
 class CompressedText : public Decompressor {
  public:
   CompressedText(std::string_view compressed, const std::filesystem::path& path) : compressed_(compressed), path_(path) {}
@@ -38,8 +38,10 @@ class CompressedText : public Decompressor {
   }
 
  protected:
-  virtual bool done() = 0;                                              // behind the end of the file's last part; Exit::data inside of one
-  virtual std::size_t decompress(std::string_view rest, char* to) = 0;  // consumes some of the rest
+  // true after the last part (gzip member, Zstandard frame) of the file; Exit::data if the data after a part are not
+  // another one
+  virtual bool done() = 0;
+  virtual std::size_t decompress(std::string_view rest, char* to) = 0;  // decompresses and consumes some of `rest`; number of bytes written
 
   [[noreturn]] void damaged(const char* why) const {
     fail(Exit::data, "{}: is damaged at byte {} of {}: {}; fetch it again", path_.string(), consumed_, compressed_.size(), why);
@@ -57,11 +59,11 @@ class Gzip final : public CompressedText {
   bool done() override {
     if (inside_) return false;
     const std::string_view rest = compressed_.substr(std::size_t(consumed_));
-    if (rest.find_first_not_of('\0') == rest.npos) return true;  // tapes pad with zeros
-    if (!rest.starts_with(gzip_magic)) damaged("what follows the last member is no gzip");
+    if (rest.find_first_not_of('\0') == rest.npos) return true;  // tape archives are padded with zeros
+    if (!rest.starts_with(gzip_magic)) damaged("the data after the last gzip member are not gzip");
     inflateEnd(&stream_);
     stream_ = {};
-    ensure(inflateInit2(&stream_, MAX_WBITS + 16) == Z_OK, "zlib does not begin");
+    ensure(inflateInit2(&stream_, MAX_WBITS + 16) == Z_OK, "zlib cannot be initialised");
     inside_ = true;
     return false;
   }
@@ -71,7 +73,7 @@ class Gzip final : public CompressedText {
     stream_.next_out = reinterpret_cast<Bytef*>(to), stream_.avail_out = uInt(step);
     const int code = inflate(&stream_, Z_NO_FLUSH);
     consumed_ += std::int64_t(given - stream_.avail_in);
-    if (code == Z_BUF_ERROR || (code == Z_OK && given == 0)) damaged("it ends in the middle");
+    if (code == Z_BUF_ERROR || (code == Z_OK && given == 0)) damaged("the file is truncated");
     if (code != Z_OK && code != Z_STREAM_END) damaged(stream_.msg ? stream_.msg : "zlib cannot read it");
     inside_ = code != Z_STREAM_END;
     return step - stream_.avail_out;
@@ -85,7 +87,7 @@ class Zstandard final : public CompressedText {
  public:
   Zstandard(std::string_view compressed, const std::filesystem::path& path)
       : CompressedText(compressed, path), context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
-    ensure(context_ != nullptr, "Zstandard does not begin");
+    ensure(context_ != nullptr, "Zstandard cannot be initialised");
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 31);
   }
 
@@ -98,7 +100,7 @@ class Zstandard final : public CompressedText {
     consumed_ += std::int64_t(in.pos);
     if (ZSTD_isError(left)) damaged(ZSTD_getErrorName(left));
     inside_ = left > 0;
-    if (inside_ && rest.empty() && out.pos == 0) damaged("it ends in the middle");
+    if (inside_ && rest.empty() && out.pos == 0) damaged("the file is truncated");
     return out.pos;
   }
 

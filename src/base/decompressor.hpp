@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A compressed file from front to back: gzip (RFC 1952, also of several members, as pigz and bgzip write) or Zstandard (RFC 8878, several frames,
-// windows up to 2 GiB).
+// Decompresses a file from front to back. Formats: gzip (RFC 1952; also several members, as pigz and bgzip write) and
+// Zstandard (RFC 8878; several frames, windows up to 2 GiB).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@ namespace gyr {
 
 class Decompressor {
  public:
-  // What to read `compressed` with, told by its first bytes; null where it is neither. `path` is for messages; the bytes must stay.
+  // Returns the decompressor for `compressed`, chosen by its first bytes; null if it has neither format. `path` is for
+  // messages. The bytes must outlive the decompressor.
   static std::unique_ptr<Decompressor> of(std::string_view compressed, const std::filesystem::path& path);
   virtual ~Decompressor() = default;
 
-  // Appends at least one byte and about 256 KiB; false where there is nothing left. Exit::data for what is damaged, or ends too early, naming file
-  // and byte.
+  // Appends at least one byte and about 256 KiB; false at the end of the file. Exit::data naming file and byte if the
+  // data are damaged or truncated.
   virtual bool append_to(std::string& text) = 0;
-  std::int64_t consumed() const { return consumed_; }  // compressed bytes
+  std::int64_t consumed() const { return consumed_; }  // compressed bytes read so far
 
  protected:
   std::int64_t consumed_ = 0;

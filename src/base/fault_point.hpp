@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Places where tests let a process die, as when a node fails.
+// Places at which tests kill a process, as if a node failed.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace gyr {
 
-// SIGKILL to this process where the environment says GYR_FAULT_POINT=STAGE:POSITION or STAGE:POSITION:STEP with these values.
+// Sends SIGKILL to this process if the environment variable GYR_FAULT_POINT is STAGE:POSITION or STAGE:POSITION:STEP
+// with these values.
 void fault_point(std::string_view stage, int position, std::int64_t step);
 
 }  // namespace gyr

@@ -15,7 +15,7 @@ void add_matching(const std::string& pattern, std::vector<std::filesystem::path>
   for (std::size_t i = 0; code == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
   require(code != GLOB_NOMATCH, Exit::missing, "{}: matches no file", pattern);
-  require(code == 0, Exit::io, "{}: a folder cannot be read", pattern);
+  require(code == 0, Exit::io, "{}: a folder of this pattern cannot be read", pattern);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names of files as a shell would understand them, for lists that are too long for a command line, or come from a job's variables.
+// Expands file name patterns as a shell does, for lists that are too long for a command line or come from the variables
+// of a job.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +9,8 @@
 
 namespace gyr {
 
-// Of each word: the file that has this name, or else, where the word has *, ? or [, all that match, in the order of their names. Exit::missing where
-// none does.
+// Returns for each word the file of that name, or, if there is none and the word has *, ? or [, all files that match,
+// sorted by name. Exit::missing if none matches.
 std::vector<std::filesystem::path> files_named(const std::vector<std::string>& words);
 
 }  // namespace gyr

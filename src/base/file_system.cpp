@@ -12,7 +12,7 @@
 namespace gyr {
 
 bool may_be_shared(const std::filesystem::path& path) {
-  constexpr long xfs = 0x58465342, zfs = 0x2fc12fc1;  // magic.h has these not
+  constexpr long xfs = 0x58465342, zfs = 0x2fc12fc1;  // these two are not in magic.h
   constexpr std::array<long, 9> own{EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, xfs, zfs,
                                     SQUASHFS_MAGIC};
   struct statfs status;
@@ -20,7 +20,7 @@ bool may_be_shared(const std::filesystem::path& path) {
 }
 
 std::string why_not_opened(int error) {
-  if (error == ELOOP) return "it is a symbolic link, and what that points to is left alone; remove the link";
+  if (error == ELOOP) return "it is a symbolic link, and its target is left unchanged; remove the link";
   return std::strerror(error);
 }
 

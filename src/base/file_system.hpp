@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a file system is to its users.
+// Helpers that depend on the file system: detection of shared file systems, and messages for files that cannot be
+// opened.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +8,12 @@
 
 namespace gyr {
 
-// Whether other machines may see this file or folder too, by the kind of its file system: all but those of one machine's disks and memory.
+// True if other machines may see this file or folder too, judged by the type of its file system: every type except
+// those of local disks and memory.
 bool may_be_shared(const std::filesystem::path&);
 
-// Why a file that must not be a symbolic link could not be opened (O_NOFOLLOW), in words that say what to do.
+// Reason and remedy for the message about a file that could not be opened with O_NOFOLLOW, which refuses symbolic
+// links. `error`: errno.
 std::string why_not_opened(int error);
 
 }  // namespace gyr

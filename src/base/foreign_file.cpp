@@ -18,8 +18,8 @@ constexpr std::array<Foreign, 6> known{{
     {"<!DOCTYP", web_page},
     {"<!doctyp", web_page},
     {"<html", web_page},
-    {"PK\x03\x04", "is an archive as torch.save writes it, and only safetensors are read: take the model's .safetensors files"},
-    {"GGUF", "is a GGUF file, and only safetensors are read: take the model that it was made from"},
+    {"PK\x03\x04", "is an archive of torch.save, but only safetensors can be read: use the model's .safetensors files"},
+    {"GGUF", "is a GGUF file, but only safetensors can be read: use the model that it was converted from"},
 }};
 
 }  // namespace

@@ -11,7 +11,7 @@ std::string json_text(const Json& json, int indent) { return json.dump(indent, '
 Json json_in(std::string_view text) { return Json::parse(text, nullptr, false); }
 
 Json json_of_file(const std::string& file) {
-  std::ostringstream text;  // which, unlike an iterator, throws nothing where a folder is read
+  std::ostringstream text;  // unlike an iterator, this does not throw if a folder is read
   text << std::ifstream(file, std::ios::binary).rdbuf();
   return json_in(text.str());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// JSON that this program writes, for people and for itself, and reads again. Both are compiled once: the library's reader and writer are
-// templates of several seconds each.
+// JSON that this program writes and reads again. Reader and writer are compiled only once, in json.cpp, because each
+// takes the compiler several seconds.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,12 +11,12 @@ namespace gyr {
 
 using Json = nlohmann::ordered_json;
 
-// On one line, or indented by so many. Numbers that are not finite are null, all others read back exactly. Bytes that are no UTF-8, as names
-// of files may have, become U+FFFD.
+// JSON on one line, or indented by `indent` spaces. Values that are not finite become null; all others can be read back
+// exactly. Bytes that are not UTF-8, as in file names, become U+FFFD.
 std::string json_text(const Json&, int indent = -1);
 
-// Of a text that a run may have left unfinished: is_discarded() where it is no JSON.
+// Parses a text that may be incomplete; is_discarded() is true if it is not JSON.
 Json json_in(std::string_view text);
-Json json_of_file(const std::string& file);  // also where it cannot be read
+Json json_of_file(const std::string& file);  // like json_in; is_discarded() is also true if the file cannot be read
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the JSON library lets pass in a text that others wrote, and no reader should.
+// Check for an error in JSON text that the JSON library does not detect.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace gyr {
 
-// Where the text has a zero byte, if it has one. JSON has none, but the library takes the first for the end of the text, and accepts
-// whatever follows.
+// Position of the first zero byte in the text, if there is one. JSON has none, but the library treats it as the end of
+// the text and accepts whatever follows.
 inline std::optional<std::size_t> zero_byte(std::string_view json) {
   const auto at = json.find('\0');
   return at == json.npos ? std::nullopt : std::optional(at);

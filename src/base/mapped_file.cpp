@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole file as read-only memory.
+// Maps a complete file as read-only memory.
 #include "src/base/mapped_file.hpp"
 
 #include <fcntl.h>

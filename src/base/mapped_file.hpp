@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole file as read-only memory.
+// Maps a complete file as read-only memory.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace gyr {
 
-// Maps a regular file for reading. The bytes live in the page cache, not in the process: large files are fine.
-// Exit::missing when the file is not there, Exit::data when it is not a regular file, Exit::io when it cannot be read.
-// A file that another process shortens while it is mapped raises SIGBUS on access, as with any mapping.
+// Maps a regular file for reading. The bytes are in the page cache, not in the process, so large files are fine.
+// Exit::missing if the file does not exist, Exit::data if it is not a regular file, Exit::io if it cannot be read. If
+// another process shortens the file while it is mapped, access raises SIGBUS, as with any mapping.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Is told what was ignored and why, a sentence at a time.
+// Callback for notes: called with one sentence at a time about something that was ignored, and why.
 #pragma once
 
 #include <functional>

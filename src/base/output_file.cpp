@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file that appears whole or not at all: written under a temporary name, flushed to disk, then renamed.
+// A file that appears completely or not at all: written under a temporary name, flushed to disk, then renamed.
 #include "src/base/output_file.hpp"
 
 #include <fcntl.h>
@@ -34,13 +34,14 @@ OutputFile OutputFile::join(const std::filesystem::path& final_path) { return Ou
 
 OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner) : final_(final_path), temporary_(temporary(final_path)), owner_(owner) {
   std::error_code ignored;
-  require(!owner || !std::filesystem::is_directory(final_, ignored), Exit::io, "{}: is a folder, and a file is to be written; choose another name",
+  require(!owner || !std::filesystem::is_directory(final_, ignored), Exit::io, "{}: is a folder, but a file is to be written; choose another name",
           final_.string());
   const std::filesystem::file_status there = std::filesystem::status(final_, ignored);
   require(!owner || !std::filesystem::exists(there) || std::filesystem::is_regular_file(there), Exit::io,
-          "{}: is a device or a pipe, which a file would replace; choose another name", final_.string());
+          "{}: is a device or a pipe, which must not be replaced by a file; choose another name", final_.string());
   const int create = owner ? O_CREAT | O_TRUNC : 0;
-  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };  // the umask may take bits away
+  // the umask may clear permission bits
+  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };
   fd_ = open();
   if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
   if (fd_ < 0) {
@@ -75,7 +76,8 @@ void OutputFile::append(std::string_view bytes) {
   begin_write_back();
 }
 
-// The disk starts while the rest is still to come, so that sync() finds little left to wait for. Only a hint: it is sync() that counts.
+// Starts writing to disk early, so that sync() finds little left to wait for. This is only a hint; sync() gives the
+// guarantee.
 void OutputFile::begin_write_back() {
   if (appended_ - written_back_ < write_back_bytes) return;
   ::sync_file_range(fd_, written_back_, appended_ - written_back_, SYNC_FILE_RANGE_WRITE);
@@ -107,7 +109,7 @@ void OutputFile::sync() {
 
 void OutputFile::commit() {
   sync();
-  if (::close(std::exchange(fd_, -1)) != 0) failed("closing", appended_, errno);  // network file systems report quota here
+  if (::close(std::exchange(fd_, -1)) != 0) failed("closing", appended_, errno);  // network file systems report an exceeded quota here
   if (::rename(temporary_.c_str(), final_.c_str()) != 0) failed("renaming", appended_, errno);
   owner_ = false;
   sync_folder(folder_of(final_));
@@ -130,7 +132,7 @@ void sync_file(const std::filesystem::path& file) {
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   require(fd >= 0, Exit::io, "{}: cannot be opened: {}", folder.string(), std::strerror(errno));
-  const int failed = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;  // some file systems have nothing to flush
+  const int failed = ::fsync(fd) == 0 || errno == EINVAL ? 0 : errno;  // some file systems have nothing to flush and return EINVAL
   ::close(fd);
   require(failed == 0, Exit::io, "{}: flushing the folder failed: {}", folder.string(), std::strerror(failed));
 }

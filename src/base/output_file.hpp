@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file that appears whole or not at all: written under a temporary name, flushed to disk, then renamed.
+// A file that appears completely or not at all: written under a temporary name, flushed to disk, then renamed.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace gyr {
 // folder that does not exist is Exit::missing. Unless commit() has returned, the destructor removes the temporary file.
 class OutputFile {
  public:
-  // Creates the temporary file FINAL.tmp (left-overs of a killed run are overwritten). Symbolic links of either name are replaced: what they
-  // point to is left alone. Exit::io where the name is that of a folder, a device or a pipe.
+  // Creates the temporary file FINAL.tmp; one left over from a killed run is overwritten. Symbolic links of either name
+  // are replaced, and their targets stay unchanged. Exit::io if the name is that of a folder, a device or a pipe.
   explicit OutputFile(const std::filesystem::path& final_path);
-  // Opens the temporary file that another rank has created, to write_at() into it. Never removes or renames it.
+  // Opens the temporary file that another rank has created, for write_at(). Never removes or renames it.
   static OutputFile join(const std::filesystem::path& final_path);
   static std::filesystem::path temporary(const std::filesystem::path& final_path);
 
@@ -24,12 +24,12 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
-  void append(std::string_view bytes);                               // buffered
-  void write_at(std::int64_t offset, std::string_view bytes) const;  // unbuffered; may lie past the end
+  void append(std::string_view bytes);                               // appends through a buffer
+  void write_at(std::int64_t offset, std::string_view bytes) const;  // writes without a buffer; the range may be past the end
   std::int64_t appended() const { return appended_; }
 
-  void flush();   // everything appended can be read by others when this returns
-  void sync();    // ... and is on disk
+  void flush();   // afterwards, other processes can read everything appended
+  void sync();    // flush, and wait until it is on disk
   void commit();  // sync, rename to the final name, and make the rename durable
 
  private:
@@ -44,9 +44,9 @@ class OutputFile {
   std::int64_t appended_ = 0, written_back_ = 0;
 };
 
-// Removes a file that is to be replaced; one that is not there is fine. Exit::io.
+// Removes a file that is to be replaced, if it exists. Exit::io.
 void remove_file(const std::filesystem::path& path);
-// Brings a file that others have written to disk; Exit::io.
+// Flushes a file to disk that other processes have written (fsync); Exit::io.
 void sync_file(const std::filesystem::path& file);
 
 // Makes a rename or removal inside `folder` durable.

@@ -17,8 +17,8 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 void check_replaceable(const fs::path& folder, const std::function<bool(const std::string&)>& replaceable) {
   for (const auto& entry : fs::directory_iterator(folder))
     require(entry.is_regular_file() && replaceable(entry.path().filename().string()), Exit::usage,
-            "{}: holds {}, which does not belong to such a folder: it is not replaced; move it away or choose another", folder.string(),
-            entry.path().filename().string());
+            "{}: holds {}, which does not belong to such a folder, so the folder is not replaced; move it away or choose another folder",
+            folder.string(), entry.path().filename().string());
 }
 
 }  // namespace
@@ -28,14 +28,14 @@ OutputFolder::OutputFolder(const fs::path& final_path, Existing existing, const 
   std::error_code error;
   const fs::file_status status = fs::status(final_, error);
   if (fs::exists(status)) {
-    require(fs::is_directory(status), Exit::usage, "{}: is there and is no folder", final_.string());
+    require(fs::is_directory(status), Exit::usage, "{}: exists and is not a folder", final_.string());
     if (!fs::is_empty(final_, error)) {
-      require(existing == Existing::replace, Exit::usage, "{}: is there and not empty; give --overwrite to replace it", final_.string());
+      require(existing == Existing::replace, Exit::usage, "{}: exists and is not empty; give --overwrite to replace it", final_.string());
       check_replaceable(final_, replaceable);
     }
   }
   if (existing == Existing::replace) fs::remove_all(temporary_, error);
-  require(!fs::exists(temporary_, error), Exit::usage, "{}: is there: another process writes it, or one was killed; remove it, or give --overwrite",
+  require(!fs::exists(temporary_, error), Exit::usage, "{}: exists: another process is writing it, or was killed; remove it, or give --overwrite",
           temporary_.string());
   fs::create_directories(parent_of(final_), error);
   const bool made = fs::create_directory(temporary_, error);

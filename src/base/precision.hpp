@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the name of a precision to the type of a model's numbers.
+// Maps the name of a precision to the element type of a model.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gyr {
 
-// What "fp64", "bf16" or "fp32" names.
+// Element type for "fp64", "bf16" or "fp32"; any other name also gives fp32.
 inline DType precision_of(const std::string& name) { return name == "fp64" ? DType::f64 : name == "bf16" ? DType::bf16 : DType::f32; }
 
 }  // namespace gyr

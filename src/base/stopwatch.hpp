@@ -5,7 +5,7 @@
 
 namespace gyr {
 
-// Adds the time from its construction to its destruction.
+// Adds the time between its construction and its destruction to `seconds`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Widths first, then the lines.
+// Formats a table: computes the widths of all columns first, then the lines.
 #include "src/base/table.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gyr {
 namespace {
 
-// Characters as a terminal counts them: UTF-8 continuation bytes are none.
+// Number of characters that a terminal shows; UTF-8 continuation bytes do not count.
 std::size_t width_of(const std::string& text) {
   return std::size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
@@ -20,7 +20,7 @@ std::string padded(const std::string& text, std::size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
-// Breaks at spaces; a word wider than the column is cut.
+// Breaks text into lines at spaces; a word wider than the column is split.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   std::vector<std::string> lines(1);
   for (std::size_t begin = 0; begin < text.size();) {
@@ -39,7 +39,8 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
   return lines;
 }
 
-// The first column's: further lines stand to the right, so that no word of a name begins a line.
+// Breaks a cell of the first column into lines. Further lines are indented, so that a wrapped name does not look like
+// several rows.
 std::vector<std::string> hanging(const std::string& text, std::size_t width) {
   constexpr std::size_t indent = 2;
   if (width_of(text) <= width || width <= indent) return wrapped(text, std::max<std::size_t>(width, 1));

@@ -34,7 +34,7 @@ std::int64_t TextFile::newlines_before(std::int64_t offset) const {
   return forgotten_newlines_ + std::count(before.begin(), before.end(), '\n');
 }
 
-// In large pieces: what is kept moves.
+// Drops text only in large pieces, because the rest has to be moved.
 void TextFile::forget(std::int64_t before) {
   constexpr std::int64_t piece = std::int64_t(1) << 20;
   if (!compressed() || before - first_ < piece) return;

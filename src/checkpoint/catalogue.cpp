@@ -12,7 +12,8 @@ namespace gyr {
 
 namespace {
 
-// As the rank at a position has them, by name; what others have had already lies, and is cut, alike there.
+// Adds the weights of the rank at `position` by name. A weight that is already present has the same stage and ZeRO
+// shards there.
 void add_weights_of(const ModelConfig& config, DType precision, const Layout& layout, int position, const Trained& trained,
                     std::map<std::string, PlacedTensor>& all) {
   Grid dry = Grid::dry_run(layout, position);
@@ -22,7 +23,8 @@ void add_weights_of(const ModelConfig& config, DType precision, const Layout& la
     if (!p->tied) all.emplace(p->weight.name, PlacedTensor{p->weight, stage, p->trained, p->cut(), Content::weight, p->dtype()});
 }
 
-// Positions that hold all weights among themselves: of each stage one for each team and for each share of the experts.
+// Positions that together hold all weights: per pipeline stage, one for each group of mixers (attention, SSM) and each
+// expert-parallel rank.
 std::vector<int> holders_of_all(const Layout& layout) {
   const Mixers mixers = layout.mixers();
   std::vector<int> holders;
@@ -36,7 +38,6 @@ std::vector<int> holders_of_all(const Layout& layout) {
 
 }  // namespace
 
-// In the order of the model.
 std::vector<PlacedTensor> model_weights(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
   std::map<std::string, PlacedTensor> found;
   for (const int position : holders_of_all(layout)) add_weights_of(config, precision, layout, position, trained, found);
@@ -73,7 +74,7 @@ namespace {
 
 Index row_bytes(const Move& b, const PlacedTensor& t) { return elements(b.box.count) / b.box.count[0] * size_of(t.dtype); }
 
-// The boxes of one of `parts` equal parts.
+// Boxes of part `part`, if the boxes are divided into `parts` parts of about equal bytes.
 std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<PlacedTensor>& tensors, Index part, Index parts) {
   const Cut cut{bytes_of(boxes, tensors), parts};
   std::vector<Move> mine;
@@ -92,7 +93,7 @@ std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<Plac
 }  // namespace
 
 std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
-  std::vector<Move> copied, experts, own;  // what other ranks hold as well, what they do of experts, and what they do not
+  std::vector<Move> copied, experts, own;  // replicated weights, replicated expert weights, and this rank's ZeRO shards
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const bool cut = is_zero_sharded(tensors[t].content, layout.cut());
     for (const Held& held : cut ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which tensors a model's checkpoint holds, and which elements of each lie where on which rank: derived from the weights' declarations,
-// so every rank knows it of all others without asking.
+// List of the tensors in a model's checkpoint, and which rank holds which box of each. It follows from the weight
+// declarations, so every rank computes it for all ranks without communication.
 #pragma once
 
 #include "modules/model/model_config.hpp"
@@ -10,22 +10,23 @@
 
 namespace gyr {
 
-// Every weight of a model in that precision once, in the order of the model.
+// Every weight of the model once, in the order of the model. `precision`: type of the model's weights.
 std::vector<PlacedTensor> model_weights(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
-// The same on one rank.
+// The same for a float32 model on one rank.
 std::vector<PlacedTensor> model_weights(const ModelConfig&, const Trained& = {});
 
-// What there is of a weight besides.
+// The optimizer tensor (`Content`: a moment or the master weight) that belongs to a weight.
 PlacedTensor beside(const PlacedTensor& weight, Content, DType precision);
-// As readers know it.
+// Manifest entry of a tensor.
 StoredTensor stored_tensor(const PlacedTensor&);
-// Of a model in that precision: every weight and, where it is trained, its moments, and its master where it is stored narrower than it is
-// updated.
+// All tensors of a checkpoint: every weight, the Adam moments of trained weights, and a master weight if a trained
+// weight is stored in a lower precision.
 std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
 
-// What the rank at `position` gives to a checkpoint, in the order of tensors, ranks named by their positions: over all ranks every element comes
-// once, from its first holder along the tensor axis. Of what ranks along the data axis have cut among themselves each gives its part; what they all
-// hold they share evenly where `spread`, otherwise the first of them gives all.
+// Boxes that the rank at `position` contributes to a checkpoint, in tensor order; Move::from is a position. Over all
+// ranks every element occurs once, from its first holder on the tensor-parallel axis. Of ZeRO-sharded tensors each
+// data-parallel rank contributes its shard. Replicated tensors are divided evenly among the replicas if `spread`;
+// otherwise the first replica contributes all of them.
 std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>&, const Layout&, int position, bool spread);
 Index bytes_of(const std::vector<Move>&, const std::vector<PlacedTensor>&);
 

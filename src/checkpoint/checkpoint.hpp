@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checkpoints are logical: a manifest names whole tensors and says which file holds which box of them, whatever grid wrote them, and any
-// grid reads its own parts. Every number is written once, by the first rank that holds it.
+// Sharded checkpoints, independent of the grid that wrote them: a manifest lists the full tensors and which file holds
+// which box of each. Any grid reads the boxes that it needs. Each element is written exactly once, by one of the ranks
+// that hold it.
 #pragma once
 
 #include "src/checkpoint/folder.hpp"
@@ -10,51 +11,52 @@
 
 namespace gyr {
 
-// Who writes files: every rank its own, one rank of each node what its node holds, or one rank everything.
+// Number of shard files: one per rank, one per node (written by one rank of it), or a single file.
 enum class Files { rank, node, single };
-Files files_of(const std::string& name);  // "rank", "node", "single"
+Files files_of(const std::string& name);  // `name`: "rank", "node" or "single"
 
 struct SaveOptions {
   Files files = Files::rank;
   ShardOptions shard{};
   Retention retention{};
-  bool async = false;  // the caller waits for a copy in memory only
+  bool async = false;  // write in a background thread; the caller waits only for the copy to host memory
 };
 
-// What became of a save.
+// Result of a save.
 struct Saved {
   std::filesystem::path path;
   std::int64_t step = 0;
-  Index bytes = 0;                 // of tensors
-  int files = 0;                   // with numbers in them
-  double blocked_seconds = 0;      // that this rank's caller has waited
-  double write_seconds = 0;        // of the slowest writing rank, and of the commit
-  std::vector<std::string> notes;  // older checkpoints that could not be removed; known to the first rank
+  Index bytes = 0;                 // bytes of all tensors
+  int files = 0;                   // number of shard files
+  double blocked_seconds = 0;      // time that this rank's caller was blocked
+  double write_seconds = 0;        // time of the slowest writing rank plus the commit
+  std::vector<std::string> notes;  // older checkpoints that could not be removed, with reasons; on the first rank only
 };
 
 class Completion;
 class Delivery;
 struct PlacedTensor;
 
-// Saves a model's state as FOLDER/step_N, again and again. Everything here is collective over its grid; an error of one rank (Exit::io, disk
-// full) is thrown by all, and what was committed before stays as it was.
+// Saves a model's state repeatedly as FOLDER/step_N. All calls are collective over the model's grid. An error of one
+// rank (Exit::io, disk full) is thrown on all ranks. Checkpoints that are already committed stay intact.
 class StateSaver {
  public:
-  virtual ~StateSaver() = default;  // waits for a writing thread; what is not committed by then will not be
+  virtual ~StateSaver() = default;  // waits for the background thread; a save whose commit has not started is discarded
 
-  // Saves the present state as step header.step; ends a save that is under way first. With `async` the state may change as soon as this
-  // returns, which tells of the save before; otherwise it tells of this one.
+  // Saves the current state as step header.step, after finishing a save in progress. With `async`, the state may change
+  // once this returns, and the result is that of the previous save. Otherwise the result is that of this save.
   virtual std::optional<Saved> save(CheckpointHeader header) = 0;
-  // Takes a save under way further, without waiting: returns what it became, once.
+  // Advances a save in progress without waiting. Returns its result once, when it is committed.
   virtual std::optional<Saved> poll() = 0;
-  virtual std::optional<Saved> finish() = 0;  // the same, waiting
+  virtual std::optional<Saved> finish() = 0;  // waits for the commit of a save in progress and returns its result
 
-  virtual Index buffer_bytes() const = 0;  // of this rank's copy, 0 unless `async`
+  virtual Index buffer_bytes() const = 0;  // bytes of this rank's host copy; 0 unless `async`
 };
 
 class Saver final : public StateSaver {
  public:
-  // `writers`: by position, who writes for it, in place of what `files` means on this machine.
+  // `writers[position]`: position of the rank that writes the data of the rank at `position`; if empty, `files`
+  // decides.
   Saver(std::filesystem::path folder, const SaveOptions&, ModelState&, std::vector<int> writers = {});
   ~Saver() override;
   std::optional<Saved> save(CheckpointHeader header) override;
@@ -75,45 +77,49 @@ class Saver final : public StateSaver {
   std::vector<StoredTensor> stored_;
   std::unique_ptr<const Delivery> delivery_;
   std::vector<std::byte> buffer_;
-  std::unique_ptr<Completion> in_flight_;  // behind the buffer it writes from
+  std::unique_ptr<Completion> in_flight_;  // declared after buffer_, so that it is destroyed before the buffer it writes from
   double blocked_seconds_ = 0;
 };
 
-// Bytes of the copy that an asynchronous save takes on a rank that writes for itself.
+// Bytes of the host copy of an asynchronous save, on a rank that writes its own file.
 Index save_buffer_bytes(const ModelConfig&, DType precision, const Layout&, int position, const Trained& = {});
 
-// Saves once and waits.
+// Saves once and waits for the commit.
 Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState&, const SaveOptions& = {});
 
 enum class LoadWhat { weights, everything };
 
-// How ranks that hold the same come by it: each reads for itself, or the first of those along the data axis reads and tells the others.
+// Reading of data that several ranks need: every rank reads the files, or the first data-parallel replica reads and
+// broadcasts to the others.
 enum class Reading { all, broadcast };
-Reading reading_of(const std::string& name);  // "all", "broadcast"
+Reading reading_of(const std::string& name);  // `name`: "all" or "broadcast"
 
-// What a rank has read.
+// Bytes that this rank has read to load a checkpoint.
 struct LoadTraffic {
-  Index numbers = 0;  // bytes of tensors that it wanted
-  Index disk = 0;     // bytes that came from files for them, chunks being read whole
+  Index numbers = 0;  // bytes of the tensor elements that it requested
+  Index disk = 0;     // bytes read from files for them; HDF5 chunks are read in full
 };
 
-// Fills the engine's weights, and with `everything` its moments, from a checkpoint of the same model in any precision. With `weights`
-// the moments start at zero. Masters, and weights stored in another precision, come from the checkpoint's masters where it has them.
-// The ranks first share the work of comparing all files with their checksums. Collective over the engine's grid; an error on one rank is
-// thrown by all. Exit::config naming the first tensor where the checkpoint is of another model, or holds no moments of a weight that is
-// trained now (it was frozen then): moments at zero beside a late step's bias correction would take steps of several times the learning rate.
-// Moments of weights that are frozen now are not read. Exit::data naming file and tensor where its content is damaged.
+// Fills the model's weights from a checkpoint of the same model in any precision, and with `everything` also the Adam
+// moments. With `weights` the moments start at zero. Master weights, and weights stored in another precision, are
+// filled from the checkpoint's master weights if it has them. All files are first compared with their checksums; the
+// ranks divide this work. Collective over the model's grid; an error on one rank is thrown on all. Exit::config naming
+// the first tensor if the checkpoint belongs to another model, or if it lacks the moments of a weight that is trained
+// now but was frozen then. Zero moments with the bias correction of a late step would take steps several times the
+// learning rate. Moments of weights that are frozen now are not read. Exit::data naming file and tensor if the content
+// is damaged.
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, ModelState&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
-// Exit::config naming the first tensor unless the checkpoint is of a model of these shapes. Not collective.
+// Exit::config naming the first tensor unless the checkpoint has exactly this model's weights in their shapes. Not
+// collective.
 void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
 
-// The weights alone, of what `open` gives (see pretrained/weights.hpp), with an optimizer that has seen nothing, or into a stage that has
-// none. Collective over the grid; errors as above.
+// Loads only the weights, from the source that `open` returns (see pretrained/weights.hpp). The target is a model whose
+// optimizer state is reset, or a stage without optimizer. Collective over the grid; errors as above.
 using OpenWeights = std::function<std::unique_ptr<WeightSource>()>;
 void load_weights_from(const OpenWeights& open, ModelState&);
 void load_weights_from(const OpenWeights& open, Grid&, const ModelConfig&, ParameterList, const Arrived& = {});
-// This rank's part of each of these weights, and nothing else, is read. Not collective.
+// Reads only this rank's shard of each of these weights. Not collective.
 void load_weights(const WeightSource&, ParameterList);
 
 }  // namespace gyr

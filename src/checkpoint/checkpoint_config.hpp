@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When and how a run is saved: deck keys checkpoint.*.
+// Deck keys checkpoint.*: interval, retention, files and verification of checkpoints.
 #pragma once
 
 #include <string>

@@ -51,7 +51,7 @@ std::uint64_t SummedFile::sum() const {
   return sum({&whole, 1});
 }
 
-// Calls visit(bytes, offset, count) for each block of the part, as far as the file goes.
+// Calls visit(bytes, offset, count) for each block of the byte range, up to the end of the file.
 template <class Visit>
 void SummedFile::blocks(const hdf5::Extent& part, Visit&& visit) const {
   const std::size_t size = std::size_t(std::min(block_bytes, part.bytes));
@@ -87,7 +87,7 @@ SummedFile::Sums SummedFile::sums(std::span<const std::vector<hdf5::Extent>> lis
 
   Checksum whole;
   std::vector<Checksum> sums(lists.size());
-  auto next = pieces.begin();  // the first that does not end before the block
+  auto next = pieces.begin();  // first piece that does not end before the block
   blocks({0, bytes_}, [&](const char* bytes, Index offset, Index count) {
     whole.add(bytes, count);
     while (next != pieces.end() && end(*next) <= offset) ++next;

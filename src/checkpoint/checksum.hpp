@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XXH3, 64 bits, of bytes in memory and in files: what `xxhsum -H3` prints.
+// 64-bit XXH3 checksums of memory and files, as `xxhsum -H3` prints them.
 #pragma once
 
 #include <filesystem>
@@ -28,11 +28,11 @@ class Checksum {
 
 std::uint64_t checksum(const void* bytes, Index count);
 
-// As 16 hexadecimal digits and back; Exit::data naming `origin` for any other text.
+// Checksum as 16 hexadecimal digits, and the inverse. sum_of_hex: Exit::data naming `origin` for any other text.
 std::string hex(std::uint64_t sum);
 std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin);
 
-// A file on disk, read from front to end. Exit::missing, Exit::io.
+// Checksums of a file on disk, read from front to end. Exit::missing, Exit::io.
 class SummedFile {
  public:
   explicit SummedFile(const std::filesystem::path& file);
@@ -42,9 +42,10 @@ class SummedFile {
 
   const std::string& name() const { return name_; }
   Index bytes() const { return bytes_; }
-  std::uint64_t sum() const;                                     // of the whole
-  std::uint64_t sum(std::span<const hdf5::Extent> parts) const;  // of these bytes, one part after the other; ends where the file ends
-  // Of the whole and of each list of parts, these in rising order within a list, while the file is read once.
+  std::uint64_t sum() const;                                     // checksum of the full file
+  std::uint64_t sum(std::span<const hdf5::Extent> parts) const;  // checksum of these byte ranges, concatenated; stops at the end of the file
+  // Checksums of the full file and of each list of byte ranges, in one pass over the file. The ranges of a list must
+  // ascend.
   struct Sums {
     std::uint64_t whole;
     std::vector<std::uint64_t> lists;

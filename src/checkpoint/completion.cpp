@@ -40,7 +40,7 @@ Completion::Result Completion::agreed(std::future<Result>& work) {
   Result mine;
   try {
     collective_check(world_, [&] { mine = work.get(); });
-  } catch (...) {  // on every rank
+  } catch (...) {  // collective_check throws on every rank
     transaction_.reset();
     world_.barrier();
     throw;
@@ -48,7 +48,7 @@ Completion::Result Completion::agreed(std::future<Result>& work) {
   return mine;
 }
 
-// Tells the first rank which files there are.
+// Gathers the manifest entries of all shard files on the first rank.
 void Completion::collect(const std::optional<ManifestFile>& mine) {
   for (std::string& text : gather_texts(world_, mine ? text_of(*mine) : ""))
     if (!text.empty()) manifest_.files.push_back(manifest_file(text, "another rank"));
@@ -60,7 +60,7 @@ void Completion::commit(Result& result) {
   const std::string run = manifest_.header.run;
   const std::filesystem::path folder = saved_.path.parent_path();
   transaction_->commit(std::move(manifest_));
-  OutputFile latest(folder / "latest");  // for people, and for runs whose checkpoints do not say whose they are
+  OutputFile latest(folder / "latest");  // for users, and for runs whose checkpoints carry no run id
   latest.append(saved_.path.filename().string() + "\n");
   latest.commit();
   fault_point("latest", world_.rank(), step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors, one after the other, cut into parts of nearly equal bytes at the beginnings of rows: a row belongs to the part in whose range
-// of bytes it begins.
+// Divides a list of tensors into parts of nearly equal bytes at row boundaries: a row belongs to the part whose byte
+// range contains the row's first byte.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gyr {
 
 struct Cut {
-  Index bytes;  // of everything
+  Index bytes;  // bytes of all tensors
   Index parts;
 
   Index begin(Index part) const { return bytes * part / parts; }
@@ -19,11 +19,11 @@ struct Cut {
     while (part + 1 < parts && begin(part + 1) <= byte) ++part;
     return part;
   }
-  // Rows of a box whose first byte is `offset` that begin before `bound`.
+  // For a box that starts at byte `offset`: the number of its rows whose first byte is before byte `bound`.
   static Index rows_before(Index bound, Index offset, Index row_bytes, Index rows) {
     return bound <= offset ? 0 : std::min(rows, (bound - offset + row_bytes - 1) / row_bytes);
   }
-  // Rows [first, last) of a box that belong to a part.
+  // Rows [first, last) of a box that belong to `part`.
   std::pair<Index, Index> rows_in(Index part, Index offset, Index row_bytes, Index rows) const {
     return {rows_before(begin(part), offset, row_bytes, rows), rows_before(begin(part + 1), offset, row_bytes, rows)};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The way of a checkpoint's numbers from the ranks that hold them to those that write them.
+// Transfer of a checkpoint's data from the ranks that hold it to the ranks that write it.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace gyr {
 
-// Takes boxes in order, slab after slab: `place` says where the next bytes shall go, `taken` that they are there. An error is kept until
-// `check`, because what other ranks send must be received all the same.
+// Receives boxes in order, slab by slab. place() returns the address for the next `bytes`; taken() reports that they
+// have arrived. An error is kept until check(), because the data that other ranks send must be received in any case.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -23,12 +23,13 @@ class Sink {
 
 class Delivery {
  public:
-  // `writers`: by position, who writes for it.
+  // `writers[position]`: position of the rank that writes for the rank at `position`. `spread`: see contributed_boxes().
   Delivery(ModelState&, const std::vector<PlacedTensor>&, std::vector<int> writers, bool spread);
 
-  const std::vector<Move>& boxes() const { return boxes_; }  // that this rank writes
-  Index bytes() const { return bytes_; }                     // of them
-  // Sends what this rank gives, and brings what it writes into the sink. Every rank must call it.
+  const std::vector<Move>& boxes() const { return boxes_; }  // boxes that this rank writes
+  Index bytes() const { return bytes_; }                     // bytes of the boxes that this rank writes
+  // Sends this rank's boxes to its writer and passes the boxes that this rank writes to the sink. Every rank must call
+  // it.
   void run(Sink*) const;
 
  private:
@@ -42,11 +43,11 @@ class Delivery {
   ModelState& state_;
   const std::vector<PlacedTensor>& tensors_;
   std::vector<int> writers_;
-  std::vector<Move> given_;  // by this rank
+  std::vector<Move> given_;  // boxes that this rank contributes
   std::vector<Move> boxes_;
   Index bytes_ = 0;
   std::map<std::string, const Parameter*> parameters_;
-  mutable std::vector<std::byte> copy_;  // of a share on a device that the host cannot read
+  mutable std::vector<std::byte> copy_;  // host copy of one shard, if the host cannot read device memory
   mutable const PlacedTensor* copied_ = nullptr;
 };
 

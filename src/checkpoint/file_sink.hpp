@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slabs that go to a file as they come.
+// Sink that writes each slab to a file as soon as it arrives.
 #pragma once
 
 #include <functional>

@@ -22,7 +22,7 @@ constexpr std::string_view prefix = "step_", old_suffix = ".h5", unfinished_suff
 
 fs::path old_path(const fs::path& folder, std::int64_t step) { return checkpoint_path(folder, step) += old_suffix; }
 
-// The step of a name that this program gives, which is the only way to write it.
+// Step in a checkpoint's name; nullopt for any name that this program would not give to that step.
 std::optional<std::int64_t> step_of(std::string_view name) {
   if (name.ends_with(old_suffix)) name.remove_suffix(old_suffix.size());
   if (!name.starts_with(prefix)) return {};
@@ -42,7 +42,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Renamed first: a folder is removed file by file, and must not look like a whole checkpoint meanwhile.
+// Renames first: a folder is removed file by file and must not look like a complete checkpoint meanwhile.
 std::error_code remove_checkpoint(const fs::path& path) {
   std::error_code error;
   const fs::path dying = fs::path(path) += unfinished_suffix;
@@ -73,12 +73,12 @@ std::vector<std::int64_t> committed_steps(const fs::path& folder) {
 namespace {
 
 void require_own(const fs::path& path, const CheckpointHeader& header, const RunIdentity& run) {
-  require(run.owns(header), Exit::data, "{}: {}, and this folder belongs to run {}{}", path.string(),
-          header.run.empty() ? "does not say which run it is of" : "is of run " + printable(header.run), run.id,
-          run.unmarked_until < 0 ? "" : fmt::format(", whose checkpoints say so from step {} on", run.unmarked_until + 1));
+  require(run.owns(header), Exit::data, "{}: {}, but this folder belongs to run {}{}", path.string(),
+          header.run.empty() ? "carries no run id" : "belongs to run " + printable(header.run), run.id,
+          run.unmarked_until < 0 ? "" : fmt::format(", whose checkpoints carry its id from step {} on", run.unmarked_until + 1));
 }
 
-// What cannot be read, or does not say whose it is, is taken for the run's own.
+// A checkpoint that cannot be read or carries no run id counts as the run's own.
 bool is_of_another_run(const fs::path& path, const std::string& run) {
   if (run.empty() || path.extension() == old_suffix) return false;
   try {
@@ -98,11 +98,11 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
     const fs::path path = existing_path(folder, *step);
     try {
       const CheckpointHeader header = read_header(path);
-      require(header.step == *step, Exit::data, "{}: holds step {}", path.string(), header.step);
+      require(header.step == *step, Exit::data, "{}: contains step {}, unlike its name", path.string(), header.step);
       if (run) require_own(path, header, *run);
       return path;
     } catch (const Error& error) {
-      if (note) note(fmt::format("passed over: {}", error.what()));
+      if (note) note(fmt::format("skipped checkpoint {}", error.what()));
     }
   }
   return {};
@@ -125,7 +125,7 @@ std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const 
   const auto remove = [&](const fs::path& path) {
     if (const auto error = remove_checkpoint(path)) left.push_back(fmt::format("{}: cannot be removed: {}", path.string(), error.message()));
   };
-  if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));  // what an older program wrote of the same step
+  if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));  // file of the same step, written by an older version
   if (retention.keep <= 0) return left;
   const auto steps = committed_steps(folder);
   int kept = 0;
@@ -149,9 +149,9 @@ void remove_unfinished(const fs::path& folder) {
 
 void require_space(const fs::path& folder, Index bytes) {
   struct statvfs status;
-  if (::statvfs(folder.c_str(), &status) != 0) return;  // not every file system says how much is free; a write without room fails later
+  if (::statvfs(folder.c_str(), &status) != 0) return;  // not every file system reports its free space; a write without space fails later
   const double free = double(status.f_bavail) * double(status.f_frsize);
-  require(free >= double(bytes), Exit::io, "{}: a checkpoint takes {:.3f} GB and {:.3f} GB are free; make room or keep fewer checkpoints",
+  require(free >= double(bytes), Exit::io, "{}: a checkpoint needs {:.3f} GB, but only {:.3f} GB are free; free space or lower checkpoint.keep",
           folder.string(), double(bytes) * 1e-9, free * 1e-9);
 }
 
@@ -160,32 +160,32 @@ namespace {
 constexpr std::string_view folder_text = R"(Checkpoints of gyrfalcon
 ========================
 
-step_00000010/       the run after step 10: complete, because it bears this name
+step_00000010/       state of the run after step 10; complete, because the name has no .tmp
   manifest.json      which file holds which boxes of which tensor, with sizes and checksums (XXH3, as `xxhsum -H3` prints them);
-                     the deck, the seed, step, samples and tokens, what program wrote it, and the id of its run: --resume goes on
-                     from checkpoints with the id in ../run.json, and passes over others
-  shard_00000.h5 ... the numbers, each once; it does not matter how many files there are and who wrote them
-  index.h5           every tensor whole, under its plain name, as a view of the shards beside it
-step_00000020.tmp/   a save that is under way or was killed; the next save removes it
+                     deck, seed, step, samples, tokens, program version, and the id of the run. --resume uses only
+                     checkpoints with the id in ../run.json and skips all others
+  shard_00000.h5 ... the tensors' values, each stored once; the number of files and the ranks that wrote them do not matter
+  index.h5           every tensor unsharded, under its plain name, as a view of the shards next to it
+step_00000020.tmp/   a save that is in progress or was killed; the next save removes it
 latest               name of the newest checkpoint
 
 Reading in Python, from any folder:
 
     import h5py
     f = h5py.File("step_00000010/index.h5")
-    f["model/layers/0/mamba/in_proj/weight"][...]       # Hugging Face's name, dots as groups, without a leading "model."
-    f["optimizer/first_moment/layers/0/mamba/D"][...]   # AdamW's moments; optimizer/master of weights in bfloat16
+    f["model/layers/0/mamba/in_proj/weight"][...]       # Hugging Face name, dots as groups, without a leading "model."
+    f["optimizer/first_moment/layers/0/mamba/D"][...]   # Adam moments; optimizer/master: master weights of bfloat16 weights
     f.attrs["step"], f.attrs["deck"]
 
-`h5ls -r step_00000010/index.h5` lists it, `h5dump -d /model/final_layernorm/weight` prints a tensor. bfloat16 is stored as a 16-bit float
-that describes itself, and h5py reads it as numbers. Where a shard is missing the view shows NaN: `gyrfalcon info --check step_00000010`
-compares every file with the manifest. Move or copy a checkpoint as a whole folder.
+`h5ls -r step_00000010/index.h5` lists the tensors, `h5dump -d /model/final_layernorm/weight` prints one. bfloat16 is stored as a 16-bit
+floating-point type that HDF5 describes in the file, so h5py reads it. If a shard is missing, its elements read as NaN:
+`gyrfalcon info --check step_00000010` compares every file with the manifest. Always move or copy the complete folder of a checkpoint.
 
     gyrfalcon info step_00000010 --statistics
     gyrfalcon diff step_00000010 step_00000020
-    gyrfalcon reshard step_00000010 OUT --files 1       # one file, from which shard_00000.h5 alone shows every tensor whole
-    gyrfalcon train DECK --resume                       # on any grid; passes over what is damaged or of another run
-    gyrfalcon train DECK --anew                         # another run in this folder: the old one moves to ../set_aside
+    gyrfalcon reshard step_00000010 OUT --files 1       # a single shard, which shows every tensor unsharded without index.h5
+    gyrfalcon train DECK --resume                       # on any grid; skips damaged checkpoints and those of other runs
+    gyrfalcon train DECK --anew                         # starts a new run here: the old one moves to ../set_aside
 )";
 
 }  // namespace

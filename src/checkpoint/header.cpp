@@ -86,7 +86,7 @@ CheckpointHeader read_header(const hdf5::File& file) {
   CheckpointHeader h;
   h.version = file.text("format_version");
   const std::string major = h.version.substr(0, h.version.find('.'));
-  require(major == "1", Exit::data, "{}: has format version {}, and this program reads 1.x and 2.x; use a newer one", file.name(), h.version);
+  require(major == "1", Exit::data, "{}: has format version {}, and this program reads 1.x and 2.x; use a newer gyrfalcon", file.name(), h.version);
   require(file.has("complete"), Exit::data, "{}: was never finished; use another checkpoint", file.name());
   h.writer = file.text("writer");
   h.created = file.text("created_utc");

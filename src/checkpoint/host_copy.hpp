@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers where the host can read them.
+// Access to a tensor's data from the host.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace gyr {
 
-// x itself where the host reads the device's memory, otherwise a copy in `buffer`. What computes x must have ended.
+// Returns x.data if the host can read device memory, otherwise a copy of it in `buffer`. Kernels that write x must have
+// finished.
 inline const std::byte* on_host(const AnyTensor& x, std::vector<std::byte>& buffer) {
   if (backend::host_reads_memory()) return static_cast<const std::byte*>(x.data);
   buffer.resize(std::size_t(x.bytes()));

@@ -20,7 +20,7 @@ namespace gyr {
 
 namespace {
 
-// A tensor's numbers in slabs of whole chunks.
+// Reads a tensor's values as doubles, in slabs of full HDF5 chunks.
 class Slabs {
  public:
   Slabs(const StoredCheckpoint& from, const StoredTensor& tensor)
@@ -91,25 +91,26 @@ std::vector<const StoredTensor*> by_path(const StoredCheckpoint& stored) {
   return list;
 }
 
-// What was compared with which checksums. Exit::data where something is damaged, or where there is nothing to compare it with.
+// Compares a checkpoint with its checksums and returns one line about the result. Exit::data if something is damaged or
+// has no checksums.
 std::string verify_checksums(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) {
     const StoredCheckpoint stored(path);
     stored.check_files(), stored.check_index();
-    return "every file is as its checksum says";
+    return "every file matches its checksum";
   }
-  if (check_against_manifest(path)) return "the file is as its checksum in the manifest beside it says";
+  if (check_against_manifest(path)) return "the file matches its checksum in the manifest next to it";
   const StoredCheckpoint stored(path, Expect::tensors);
   const Index tensors = Index(stored.tensors().size()), without = stored.check_chunks();
-  require(without == 0, Exit::data, "{}: {} of its {} tensors carry no checksums, and no manifest beside it names the file: it cannot be checked",
+  require(without == 0, Exit::data, "{}: {} of its {} tensors carry no checksums, and no manifest next to it names the file: it cannot be checked",
           stored.name(), without, tensors);
-  return fmt::format("the numbers of all {} tensors are as the checksums inside the file say", tensors);
+  return fmt::format("all {} tensors match the checksums inside the file", tensors);
 }
 
 }  // namespace
 
 std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
-  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // before HDF5 sees the file, where a manifest tells
+  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // before HDF5 opens the file, if a manifest names it
   const StoredCheckpoint stored(path, Expect::tensors);
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
@@ -130,7 +131,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
   }
   std::string text = stored.has_header() ? header_text(stored.header()) : std::string();
   if (stored.manifest().index) text += files_text(stored.manifest());
-  text += fmt::format("\n{}\n{} numbers, {} of them weights\n", table.str(), numbers, weights);
+  text += fmt::format("\n{}\n{} elements, {} of them weights\n", table.str(), numbers, weights);
   return text + checked;
 }
 
@@ -162,7 +163,7 @@ Distance distance(const StoredCheckpoint& a, const StoredTensor& ta, const Store
   return d;
 }
 
-// The last line that matches counts.
+// If several tolerance patterns match the path, the last one applies.
 const Tolerance& tolerance_of(const std::vector<Tolerance>& list, const std::string& path) {
   for (auto t = list.rbegin(); t != list.rend(); ++t)
     if (fnmatch(t->pattern.c_str(), path.c_str(), 0) == 0) return *t;
@@ -185,7 +186,7 @@ std::vector<Tolerance> read_tolerances(const std::filesystem::path& path) {
     const bool numbers = bool(words >> t.absolute >> t.relative) && t.absolute >= 0 && t.relative >= 0;
     std::string more;
     require(numbers && !(words >> more), Exit::data,
-            "{}:{}: a line is PATTERN ABSOLUTE RELATIVE, as in `/model/*/mamba/* 1e-6 1e-5`, with numbers of 0 or more", path.string(), number);
+            "{}:{}: expected PATTERN ABSOLUTE RELATIVE with tolerances >= 0, such as `/model/*/mamba/* 1e-6 1e-5`", path.string(), number);
     list.push_back(t);
   }
   return list;
@@ -207,7 +208,7 @@ Difference diff_checkpoints(const std::filesystem::path& path_a, const std::file
     }
     if (ta->shape != tb->shape) {
       ++beyond;
-      table.row({path, "", "", fmt::format("{} against {}", text_of(ta->shape), text_of(tb->shape))});
+      table.row({path, "", "", fmt::format("shape {} against {}", text_of(ta->shape), text_of(tb->shape))});
       continue;
     }
     const Distance d = distance(a, *ta, b, *tb);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looking at checkpoints, and at any other HDF5 file with tensors in it: what one holds, and how far two are apart.
+// Inspection of checkpoints and other HDF5 files with tensors: description of one file (gyrfalcon info), difference of
+// two (gyrfalcon diff).
 #pragma once
 
 #include <filesystem>
@@ -9,29 +10,29 @@
 namespace gyr {
 
 struct Description {
-  bool statistics = false;  // reads every tensor: smallest and largest number, root mean square, and how many are not finite
-  bool check = false;       // compares every file with its checksum first: those of a manifest, or inside a file of format 1
+  bool statistics = false;  // reads every tensor: minimum, maximum, root mean square and number of non-finite values
+  bool check = false;       // first compares the files with the manifest's checksums, or else with those inside HDF5
 };
 
-// Header, files and table of tensors. Exit::missing, Exit::data where something of it is damaged.
+// Returns header, files and a table of tensors as text. Exit::missing; Exit::data if any of it is damaged.
 std::string describe_checkpoint(const std::filesystem::path&, const Description&);
 
-// Tensors whose path matches `pattern` (as in a shell, * also stands for /) may differ by absolute + relative * M everywhere, where M is
-// the tensor's largest number by magnitude on either side.
+// Tolerance for tensors whose path matches the shell `pattern` (* also matches /): |a - b| <= absolute + relative * M
+// for all elements. M is the largest magnitude in this tensor in either file.
 struct Tolerance {
   std::string pattern = "*";
   double absolute = 0, relative = 0;
 };
-// Lines PATTERN ABSOLUTE RELATIVE; # begins a comment. Exit::missing, Exit::data naming the line.
+// Reads lines PATTERN ABSOLUTE RELATIVE; # starts a comment. Exit::missing; Exit::data naming the line.
 std::vector<Tolerance> read_tolerances(const std::filesystem::path&);
 
 struct Difference {
-  std::string text;  // a line per tensor that differs, and a summary
+  std::string text;  // one line per tensor that differs, and a summary
   bool within;       // both hold the same tensors, each within its tolerance
 };
 
-// Per tensor: the largest |a - b|, and the same relative to M. The last tolerance that matches counts; without one all numbers must be
-// equal. Not-a-number equals itself.
+// Reports the largest |a - b| per tensor, absolute and relative to M. The last matching tolerance applies; without one
+// all values must be equal. NaN equals NaN.
 Difference diff_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b, const std::vector<Tolerance>&);
 
 }  // namespace gyr

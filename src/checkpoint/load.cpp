@@ -9,14 +9,14 @@ namespace gyr {
 
 namespace {
 
-// Every weight of the model is there in its shape, and no other.
+// Exit::config unless the source has exactly the model's weights in their shapes.
 void check_model(const WeightSource& source, const ModelConfig& config) {
   std::vector<Weight> weights;
   for (const PlacedTensor& placed : model_weights(config)) weights.push_back(placed.weight);
   check_weights(source, weights);
 }
 
-// A weight in training goes on from its moments.
+// Requires both Adam moments of every trained weight in the checkpoint, in the weight's shape.
 void check_moments(const CheckpointFile& file, const ModelState& state) {
   for (const PlacedTensor& placed : model_weights(state.model(), state.trained())) {
     if (!placed.trained) continue;
@@ -29,13 +29,13 @@ void check_moments(const CheckpointFile& file, const ModelState& state) {
     require(first && second, Exit::data, "{}: holds one moment of {} without the other", file.name(), name);
     for (const Content content : {Content::first_moment, Content::second_moment}) {
       const TensorReader moment = file.open(content, name);
-      require(moment.shape == placed.weight.shape, Exit::data, "{}: is {} where the weight is {}", moment.name, text_of(moment.shape),
+      require(moment.shape == placed.weight.shape, Exit::data, "{}: has shape {}, but the weight has {}", moment.name, text_of(moment.shape),
               text_of(placed.weight.shape));
     }
   }
 }
 
-// What this rank keeps of a tensor, in that type; rows that only pad are zero.
+// Reads the elements `of` of this rank's shard of a tensor, converted to `dtype`. Padding rows are zero.
 std::vector<std::byte> kept_of(const TensorReader& tensor, const Parameter& p, const Span& of, DType dtype) {
   std::vector<BoxPair> parts;
   for (const Held& held : cut(p.held, of.first, of.last)) parts.push_back({held.box, {held.local, held.box.count}});
@@ -48,13 +48,14 @@ std::vector<std::byte> kept_of(const TensorReader& tensor, const Parameter& p, c
   return numbers;
 }
 
-// Brings numbers to a rank: read by itself, or, on a grid, by the first of those that keep the same, who tells the others. An error of a reader is
-// kept until `check`, because the others wait for what comes next.
+// Reads a tensor into a rank's memory. With a grid, the first of the ranks with equal data reads it and broadcasts to
+// the others. An error of the reader is kept until check(), because the other ranks wait for the next broadcast.
 class Fetch {
  public:
   explicit Fetch(Grid* grid = nullptr) : grid_(grid) {}
 
-  // Into what the rank keeps of the parameter; `cut`: others keep other parts.
+  // Fills `kept`, the part of the parameter that this rank keeps. `cut`: ranks keep different parts (ZeRO), so each
+  // reads its own.
   void operator()(const std::function<TensorReader()>& open, const Parameter& p, const Piece& kept, bool cut) {
     const AnyTensor& to = kept.numbers;
     if (cut && to.size == 0) return;
@@ -86,7 +87,7 @@ void load_values(Fetch& fetch, const WeightSource& source, ParameterList paramet
   }
 }
 
-// Weights, masters, and moments of zero.
+// Loads weights and master weights and sets the moments to zero.
 void reload(Fetch& fetch, const WeightSource& source, ModelState& state) {
   const Shard level = state.grid().layout().cut();
   load_values(fetch, source, state.parameters(), level);
@@ -103,7 +104,7 @@ void load_moments(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
         fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_zero_sharded(content, state.grid().layout().cut()));
 }
 
-// Opens a source and looks whether it is whole and of this model. Collective.
+// Opens a source and checks that its files are intact and that it belongs to this model. Collective.
 template <class Open>
 void open_checked(Communicator& world, const ModelConfig& model, Open&& open) {
   const WeightSource* source = nullptr;

@@ -48,7 +48,7 @@ StoredBox box_of(const Json& j, const std::string& origin) {
 ManifestFile file_of(const Json& j, const std::string& origin) {
   ManifestFile f{j.at("name"), j.at("bytes"), sum_of_hex(j.at("xxh3"), origin), {}};
   require(!f.name.empty() && f.name.find('/') == std::string::npos && f.name[0] != '.' && f.bytes >= 0, Exit::data,
-          "{}: names a file '{}', which lies not beside it", origin, printable(f.name));
+          "{}: names a file '{}', which is not in the same folder", origin, printable(f.name));
   for (const Json& b : j.at("boxes")) f.boxes.push_back(box_of(b, origin));
   f.root = j.value("root", "");
   return f;
@@ -60,24 +60,24 @@ StoredTensor tensor_of(const Json& j, const std::string& origin) {
   bool known = false;
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::i64, DType::u8})
     if (name_of(type) == dtype) t.dtype = type, known = true;
-  require(known, Exit::data, "{}: {} has elements of type '{}', which is not known here", origin, printable(t.path), printable(dtype));
+  require(known, Exit::data, "{}: {} has elements of an unknown type '{}'", origin, printable(t.path), printable(dtype));
   Index count = 8;
   bool fits = !t.shape.empty() && t.path.starts_with('/');
   for (const Index extent : t.shape) fits = fits && extent > 0 && !__builtin_mul_overflow(count, extent, &count);
-  require(fits, Exit::data, "{}: {} has impossible extents", origin, printable(t.path));
+  require(fits, Exit::data, "{}: {} has an impossible shape", origin, printable(t.path));
   return t;
 }
 
-// Boxes inside a tensor cover it exactly once when they are disjoint and add up to it.
+// Boxes inside a tensor cover it exactly once if they are disjoint and their sizes add up to the tensor's.
 void check_cover(const StoredTensor& t, const std::vector<const Box*>& boxes, const std::string& origin) {
   Index covered = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    require(fits_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of it", origin,
+    require(fits_within(*boxes[i], t.shape) && elements(boxes[i]->count) > 0, Exit::data, "{}: a box of {} lies outside of the tensor", origin,
             printable(t.path));
     covered += elements(boxes[i]->count);
     for (std::size_t j = 0; j < i; ++j) require(!common(*boxes[i], *boxes[j]), Exit::data, "{}: two boxes of {} overlap", origin, printable(t.path));
   }
-  require(covered == elements(t.shape), Exit::data, "{}: {} of the {} numbers of {} are in no file", origin, elements(t.shape) - covered,
+  require(covered == elements(t.shape), Exit::data, "{}: {} of the {} elements of {} are in no file", origin, elements(t.shape) - covered,
           elements(t.shape), printable(t.path));
 }
 
@@ -85,7 +85,7 @@ void check_boxes(const Manifest& m, const std::string& origin) {
   std::vector<std::vector<const Box*>> boxes(m.tensors.size());
   for (const ManifestFile& f : m.files)
     for (const StoredBox& b : f.boxes) {
-      require(b.tensor < m.tensors.size(), Exit::data, "{}: {} holds a tensor that is not listed", origin, f.name);
+      require(b.tensor < m.tensors.size(), Exit::data, "{}: {} contains a tensor that is not listed", origin, f.name);
       boxes[b.tensor].push_back(&b.box);
     }
   for (std::size_t t = 0; t < boxes.size(); ++t) check_cover(m.tensors[t], boxes[t], origin);
@@ -135,19 +135,19 @@ CheckpointHeader header_of(const Json& j) {
   return h;
 }
 
-// The text of the manifest itself, after its frame and checksum were found to be right.
+// JSON text of the manifest, after checking the text around it and its checksum.
 std::string_view body_of(std::string_view text, const std::string& origin) {
   constexpr std::size_t digits = 16, frame = before_sum.size() + digits + before_manifest.size();
   const bool framed = text.size() > frame + after_manifest.size() && text.starts_with(before_sum) &&
                       text.substr(before_sum.size() + digits).starts_with(before_manifest) && text.ends_with(after_manifest);
-  require(framed, Exit::data, "{}: is not a whole manifest", origin);
+  require(framed, Exit::data, "{}: is not a complete manifest", origin);
   const std::string_view body = text.substr(frame, text.size() - frame - after_manifest.size());
   const bool right = hex(checksum(body.data(), Index(body.size()))) == text.substr(before_sum.size(), digits);
   require(right, Exit::data, "{}: does not match its checksum: it is damaged", origin);
   return body;
 }
 
-// JSON that has not the fields it should have is damage like any other.
+// Missing or mistyped JSON fields are reported as damage, too (Exit::data).
 template <class Read>
 auto reading(const std::string& text, const std::string& origin, Read&& read) {
   try {
@@ -185,10 +185,10 @@ std::string text_of(const Manifest& m) {
 
 Manifest manifest_of(const std::string& text, const std::string& origin) {
   return reading(std::string(body_of(text, origin)), origin, [&](const Json& j) {
-    require(j.at("format") == checkpoint_format, Exit::data, "{}: is not of a checkpoint of gyrfalcon", origin);
+    require(j.at("format") == checkpoint_format, Exit::data, "{}: is not the manifest of a gyrfalcon checkpoint", origin);
     const std::string version = j.at("format_version");
-    require(version.substr(0, version.find('.')) == "2", Exit::data, "{}: has format version {}, and this program reads 1.x and 2.x; use a newer one",
-            origin, printable(version));
+    require(version.substr(0, version.find('.')) == "2", Exit::data,
+            "{}: has format version {}, and this program reads 1.x and 2.x; use a newer gyrfalcon", origin, printable(version));
     Manifest m;
     m.header = header_of(j);
     for (const Json& t : j.at("tensors")) m.tensors.push_back(tensor_of(t, origin));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of a file in the type that is asked for; shapes and text of a file in a form that a terminal may print.
+// Converts values read from a file to the requested type; formats shapes for messages.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-// to[i] = from[i], rounded to nearest; Exit::data naming `object` where the stored numbers are no floating-point ones.
+// to[i] = from[i], rounded to nearest. Exit::data naming `object` unless the stored type is a floating-point type.
 template <class S>
 void convert_numbers(DType type, const void* from, Index count, S* to, const std::string& object) {
   const auto convert = [&](auto* numbers) {
@@ -22,11 +22,11 @@ void convert_numbers(DType type, const void* from, Index count, S* to, const std
     case DType::f64: return convert(static_cast<const double*>(from));
     case DType::f32: return convert(static_cast<const float*>(from));
     case DType::bf16: return convert(static_cast<const bf16*>(from));
-    default: fail(Exit::data, "{}: holds {} where floating-point numbers are wanted", object, name_of(type));
+    default: fail(Exit::data, "{}: has type {}, but a floating-point type is needed", object, name_of(type));
   }
 }
 
-// The same for every type, whole numbers included.
+// Converts to double; integer types are allowed as well.
 inline void convert_to_double(DType type, const void* from, Index count, double* to) {
   const auto widen = [&](auto* numbers) { std::transform(numbers, numbers + count, to, [](auto x) { return double(x); }); };
   switch (type) {

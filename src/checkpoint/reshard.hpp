@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A checkpoint written anew in other files, its numbers and what it says of the run unchanged.
+// Rewrites a checkpoint into another number of shard files. Tensor values and run metadata stay the same.
 #pragma once
 
 #include "src/checkpoint/shard_writer.hpp"
@@ -7,11 +7,12 @@
 namespace gyr {
 
 struct Resharded {
-  Index bytes;  // of tensors
+  Index bytes;  // bytes of all copied tensors
   int files;
 };
 
-// Needs memory for some 32 MiB of a tensor. Exit::usage where `to` exists; Exit::missing, Exit::data, Exit::io.
+// Copies slabs of about 32 MiB, so little host memory is needed. Exit::usage if `to` exists; Exit::missing, Exit::data,
+// Exit::io.
 Resharded reshard(const std::filesystem::path& from, const std::filesystem::path& to, int files, const ShardOptions&);
 
 }  // namespace gyr

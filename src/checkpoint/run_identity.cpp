@@ -26,12 +26,12 @@ RunIdentity read_identity(const fs::path& file) {
   const Json json = json_of_file(file.string());
   const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && is_id(json["run"]) && json.contains("unmarked_until") &&
                      json["unmarked_until"].is_number_integer();
-  require(whole, Exit::data, "{}: does not say which run this folder belongs to; remove it to go on from what checkpoints/latest names",
+  require(whole, Exit::data, "{}: contains no valid run id; remove this file to resume from the checkpoint that checkpoints/latest names",
           file.string());
   return {json["run"], json["unmarked_until"]};
 }
 
-// The step that `latest` names; the highest possible where it names none.
+// Step of the checkpoint that the file `latest` names; the highest possible step if it names none.
 std::int64_t latest_step(const fs::path& checkpoints) {
   std::ifstream in(checkpoints / "latest");
   std::string name;
@@ -41,7 +41,7 @@ std::int64_t latest_step(const fs::path& checkpoints) {
   return std::numeric_limits<std::int64_t>::max() - 1;
 }
 
-// For the name of a folder: what is damaged is set aside as well.
+// Run id for the name of the folder; "unknown" if it cannot be read, so that damaged runs can be moved as well.
 std::string id_in(const fs::path& output) {
   try {
     const auto identity = identity_in(output);
@@ -54,7 +54,7 @@ std::string id_in(const fs::path& output) {
 }  // namespace
 
 RunIdentity RunIdentity::drawn() {
-  std::random_device random;  // of the system, not of the run's seed: two runs with one seed are two
+  std::random_device random;  // system entropy, not the run's seed: two runs with the same seed get different ids
   return {hex(std::uint64_t(random()) << 32 | random())};
 }
 
@@ -87,11 +87,13 @@ std::int64_t newest_step_of_run(const fs::path& output) {
 
 namespace {
 
-// What a run leaves in its output folder. The checkpoints go in one step. Without run.json they say themselves whose they are, so it may go
-// before them, and must: behind them it would give their name to what begins next.
+// Files and folders of a run, in the order in which they are moved. The checkpoints folder moves in one rename.
+// run.json moves before it: the checkpoints carry the run id themselves, but a run.json left behind would give the old
+// id to the next run.
 const char* const left_names[] = {file_name, checkpoints_name, "dumps", "trace", "metrics.jsonl", "tensorboard", "deck.yaml"};
 
-// A symbolic link at output/item has moved to aside/item: it points to where it did, unless that has moved with it.
+// Repairs a symbolic link that was moved from output/item to aside/item: it keeps its target, unless the target was
+// moved as well.
 void keep_target(const fs::path& output, const fs::path& aside, const fs::path& item) {
   const fs::path target = fs::read_symlink(aside / item), home = fs::canonical(output), place = (fs::canonical(aside) / item).parent_path();
   if (target.is_absolute()) return;
@@ -110,7 +112,7 @@ void keep_targets(const fs::path& output, const fs::path& aside, const fs::path&
     if (entry.is_symlink()) links.push_back(entry.path().lexically_relative(aside));
   for (const fs::path& link : links) keep_target(output, aside, link);
 } catch (const fs::filesystem_error& error) {
-  fail(Exit::io, "{}: a symbolic link in it cannot be kept: {}", (aside / name).string(), error.what());
+  fail(Exit::io, "{}: a symbolic link in it cannot be adjusted to the move: {}", (aside / name).string(), error.what());
 }
 
 }  // namespace
@@ -122,7 +124,7 @@ std::optional<fs::path> set_aside(const fs::path& output) {
   fs::path aside = output / "set_aside" / id;
   for (int again = 2; fs::exists(aside, error); ++again) aside = output / "set_aside" / fmt::format("{}.{}", id, again);
   fs::create_directories(aside, error);
-  require(!error, Exit::io, "{}: cannot be made: {}", aside.string(), error.message());
+  require(!error, Exit::io, "{}: cannot be created: {}", aside.string(), error.message());
   for (const char* name : left_names) {
     if (!fs::exists(output / name, error)) continue;
     fs::rename(output / name, aside / name, error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which run an output folder belongs to. A run draws an id when it begins; OUTPUT/run.json and all its checkpoints carry it, and a resumed
-// run goes on from those alone, whatever others lie beside them.
+// Identity of the run that owns an output folder. A run draws a random id at its start. OUTPUT/run.json and all its
+// checkpoints carry this id. --resume uses only checkpoints with the id in run.json.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,25 @@
 namespace gyr {
 
 struct RunIdentity {
-  std::string id;                    // 16 hexadecimal digits
-  std::int64_t unmarked_until = -1;  // checkpoints without an id, of older programs, are the run's own up to this step
+  std::string id;                    // random run id, 16 hexadecimal digits
+  std::int64_t unmarked_until = -1;  // checkpoints without an id (written by older versions) belong to this run up to this step
 
   static RunIdentity drawn();
   bool owns(const CheckpointHeader& h) const { return h.run.empty() ? h.step <= unmarked_until : h.run == id; }
 };
 
-// Of the run that has left its checkpoints in OUTPUT/checkpoints: as run.json says or, where an older program wrote none, that of the
-// checkpoint that `latest` names, with those before it. None where nothing is there. Exit::io; Exit::data where run.json is damaged.
+// Identity of the run in OUTPUT: from run.json, or, if an older version wrote none, from the checkpoint that `latest`
+// names. If that one has no id, a new id is drawn, and checkpoints without an id up to its step belong to it. nullopt
+// if there is neither. Exit::io; Exit::data if run.json is damaged.
 std::optional<RunIdentity> identity_in(const std::filesystem::path& output);
-void write_identity(const std::filesystem::path& output, const RunIdentity&);  // Exit::io
+void write_identity(const std::filesystem::path& output, const RunIdentity&);  // writes run.json; Exit::io
 
-// The step of its newest whole checkpoint, 0 without one.
+// Step of the run's newest complete checkpoint; 0 if there is none.
 std::int64_t newest_step_of_run(const std::filesystem::path& output);
 
-// Moves what a run has left in its output folder to OUTPUT/set_aside/ID, so that another one may begin; returns where, if there was any.
-// Killed on the way, the folder is that of the old run with all its checkpoints, or of none. Exit::io.
+// Moves a run's files from its output folder to OUTPUT/set_aside/ID, so that a new run can start. Returns the new
+// location, or nullopt if there was nothing to move. If it is killed half-way, the folder belongs to the old run with
+// all its checkpoints, or to no run. Exit::io.
 std::optional<std::filesystem::path> set_aside(const std::filesystem::path& output);
 
 }  // namespace gyr

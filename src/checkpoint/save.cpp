@@ -16,7 +16,7 @@ namespace {
 constexpr int first_rank = 0;
 constexpr std::chrono::microseconds shortest_pause(200), longest_pause(10'000);
 
-// By position: the lowest position on the same node. Collective.
+// For each position, the lowest position on the same node. Collective.
 std::vector<int> first_on_node(Grid& grid) {
   MPI_Comm all = grid.duplicate(), node = node_of(all);
   int first = grid.position();
@@ -35,7 +35,7 @@ std::vector<int> writers_of(Files files, Grid& grid) {
   return writers;
 }
 
-// The file that this rank writes, with the points where tests stop it.
+// The shard file of this rank, with the fault points at which tests kill the process.
 class ShardFile {
  public:
   ShardFile(const std::filesystem::path& path, const CheckpointHeader& header, const ShardOptions& options, const std::vector<StoredTensor>& tensors,
@@ -60,20 +60,20 @@ class ShardFile {
   std::int64_t step_;
 };
 
-// Slabs lie one behind the other.
+// Stores the slabs one after the other in a buffer.
 class MemorySink : public Sink {
  public:
   explicit MemorySink(std::vector<std::byte>& buffer) : buffer_(buffer) {}
   std::byte* place(Index) override { return buffer_.data() + end_; }
   void taken(const Move&, Index, Index bytes) override { end_ += bytes; }
-  void check() const override { ensure(end_ == Index(buffer_.size()), "a copy of {} bytes in a buffer of {}", end_, buffer_.size()); }
+  void check() const override { ensure(end_ == Index(buffer_.size()), "the copy has {} bytes, but its buffer {}", end_, buffer_.size()); }
 
  private:
   std::vector<std::byte>& buffer_;
   Index end_ = 0;
 };
 
-// What a MemorySink has taken, into a file.
+// Writes the slabs that a MemorySink has stored to a file.
 ManifestFile write_copy(ShardFile& file, const std::vector<Move>& boxes, const std::vector<StoredTensor>& tensors, const std::byte* data) {
   for (const Move& b : boxes) {
     const StoredTensor& t = tensors[b.tensor];
@@ -104,7 +104,7 @@ Saver::~Saver() = default;
 
 Index Saver::buffer_bytes() const { return options_.async ? delivery_->bytes() : 0; }
 
-// Copies what this rank writes, or writes it as it comes; returns what is left to be done.
+// Copies the data that this rank writes (async), or writes it as it arrives. Returns the remaining work.
 Saver::Write Saver::hand_over(const std::filesystem::path& shard, const CheckpointHeader& header) {
   Communicator& world = state_.grid().world();
   const bool writes = !delivery_->boxes().empty();
@@ -137,7 +137,7 @@ void Saver::begin(CheckpointHeader header) {
   const std::int64_t step = manifest.header.step;
   const std::filesystem::path target = checkpoint_path(folder_, step);
 
-  std::unique_ptr<Transaction> transaction;  // on the first rank
+  std::unique_ptr<Transaction> transaction;  // exists on the first rank only
   collective_check(world, [&] {
     if (world.rank() != first_rank) return;
     remove_unfinished(folder_);
@@ -147,7 +147,7 @@ void Saver::begin(CheckpointHeader header) {
   Write write;
   try {
     write = hand_over(Transaction::temporary(target) / shard_name(world.rank()), manifest.header);
-  } catch (...) {  // on every rank
+  } catch (...) {  // an error is thrown on every rank
     transaction.reset();
     world.barrier();
     throw;
@@ -178,7 +178,7 @@ std::optional<Saved> Saver::poll() {
 
 std::optional<Saved> Saver::finish() {
   std::optional<Saved> saved;
-  // Rarer and rarer: ranks that ask all the time take the processor from the one that writes.
+  // The pause grows: ranks that poll constantly take CPU time from the rank that writes.
   for (auto pause = shortest_pause; in_flight_ && !(saved = poll()); pause = std::min(2 * pause, longest_pause)) {
     const Stopwatch watch(blocked_seconds_);
     std::this_thread::sleep_for(pause);
@@ -190,7 +190,7 @@ std::optional<Saved> Saver::ended() {
   Saved saved = in_flight_->saved();
   in_flight_.reset();
   saved.blocked_seconds = std::exchange(blocked_seconds_, 0);
-  if (!options_.async) saved.write_seconds = saved.blocked_seconds;  // most of it was written while the numbers came in
+  if (!options_.async) saved.write_seconds = saved.blocked_seconds;  // most of it was written while the data arrived
   return saved;
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 constexpr const char* shard_format = "gyrfalcon checkpoint shard";
 
-// HDF5 looks for the files of a view in the current folder too, where another checkpoint's may have the same names. By a name of its own
-// in front of every path the view finds no tensor in a file that is not the one it was made for.
+// Unique prefix of the dataset paths in this file. HDF5 also searches the current folder for the files of a virtual
+// dataset, where another checkpoint may have files of the same names. With this prefix, the index never reads a shard
+// of another checkpoint.
 std::string unique_root_name() {
   std::random_device random;
   return fmt::format("this_{:08x}{:08x}", random(), random());
@@ -90,7 +91,7 @@ void ShardWriter::read_again() const {
   for (const StoredBox& box : entry_.boxes) {
     const hdf5::Dataset dataset = file.dataset(box.dataset);
     require(sum_of_numbers(dataset) == box.values_checksum, Exit::io,
-            "{}: what was written does not read as it was; the disk or its driver is at fault", dataset.name());
+            "{}: reads back different from what was written; the disk or its driver is faulty", dataset.name());
   }
 }
 
@@ -109,7 +110,7 @@ ManifestFile ShardWriter::finish() {
   file_->close();
   file_.reset();
   find_boxes();
-  // One takes the disk's time, one reads the file as bytes, and one as numbers.
+  // Three concurrent tasks: sync the file to disk, checksum its raw bytes, and read its values back through HDF5.
   std::future<void> on_disk = std::async(std::launch::async, [this] { sync_file(path_); });
   std::future<void> summed = std::async(std::launch::async, [this] { take_sums(); });
   if (options_.verify) read_again();

@@ -16,26 +16,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t most_open = 16;  // files at a time: a rank may need parts of thousands
+constexpr std::size_t most_open = 16;  // limit of open files; a rank may need parts of thousands of files
 
 std::string contents(const fs::path& path) {
   require(!fs::is_directory(path), Exit::data, "{}: is a folder; a checkpoint has a file of this name", path.string());
   std::ifstream file(path, std::ios::binary);
-  require(file.good(), fs::exists(path) ? Exit::io : Exit::data, "{}: cannot be opened; a checkpoint has one", path.string());
+  require(file.good(), fs::exists(path) ? Exit::io : Exit::data, "{}: cannot be opened; a checkpoint needs this file", path.string());
   std::string text{std::istreambuf_iterator<char>(file), {}};
   require(!file.bad(), Exit::io, "{}: cannot be read", path.string());
   return text;
 }
 
-// Size as the manifest says: what is cut short or empty is found without reading it.
+// Compares the size with the manifest: truncated and empty files are found without reading them.
 void check_size(const fs::path& path, Index bytes) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
   require(!error, Exit::data, "{}: is missing from its checkpoint: {}", path.string(), error.message());
-  require(Index(size) == bytes, Exit::data, "{}: has {} bytes, and its manifest says {}", path.string(), size, bytes);
+  require(Index(size) == bytes, Exit::data, "{}: has {} bytes, but the manifest requires {}", path.string(), size, bytes);
 }
 
-// A file of the folder as its manifest says, to the last byte.
+// Compares every byte of a file in the folder with the manifest's checksum.
 void check_file(const fs::path& folder, const ManifestFile& file, const Manifest& m) {
   check_size(folder / file.name, file.bytes);
   const SummedFile summed(folder / file.name);
@@ -43,13 +43,13 @@ void check_file(const fs::path& folder, const ManifestFile& file, const Manifest
   for (const StoredBox& box : file.boxes)
     require(summed.sum(box.extents) == box.stored_sum, Exit::data, "{}:{}: its content is damaged: {} does not match its checksum", summed.name(),
             printable(box.dataset), printable(m.tensors[box.tensor].hf_name));
-  fail(Exit::data, "{}: is damaged beside its numbers: it does not match its checksum", summed.name());
+  fail(Exit::data, "{}: is damaged outside of its tensors: it does not match its checksum", summed.name());
 }
 
 void check_view(const fs::path& folder, const ManifestFile& view) {
   check_size(folder / view.name, view.bytes);
   const SummedFile index(folder / view.name);
-  require(index.sum() == view.sum, Exit::data, "{}: does not match its checksum; the tensors themselves are not concerned", index.name());
+  require(index.sum() == view.sum, Exit::data, "{}: does not match its checksum; the tensors in the shards are not affected", index.name());
 }
 
 }  // namespace
@@ -70,8 +70,8 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& path, Expect expect) : path_(
 void StoredCheckpoint::open_folder() {
   const fs::path manifest = path_ / manifest_name;
   std::error_code error;
-  require(fs::exists(manifest, error), Exit::data, "{}: is not there: {} is neither a whole checkpoint nor a Hugging Face folder", manifest.string(),
-          name_);
+  require(fs::exists(manifest, error), Exit::data, "{}: does not exist: {} is neither a complete checkpoint nor a Hugging Face folder",
+          manifest.string(), name_);
   manifest_ = manifest_of(contents(manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }
@@ -139,7 +139,8 @@ bool check_against_manifest(const fs::path& file) {
     if (entry.name == name) return check_file(folder, entry, known), true;
   if (!known.index || known.index->name != name) return false;
   check_view(folder, *known.index);
-  for (const ManifestFile& entry : known.files) check_file(folder, entry, known);  // whose numbers it shows
+  // the index shows the tensors of all shards, so these are checked, too
+  for (const ManifestFile& entry : known.files) check_file(folder, entry, known);
   return true;
 }
 
@@ -165,7 +166,8 @@ void StoredCheckpoint::read(const StoredTensor& tensor, std::span<const BoxPair>
         here.push_back({moved(*both, box->box.first, Shape(box->box.first.size(), 0)), moved(*both, part.from.first, part.to.first)});
     if (here.empty()) continue;
     const hdf5::Dataset dataset = file(number).dataset(box->dataset);
-    require(dataset.shape() == box->box.count && dataset.dtype() == tensor.dtype, Exit::data, "{}: is not what the manifest says", dataset.name());
+    require(dataset.shape() == box->box.count && dataset.dtype() == tensor.dtype, Exit::data, "{}: differs in shape or type from the manifest",
+            dataset.name());
     dataset.read(here, data, array);
     for (const BoxPair& part : here) bytes_read_ += elements(part.from.count) * size_of(tensor.dtype);
   }

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* index_format = "gyrfalcon checkpoint index";
-constexpr Index bytes_of_files = Index(2) << 20;  // HDF5's structures and attributes, views and manifests, at most
-constexpr int leader = 0;                         // the rank that commits
+constexpr Index bytes_of_files = Index(2) << 20;  // upper bound for HDF5 structures, attributes, virtual datasets and manifest
+constexpr int leader = 0;                         // position of the rank that commits
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
@@ -63,11 +63,11 @@ Transaction::Transaction(const fs::path& target, const CheckpointHeader& header,
   std::error_code error;
   const fs::path parent = folder_of(target_);
   fs::create_directories(parent, error);
-  require(!error, Exit::io, "{}: cannot be made: {}", parent.string(), error.message());
-  fs::remove_all(folder_, error);  // of a killed save
+  require(!error, Exit::io, "{}: cannot be created: {}", parent.string(), error.message());
+  fs::remove_all(folder_, error);  // removes the leftover of a killed save
   require_space(parent, bytes + bytes / 256 + Index(header.deck.size() + header.provenance.size()) * 4 + bytes_of_files);
   const bool made = fs::create_directory(folder_, error);
-  require(made && !error, Exit::io, "{}: cannot be made: {}", folder_.string(), error.message());
+  require(made && !error, Exit::io, "{}: cannot be created: {}", folder_.string(), error.message());
 }
 
 Transaction::~Transaction() {
@@ -79,7 +79,7 @@ void Transaction::rename() {
   if (::rename(folder_.c_str(), target_.c_str()) == 0) return;
   const bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
   if (taken && renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) return;
-  // Without an exchange in one step the older one goes first.
+  // Without RENAME_EXCHANGE, the older checkpoint is renamed first.
   const fs::path older = fs::path(target_) += ".old.tmp";
   if (taken && ::rename(target_.c_str(), older.c_str()) == 0 && ::rename(folder_.c_str(), target_.c_str()) == 0) {
     std::error_code ignored;
@@ -93,14 +93,14 @@ void Transaction::commit(Manifest manifest) {
   const std::int64_t step = manifest.header.step;
   manifest.index = write_index(folder_ / index_name, manifest);
   fault_point("index", leader, step);
-  write_manifest(folder_ / manifest_name, manifest);  // the last file: with it all names of the folder are on disk
+  write_manifest(folder_ / manifest_name, manifest);  // written last: its sync makes all names of the folder durable
   fault_point("manifest", leader, step);
   rename();
   committed_ = true;
   fault_point("renamed", leader, step);
   sync_folder(folder_of(target_));
   std::error_code ignored;
-  fs::remove_all(folder_, ignored);  // what was exchanged for it
+  fs::remove_all(folder_, ignored);  // removes the older checkpoint, if it was exchanged
 }
 
 }  // namespace gyr

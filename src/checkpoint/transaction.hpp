@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A checkpoint while it is being written: a folder TARGET.tmp, which becomes TARGET at once when everything in it is on disk, or vanishes.
+// Atomic write of a checkpoint: the files go to TARGET.tmp, which is renamed to TARGET once all of them are on disk.
+// Without a commit TARGET.tmp is removed.
 #pragma once
 
 #include "src/checkpoint/manifest.hpp"
@@ -8,17 +9,18 @@ namespace gyr {
 
 class Transaction {
  public:
-  // Makes TARGET.tmp afresh. Exit::io where it cannot be made or has no room for `bytes` of tensors.
+  // Creates an empty TARGET.tmp. Exit::io if that fails or the file system lacks space for `bytes` of tensors.
   Transaction(const std::filesystem::path& target, const CheckpointHeader&, Index bytes);
-  ~Transaction();  // removes it unless it was committed
+  ~Transaction();  // removes TARGET.tmp unless it was committed
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
   static std::filesystem::path temporary(const std::filesystem::path& target);
   const std::filesystem::path& target() const { return target_; }
 
-  // The files that the manifest names are written and on disk; adds index and manifest and gives the folder its name. What bore the name
-  // before is replaced in the same moment and then removed. Exit::io.
+  // Requires that all files named in the manifest are written and synced. Writes index and manifest, and renames
+  // TARGET.tmp to TARGET. An older TARGET is replaced in one step if the file system supports it, then removed.
+  // Exit::io.
   void commit(Manifest);
 
  private:

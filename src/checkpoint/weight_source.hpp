@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the weights of a model come from: a checkpoint, or a folder of Hugging Face's. A rank reads its own rows and columns of them.
+// Interface of a source of model weights: a checkpoint or a Hugging Face folder. A rank reads only its own rows and
+// columns.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +14,13 @@
 
 namespace gyr {
 
-// A tensor of a file.
+// Access to a tensor in a file.
 struct TensorReader {
-  std::string name;  // FILE:TENSOR, for messages
+  std::string name;  // name for messages, FILE:TENSOR
   DType dtype = DType::f32;
   Shape shape;
-  // The elements of each part's `from` become those of `to` in the row-major `array` at `data`, in `dtype`. Both have the same order.
+  // Copies the elements of each part's box `from` (in the tensor) to its box `to` (in the row-major `array` at `data`),
+  // in `dtype`. Both boxes have the same element order.
   std::function<void(std::span<const BoxPair> parts, void* data, const Shape& array)> read_parts;
 
   void read(const Box& box, void* data, const Shape& array, const Box& there) const {
@@ -30,18 +32,19 @@ struct TensorReader {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  virtual std::string name() const = 0;  // of the file or folder
-  // What the source calls a weight of the model, and all that it holds of models, sorted.
+  virtual std::string name() const = 0;  // name of the file or folder
+  // key(): the source's name of a model weight. keys(): names of all weights in the source, sorted.
   virtual std::string key(const std::string& weight) const = 0;
   virtual std::vector<std::string> keys() const = 0;
-  // A weight that is there. Of several copies the most exact one for values of type `wanted`. Exit::data where it is no weight.
+  // Opens a weight that the source has. If it is stored in several precisions, opens the most exact copy for values of
+  // type `wanted`. Exit::data if the tensor cannot be a weight.
   virtual TensorReader open(const std::string& weight, DType wanted) const = 0;
-  // Compares files with the checksums that the source has of them, if any, and what is stored twice: the part of rank `rank` of `ranks`.
-  // Exit::data, Exit::config.
+  // Compares files with the source's checksums, if it has any, and compares weights that are stored twice. Rank `rank`
+  // of `ranks` checks its part of the files. Exit::data, Exit::config.
   virtual void check(int rank, int ranks) const { static_cast<void>(rank), static_cast<void>(ranks); }
 };
 
-// Exit::config naming the first tensor unless the source holds every one of `weights` in its shape, and no other.
+// Exit::config naming the first tensor unless the source holds exactly `weights`, each in its shape.
 void check_weights(const WeightSource&, const std::vector<Weight>& weights);
 
 }  // namespace gyr

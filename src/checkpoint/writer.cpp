@@ -39,7 +39,7 @@ Box CheckpointWriter::box_in(Index part) const {
 }
 
 void CheckpointWriter::write(Index first, Index count, const void* rows) {
-  ensure(tensor_ < manifest_.tensors.size(), "more tensors than were listed");
+  ensure(tensor_ < manifest_.tensors.size(), "write() was called for more tensors than the checkpoint lists");
   const StoredTensor& t = manifest_.tensors[tensor_];
   ensure(first == rows_done_ && first + count <= t.shape[0], "{}: rows out of order", t.path);
   const auto* data = static_cast<const std::byte*>(rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One process writes a checkpoint, tensor by tensor, a block of rows at a time. Nothing of it is seen until commit.
+// Writes a checkpoint from one process, tensor by tensor, in blocks of rows. It becomes visible only with commit().
 #pragma once
 
 #include "src/checkpoint/folder.hpp"
@@ -10,21 +10,23 @@ namespace gyr {
 
 class CheckpointWriter {
  public:
-  // The checkpoint becomes the folder `target`. Its numbers are cut evenly into `files` files. Exit::io where it cannot be made or has no
-  // room for `tensors`.
+  // `target`: folder of the checkpoint. The tensors' bytes are divided evenly over `files` shard files. Exit::io if the
+  // folder cannot be created or lacks space for `tensors`.
   CheckpointWriter(const std::filesystem::path& target, const CheckpointHeader&, std::vector<StoredTensor> tensors, int files = 1,
                    const ShardOptions& options = {});
 
-  // Rows [first, first + count) of a tensor, row-major in its dtype. Tensors come in the order in which they were listed, rows in order.
+  // Appends rows [first, first + count) of the current tensor, row-major in its dtype. Tensors follow in the order of
+  // the list, rows in ascending order.
   void write(Index first, Index count, const void* rows);
-  // Every tensor must have been written whole. Brings the files to disk, looks at them again and gives the folder its name.
+  // Requires that every tensor was written completely. Syncs the files, verifies them (ShardOptions::verify) and
+  // commits the folder.
   void commit();
 
-  Index bytes() const { return bytes_; }  // that the tensors take
-  int files() const { return written_; }  // so far
+  Index bytes() const { return bytes_; }  // bytes of all tensors of the checkpoint
+  int files() const { return written_; }  // number of shard files finished so far
 
  private:
-  // Of the tensor whose turn it is: the part, hence file, of a row; and what a part holds of it.
+  // For the current tensor: the part (one per file) that contains a row, and the box of rows that belongs to a part.
   Index part_of(Index row) const;
   Box box_in(Index part) const;
   void open_file();
@@ -34,8 +36,8 @@ class CheckpointWriter {
   ShardOptions options_;
   int written_ = 0;
   Index files_, bytes_, bytes_done_ = 0, rows_done_ = 0;
-  Index part_ = 0;          // that the open file holds
-  std::size_t tensor_ = 0;  // whose turn it is
+  Index part_ = 0;          // index of the part that the open file holds
+  std::size_t tensor_ = 0;  // index of the current tensor
   Transaction transaction_;
   std::optional<ShardWriter> shard_;
 };

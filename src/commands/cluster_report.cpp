@@ -11,9 +11,9 @@ namespace gyr {
 
 namespace {
 
-constexpr int most_blocks = 48;  // rows of a matrix of traffic that people can still read
+constexpr int most_blocks = 48;  // maximum rows of the traffic matrix, so that it stays readable
 
-// Whether what is swapped has room on the hosts.
+// True if the offloaded activations of every rank fit in the memory of its host.
 bool fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   for (int position = 0; position < plan.layout.ranks(); ++position) {
     const Capacity& capacity = plan.of(position).capacity;
@@ -22,7 +22,8 @@ bool fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   return true;
 }
 
-// Whether the devices are large enough: the rank whose device is fullest.
+// Memory of the rank that fills its device most, relative to the device's size, and a warning if some rank does not
+// fit.
 std::string room_text(const RunPlan& plan, const Cluster& cluster) {
   double part = 0, bytes = 0, memory = 0;
   for (int position = 0; position < plan.layout.ranks(); ++position) {
@@ -30,9 +31,9 @@ std::string room_text(const RunPlan& plan, const Cluster& cluster) {
     if (takes / has > part) part = takes / has, bytes = takes, memory = has;
   }
   const double gibi = double(1 << 30);
-  return fmt::format("{:.1f} of {:.1f} GiB on the fullest rank{}", bytes / gibi, memory / gibi,
+  return fmt::format("{:.1f} of {:.1f} GiB on the rank that fills its device most{}", bytes / gibi, memory / gibi,
                      part > 1                     ? ": IT DOES NOT FIT"
-                     : !fits_hosts(plan, cluster) ? "; WHAT IS SWAPPED DOES NOT FIT THE HOST"
+                     : !fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
                                                   : "");
 }
 
@@ -40,18 +41,18 @@ std::string part_text(double seconds, const Prediction& p) { return fmt::format(
 
 std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
   const double seconds = tokens / rate, watts = cluster.watts(ranks);
-  std::string text = fmt::format("{:.4g} days for {:.4g} tokens, at such a step from the first to the last", seconds / 86400, tokens);
-  if (watts > 0) text += fmt::format("; {:.4g} MWh in the devices at {:.0f} W each", seconds * watts / 3.6e9, watts / ranks);
+  std::string text = fmt::format("{:.4g} days for {:.4g} tokens, if every step takes this time", seconds / 86400, tokens);
+  if (watts > 0) text += fmt::format("; {:.4g} MWh for the devices at {:.0f} W each", seconds * watts / 3.6e9, watts / ranks);
   return text;
 }
 
-// What slow links carry.
+// Bytes that cross slow links between islands in a step, by communicator.
 std::string between_islands(const LinkTraffic& traffic) {
   const double all = traffic.of(LinkClass::islands);
   std::map<std::string, double> bytes;
   for (const LinkTraffic::Line& line : traffic.lines)
     if (line.link == LinkClass::islands) bytes[line.communicator] += line.bytes;
-  std::string text = fmt::format("{:.1f} MiB a step, {:.2g} % of all", all / (1 << 20), 100 * all / traffic.all());
+  std::string text = fmt::format("{:.1f} MiB per step, {:.2g} % of all traffic", all / (1 << 20), 100 * all / traffic.all());
   for (const auto& [communicator, part] : bytes) text += fmt::format("; {} {:.3g} MiB", communicator, part / (1 << 20));
   return text;
 }
@@ -75,16 +76,18 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  Facts facts{{"memory", room_text(plan, cluster)},
-              {"a step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} a device", p.seconds, rate, rate / layout.ranks())},
-              {"MFU", fmt::format("{:.1f} % of {:.4g} TFLOP/s (causal half of attention, SSM as a plain recurrence, nothing recomputed)",
-                                  100 * utilisation(run, layout.ranks(), cluster, p.seconds), 1e-12 * peak / layout.ranks())},
-              {"computes", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
-              {"layers' transfers", part_text(p.transfers, p) + " that it waits for, among ranks that share layers or sequences"},
-              {"copies", part_text(p.copies, p) + " that it waits for, to and from the host"},
-              {"replicas", part_text(p.buckets, p) + " that sums of gradients and gathers of weights are not hidden"},
-              {"bubble", part_text(bubble(p), p) + " that it waits for other stages and their messages"},
-              {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
+  Facts facts{
+      {"memory", room_text(plan, cluster)},
+      {"step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} tokens/s per device", p.seconds, rate, rate / layout.ranks())},
+      {"MFU",
+       fmt::format("{:.1f} % of {:.4g} TFLOP/s per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
+                   100 * utilisation(run, layout.ranks(), cluster, p.seconds), 1e-12 * peak / layout.ranks())},
+      {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
+      {"model-parallel comm", part_text(p.transfers, p) + " of waiting for communication among tensor-, context- and expert-parallel ranks"},
+      {"host copies", part_text(p.copies, p) + " of waiting for copies to and from host memory"},
+      {"data-parallel comm", part_text(p.buckets, p) + " of gradient reductions and weight all-gathers that computation does not hide"},
+      {"bubble", part_text(bubble(p), p) + " of waiting for other pipeline stages and their messages"},
+      {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", between_islands(predicted.traffic));
   return facts;
 }
@@ -98,8 +101,9 @@ std::vector<std::vector<std::string>> link_rows(const LinkTraffic& traffic) {
 }
 
 std::string source_text(const Machine& machine) {
-  return fmt::format("On {} ({}), predicted: the programs of all stages, timed task by task", machine.cluster.name,
-                     machine.profile ? "kernels as they were measured, links by its file" : "kernels and links by the constants of its file");
+  return fmt::format(
+      "Predicted on {} ({}): the schedules of all pipeline stages, timed task by task", machine.cluster.name,
+      machine.profile ? "measured kernel times, links from the cluster file" : "kernels and links from the constants of the cluster file");
 }
 
 std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
@@ -107,9 +111,9 @@ std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, c
   for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
   std::string text = fmt::format("\n{}\n{}{}\n", source_text(machine), table.str(false), not_predicted);
   if (plan.layout.ranks() == 1) return text;
-  Table links({{"link"}, {"communicator"}, {"operation"}, {"MiB", true}, {"% of all", true}});
+  Table links({{"link"}, {"communicator"}, {"operation"}, {"MiB", true}, {"% of all bytes", true}});
   for (const auto& row : link_rows(predicted.traffic)) links.row(row);
-  return text + fmt::format("\nBytes of a step by link ({})\n{}", links_explained, links.str());
+  return text + fmt::format("\nCommunication of a step by link ({})\n{}", links_explained, links.str());
 }
 
 }  // namespace gyr

@@ -12,13 +12,13 @@
 
 namespace gyr {
 
-// What a plan is told of the machine.
+// Description of the machine that a prediction is for.
 struct Machine {
   Cluster cluster;
   std::optional<Profile> profile;
 };
 
-// A planned run on a machine that has room for its ranks.
+// A planned run with the predicted step on a machine. The machine must have a device for each rank.
 struct PredictedRun {
   PredictedRun(const RunPlan&, const Machine&);
 
@@ -28,19 +28,22 @@ struct PredictedRun {
   const Prediction& longest() const { return step.of_rank[std::size_t(step.longest)]; }
 };
 
-// What the rank that computes longest waits for other stages and their messages; what rounding leaves below nothing is nothing.
+// Seconds that the rank that computes longest waits for other pipeline stages and their messages; negative rounding
+// errors become 0.
 inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.rest); }
-// Part of the devices' peak that a step of so many seconds makes of them, by the model's minimal flops (modules/cost/flops.hpp).
+// Model FLOPs utilisation (MFU), a fraction: the model's minimal FLOPs (modules/cost/flops.hpp) over the devices' peak FLOPs
+// in a step of `seconds`.
 double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
-// How long a step takes there, of what that time is made, and what training takes. `tokens`: of the training; 0: what the deck's steps are.
+// Predicted step time, its parts, and the time of the training run. `tokens`: of the whole training run; 0: those of
+// the deck's steps.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
-// The bytes of each kind of link, communicator and operation, and what part of all they are.
+// Rows of link, communicator, operation, MiB, and percentage of all bytes.
 std::vector<std::vector<std::string>> link_rows(const LinkTraffic&);
-// In a sentence, of what the prediction is made, and what is not in it.
+// Sentence that names the cluster and the source of its kernel and link times.
 std::string source_text(const Machine&);
 inline constexpr const char* not_predicted =
-    "Not in it: reading of data, saving, what other jobs do to the network, and experts that are chosen unevenly.";
-inline constexpr const char* links_explained = "all ranks together; sums and gathers go around a ring of the ranks in their order";
+    "The prediction excludes data loading, checkpoints, network traffic of other jobs, and unbalanced expert routing.";
+inline constexpr const char* links_explained = "sum over all ranks; collectives are counted as rings in rank order";
 std::string cluster_report(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
 
 }  // namespace gyr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One function per command of the program: adds its options to the command line and runs when it was chosen.
+// One add_* function per command. It adds the command with its options to the command line, and stores the action to
+// run if the user chose it.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 
 namespace gyr {
 
-// Returns the process' exit code. Every command stores the one it wants to run here while options are parsed.
+// Returns the exit code of the process. The chosen command stores its action here while the command line is parsed.
 using Action = std::function<int()>;
 
 void add_train(Command&, Action&);
@@ -33,7 +34,7 @@ void add_trace(Command&, Action&);
 void add_report(Command&, Action&);
 void add_manual(Command&, Action&);
 
-// In the order of help.
+// Commands in the order in which --help lists them.
 inline constexpr std::array all_commands{add_train,     add_run,         add_ps,        add_plan,  add_probe,  add_profile, add_verify,
                                          add_eval,      add_generate,    add_tokenizer, add_data,  add_info,   add_diff,    add_import_hf,
                                          add_export_hf, add_export_gguf, add_reshard,   add_trace, add_report, add_manual};

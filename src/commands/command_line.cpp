@@ -16,7 +16,7 @@ namespace gyr {
 
 namespace {
 
-constexpr int many = 1 << 20;  // words a list may have
+constexpr int many = 1 << 20;  // maximum number of words in a list option
 
 std::string type_name(const Option::Target& target) {
   struct Name {
@@ -30,7 +30,8 @@ std::string type_name(const Option::Target& target) {
   return std::visit(Name(), target);
 }
 
-// What a number has to be, in words; the limits of its type are named only where they were exceeded.
+// Describes the valid numbers, as in "an integer from 0 to 9". The limits of the C++ type appear only if the value
+// exceeded them.
 template <class T>
 std::string rule(std::optional<double> least, std::optional<double> most, bool beyond) {
   const char* noun = std::is_integral_v<T> ? "an integer" : "a number";
@@ -45,7 +46,7 @@ std::string listed(const std::vector<std::string>& choices) {
   return text;
 }
 
-// What was wrong with the words, as one sentence.
+// Error message for a command line that CLI11 rejected, as one sentence.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> left = app.remaining();  // CLI11 reports a missing command before an unknown word
   if (!app.get_subcommands().empty() || left.empty()) return error.what();
@@ -126,7 +127,7 @@ void Option::store(const std::vector<std::string>& words) const {
 Command::Command(const std::string& name, const std::string& help) : app_(std::make_shared<CLI::App>(help, name)) {}
 
 Command* Command::add_command(const std::string& name, const std::string& help) {
-  const auto made = app_->get_subcommand_ptr(app_->add_subcommand(name, help));  // takes over the program's footer
+  const auto made = app_->get_subcommand_ptr(app_->add_subcommand(name, help));  // CLI11 copies the parent's footer to the subcommand
   return commands_.emplace_back(new Command(made)).get();
 }
 
@@ -146,7 +147,9 @@ void Command::add_flag(const std::string& name, bool& target, const std::string&
       name, [&target](std::int64_t count) { target = count > 0; }, help);
 }
 
-void Command::add_version(const std::function<std::string()>& text) { app_->set_version_flag("--version", text, "Version, compiler and libraries"); }
+void Command::add_version(const std::function<std::string()>& text) {
+  app_->set_version_flag("--version", text, "Print version, compiler and libraries");
+}
 void Command::require_command() { app_->require_subcommand(1); }
 void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::footer(const std::function<std::string()>& text) { app_->footer(text); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The words behind `gyrfalcon`: commands, their options, and what an option may hold. The library that reads them is known to
-// command_line.cpp alone: its header takes longer to compile than any command.
+// Command-line parser of gyrfalcon: commands, their options and positional arguments, and the valid values of each. It
+// wraps CLI11. Only command_line.cpp includes the CLI11 header, which takes longer to compile than any command.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,26 @@ class Option;
 
 namespace gyr {
 
-// An option, or a word with a place such as `deck`. A value it may not hold is Exit::usage with a sentence that says what it may.
+// An option, or a positional argument such as `deck`. An invalid value throws Exit::usage with a sentence that names
+// the valid ones.
 class Option {
  public:
-  // Where the value goes; a list takes every word up to the next option.
+  // Variable that receives the value. A list takes every word up to the next option.
   using Target = std::variant<std::string*, std::vector<std::string>*, int*, Index*, std::uint64_t*, double*>;
 
   Option* required();
-  Option* show_default();  // help names the value the target has now
+  Option* show_default();  // help shows the target's current value as the default
   Option* excludes(Option* other);
   Option* needs(Option* other);
-  Option* from_environment(const std::string& variable);  // where the words do not give it
-  // Lists
+  Option* from_environment(const std::string& variable);  // used if the command line does not set the option
+  // Options of list type
   Option* words(int least);
-  Option* repeated();  // one word each time the option is given
-  // Numbers: 0 or more; 1 or more; within both ends
+  Option* repeated();  // the option may be given several times, with one word each
+  // Numeric options: not_negative is 0 or more, positive is 1 or more, between includes both ends
   Option* not_negative();
   Option* positive();
   Option* between(double least, double most);
-  // Text
+  // Options of text type
   Option* one_of(std::vector<std::string> choices);
 
   bool given() const;
@@ -60,11 +61,11 @@ class Option {
   std::vector<std::string> choices_;
 };
 
-// What help says of a command, in parts.
+// Help text of one command in parts, for man pages and shell completion.
 struct CommandHelp {
   struct Word {
-    std::vector<std::string> names;  // "-h", "--help"; of a word with a place its name
-    std::string values, help;        // "TEXT", "{fp32,bf16}", empty where it takes none
+    std::vector<std::string> names;  // "-h", "--help"; or the name of a positional argument
+    std::string values, help;        // "TEXT", "{fp32,bf16}"; empty for a flag
     std::vector<std::string> choices;
     bool placed = false, list = false, required = false;
   };
@@ -79,24 +80,24 @@ class Command {
   Command(const std::string& name, const std::string& help);
 
   Command* add_command(const std::string& name, const std::string& help);
-  // `name` as in "--limit,--sequences"; a name without dashes is a word with a place. Targets must outlive parse().
+  // `name` as in "--limit,--sequences"; a name without dashes is a positional argument. Targets must outlive parse().
   template <class T>
   Option* add_option(const std::string& name, T& target, const std::string& help) {
     return add(name, &target, help);
   }
   void add_flag(const std::string& name, bool& target, const std::string& help);
-  // --version, which prints this.
+  // Adds --version, which prints text().
   void add_version(const std::function<std::string()>& text);
 
-  void require_command();  // one of those added has to follow
+  void require_command();  // the user must give one of the subcommands
   void footer(const std::string& text);
-  void footer(const std::function<std::string()>& text);  // made where help is asked for
-  void callback(const std::function<void()>& chosen);     // called when all words are read; may refuse them with Exit::usage
+  void footer(const std::function<std::string()>& text);  // computed when help is printed
+  void callback(const std::function<void()>& chosen);     // runs after the full command line is parsed; may throw Exit::usage
   bool given(const std::string& option) const;
   CommandHelp help() const;
 
-  // Of the program: reads the words and calls back the commands they name. False where there is nothing more to do: help and version
-  // are printed here. Exit::usage: a sentence that says what is wrong.
+  // For the program only: parses the command line and runs the callbacks of the commands that it names. Returns false
+  // if --help or --version was printed, so that nothing is left to do. Exit::usage: a sentence that names the mistake.
   bool parse(int argc, char** argv);
 
  private:

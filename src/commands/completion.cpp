@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion for bash, zsh and fish. A command is one or two words behind the program's name.
+// Generates completion scripts for bash, zsh and fish. A command is one or two words after the program's name.
 #include <functional>
 
 #include "kernels/base/error.hpp"
@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// Each command that runs, with the words that name it.
+// Calls see(words, command) for each command that runs, with the words that name it, as in "data build".
 void each_command(const CommandHelp& above, const std::string& path, const std::function<void(const std::string&, const CommandHelp&)>& see) {
   for (const CommandHelp& c : above.commands) {
     const std::string words = path.empty() ? c.name : path + " " + c.name;
@@ -37,14 +37,14 @@ std::vector<std::string> options_of(const CommandHelp& command) {
   return names;
 }
 
-// Within '...' of a shell.
+// Quotes text for a shell in '...'.
 std::string in_quotes(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
   return "'" + out + "'";
 }
 
-// Within '...[...]:...' of zsh's _arguments.
+// Escapes text for a description '...[...]:...' of zsh's _arguments.
 std::string zsh_help(const std::string& text) {
   std::string out;
   for (const char c : text) {

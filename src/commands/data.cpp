@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon data info PREFIX: what token files hold. gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss
-// mask where it is made of prompts and responses or of pairs, and labels where it is made of examples with classes; under mpiexec the ranks share the
-// work.
+// gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss mask for prompts with
+// responses and for pairs, and with labels for classification examples. Under mpiexec the ranks share the work.
+// gyrfalcon data info PREFIX: summarises and checks token files.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -35,12 +35,12 @@ struct BuildArguments {
   std::string classes, tags, source;
   bool pairs = false, no_end = false, special = false, overwrite = false;
 
-  // Texts are encoded as a prompt is, and are whole.
+  // True if each text is a sample of its own and is encoded like a prompt.
   bool complete() const { return labelled() || !source.empty(); }
   bool labelled() const { return !classes.empty() || !tags.empty(); }
 };
 
-// Names between commas, or how many there are.
+// Class names: from a comma-separated list, or generated for a number of classes.
 std::shared_ptr<const LabelledFormat> labelled_of(const BuildArguments& a) {
   const char* const option = a.tags.empty() ? "--classes" : "--tags";
   const std::string& text = a.tags.empty() ? a.classes : a.tags;
@@ -53,7 +53,7 @@ std::shared_ptr<const LabelledFormat> labelled_of(const BuildArguments& a) {
   }
   const bool differ = std::set<std::string>(names.begin(), names.end()).size() == names.size() && std::count(names.begin(), names.end(), "") == 0;
   require(names.size() > 1 && Index(names.size()) <= most_classes && differ, Exit::usage,
-          "{} {}: is neither 2 to {} names between commas, which differ, nor a number of classes", option, printable(text), most_classes);
+          "{} {}: must be 2 to {} different names separated by commas, or a number of classes", option, printable(text), most_classes);
   return std::make_shared<LabelledFormat>(LabelledFormat{std::move(names), !a.tags.empty()});
 }
 
@@ -62,39 +62,40 @@ DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer) {
   format.conversation = a.conversation.format(tokenizer);
   if (a.labelled()) format.labelled = labelled_of(a);
   format.pairs = a.pairs, format.source_key = a.source;
-  require(!a.pairs || (!format.conversation && !format.labelled), Exit::usage, "--pairs: goes with none of --template, --classes and --tags");
+  require(!a.pairs || (!format.conversation && !format.labelled), Exit::usage, "--pairs cannot be combined with --template, --classes or --tags");
   require(a.source.empty() || !(a.pairs || format.conversation || format.labelled), Exit::usage,
-          "--source: goes with none of --pairs, --template, --classes and --tags");
-  require(a.source.empty() || a.source != format.key, Exit::usage, "--source {}: is the key of the text too; name that by --key", a.source);
+          "--source cannot be combined with --pairs, --template, --classes or --tags");
+  require(a.source.empty() || a.source != format.key, Exit::usage, "--source {}: this is also the key of the target text; set that one with --key",
+          a.source);
   if (!format.conversation && !format.labelled && !format.pairs && a.source.empty()) return format;
   const char* const option = !a.source.empty()     ? "--source"
                              : format.pairs        ? "--pairs"
                              : format.conversation ? "--template"
                              : a.tags.empty()      ? "--classes"
                                                    : "--tags";
-  require(!format.conversation || !format.labelled, Exit::usage, "--template: examples with classes are not written down by a template");
+  require(!format.conversation || !format.labelled, Exit::usage, "--template cannot be combined with --classes or --tags");
   using Rule = DocumentFormat::Rule;
   require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
           a.documents.rule);
-  require(a.documents.separator.empty(), Exit::usage, "--separator has no meaning for the JSON lines of {}", option);
+  require(a.documents.separator.empty(), Exit::usage, "--separator does not apply to the JSON lines of {}", option);
   format.rule = Rule::json_lines;
   return format;
 }
 
-// What there is to say about the text before it is read.
+// Prints the special tokens of the template that the tokenizer does not have.
 void print_marks(const DocumentFormat& format, const std::string& tokenizer) {
   if (!format.conversation) return;
   for (const std::string& mark : format.conversation->text.unknown_marks())
-    std::printf("%s in the template is no special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
+    std::printf("%s in the template is not a special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
 void print_report(const BuildReport& report, const std::string& prefix, double seconds) {
-  std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes a token, %.1f s\n", prefix.c_str(), long(report.tokens),
+  std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), long(report.tokens),
               long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens), seconds);
   if (report.learned < report.tokens)
-    std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are learned, the others only read\n", prefix.c_str(), long(report.learned),
+    std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are targets of the loss\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
-  if (report.labelled > 0) std::printf("%s_labels.bin: %ld classes are told\n", prefix.c_str(), long(report.labelled));
+  if (report.labelled > 0) std::printf("%s_labels.bin: %ld labels\n", prefix.c_str(), long(report.labelled));
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
 
@@ -102,7 +103,7 @@ void make_folder_of(const std::filesystem::path& prefix) {
   if (!prefix.has_parent_path()) return;
   std::error_code error;
   std::filesystem::create_directories(prefix.parent_path(), error);
-  require(!error, Exit::io, "{}: cannot be made: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
+  require(!error, Exit::io, "{}: the folder cannot be created: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
 }
 
 int build(const BuildArguments& a) {
@@ -113,18 +114,19 @@ int build(const BuildArguments& a) {
         options.inputs = files_named({a.files.begin(), a.files.end() - 1});
         options.prefix = a.files.back();
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
-        require(options.prefix.has_filename(), Exit::usage, "'{}' is no PREFIX of names of files; say for example {}", a.files.back(),
+        require(options.prefix.has_filename(), Exit::usage, "'{}' is not a PREFIX of file names; give for example {}", a.files.back(),
                 (options.prefix / "text").string());
         options.format = format_of(a, tokenizer);
         options.overwrite = a.overwrite;
         options.complete = (a.special || !a.source.empty()) && !a.labelled();
         require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
                 a.tokenizer);
-        require(!a.special || !options.format.conversation, Exit::usage, "--special: what stands around turns is the template's to say");
-        require(!a.special || !options.format.pairs, Exit::usage, "--special: does not go with --pairs");
+        require(!a.special || !options.format.conversation, Exit::usage,
+                "--special cannot be combined with --template, which defines the tokens around turns");
+        require(!a.special || !options.format.pairs, Exit::usage, "--special cannot be combined with --pairs");
         if (!a.no_end && !a.special && (!a.complete() || tokenizer.vocabulary().templates.empty())) {
           options.eod = tokenizer.eod();
-          require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to do without", a.tokenizer);
+          require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to append none", a.tokenizer);
         }
         Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), wait_policy_of(runtime.world()));
         BuildTeam team;
@@ -141,7 +143,7 @@ int build(const BuildArguments& a) {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });
         const auto begin = std::chrono::steady_clock::now();
-        std::optional<Transfer> shown;  // the share of the first rank, for all
+        std::optional<Transfer> shown;  // progress of rank 0, scaled to all ranks
         const auto progress = [&](std::int64_t done, std::int64_t total) {
           if (!shown) shown.emplace(stdout, "tokenized", total * team.size);
           shown->reach(done * team.size);
@@ -158,7 +160,7 @@ int build(const BuildArguments& a) {
 
 void add_data(Command& app, Action& action) {
   auto a = std::make_shared<BuildArguments>();
-  Command* c = app.add_command("data", "Token files");
+  Command* c = app.add_command("data", "Build and inspect token files");
   c->require_command();
   Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
   b->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns such as 'shards/*.jsonl.zst'; then the PREFIX to write")
@@ -166,30 +168,30 @@ void add_data(Command& app, Action& action) {
       ->words(2);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
   a->conversation.add(*b, a->documents.add(*b));
-  Option* const classes = b->add_option("--classes", a->classes,
-                                        "Examples {\"text\": ..., \"label\": ...} of these classes: NAME,NAME,... or how many there are, for "
-                                        "train.objective classify. A label is a name or a number from 0 on");
+  Option* const classes =
+      b->add_option("--classes", a->classes,
+                    "Classification examples {\"text\": ..., \"label\": ...} for train.objective classify: the class names NAME,NAME,... "
+                    "or their number. A label is a class name or a number from 0");
   b->add_option("--tags", a->tags,
-                "Examples {\"tokens\": [...], \"tags\": [...]}, or of \"text\" cut at white space, with a class or null for each word, for "
-                "train.objective tag")
+                "Token classification examples {\"tokens\": [...], \"tags\": [...]} for train.objective tag, or with \"text\" split at white space, "
+                "with a class or null for each word: the class names or their number")
       ->excludes(classes);
   b->add_flag(
       "--pairs", a->pairs,
-      "Pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents for each, prompt and answer, "
-      "of which the answer is learned; the prompt may be missing");
+      "Preference pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents each, of prompt and "
+      "response; only the response is a target of the loss. The prompt is optional");
   b->add_option("--source", a->source,
-                "Pairs for train.objective seq2seq: the key of what an encoder reads, beside that of the text to be written of it (--key); "
-                "a.b is key b of the object a. Two documents for each, of which the second is learned, encoded as prompts are");
-  b->add_flag("--no-end", a->no_end, "Append no end-of-document token; it is learned where the token before it is");
-  b->add_flag(
-      "--special", a->special,
-      "Put around every document what the tokenizer's post-processor puts around a text ([CLS] ... [SEP]), in place of that token; examples with "
-      "classes and pairs of a source and a text have it anyway");
+                "Pairs for train.objective seq2seq: JSON key of the encoder input, with --key as key of the target text; a.b is key b of the object "
+                "a. Two documents each, encoded like prompts; only the second is a target of the loss");
+  b->add_flag("--no-end", a->no_end, "Append no end-of-document token (which is a target of the loss if the token before it is)");
+  b->add_flag("--special", a->special,
+              "Put the tokens of the tokenizer's post-processor around every document ([CLS] ... [SEP]), in place of the end-of-document token; "
+              "classification examples and pairs of --source always have them");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
   b->callback([a, &action] { action = [a] { return build(*a); }; });
 
   auto prefix = std::make_shared<std::string>();
-  Command* i = c->add_command("info", "What token files hold: tokens, documents and their lengths, mask and labels; all of them is read and checked");
+  Command* i = c->add_command("info", "Show tokens, documents and their lengths, loss mask and labels of token files; reads and checks all data");
   i->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and PREFIX.idx")->required();
   i->callback([prefix, &action] { action = [prefix] { return guarded([&] { std::printf("%s", corpus_summary(*prefix).c_str()); }); }; });
 }

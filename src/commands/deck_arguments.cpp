@@ -11,7 +11,7 @@ namespace gyr {
 void add_deck(Command& command, DeckArguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
   command.add_option("--init-from", a.init_from, "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
-  command.add_option("overrides", a.overrides, "Changes to the deck, as in parallel.tensor=2 train.steps=10");
+  command.add_option("overrides", a.overrides, "Overrides of deck keys, as in parallel.tensor=2 train.steps=10");
 }
 
 std::vector<Declaration> deck_keys() {
@@ -24,9 +24,9 @@ void describe_deck(Command& command) {
   command.footer([] {
     Deck deck = Deck::describe();
     read_run_config(deck);
-    return "\nKeys of the deck, each also possible as key=value on the command line:\n\n" + deck.help() +
-           "\nMFU = 3 x forward flops per token x tokens per second / (ranks x peak): attention over the causal half, the SSM as a plain\n"
-           "recurrence, nothing recomputed; the peak of a CPU rank is its matrix-product rate, measured at start.\n";
+    return "\nKeys of the deck. Each can also be set as key=value on the command line:\n\n" + deck.help() +
+           "\nMFU = 3 x forward FLOPs per token x tokens per second / (ranks x peak FLOP/s). Forward FLOPs count the causal half of\n"
+           "attention and the SSM as a plain recurrence, without recomputation. The peak of a CPU rank is its GEMM throughput, measured at start.\n";
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The deck of a run on the command line: its file, changes to it, and a model whose shape its keys default to.
+// Arguments that describe a run: the deck file, key=value overrides, and a pretrained model (--init-from) whose shape
+// sets the defaults of model keys.
 #pragma once
 
 #include "src/commands/command_line.hpp"
@@ -14,13 +15,14 @@ struct DeckArguments {
 };
 
 void add_deck(Command&, DeckArguments&);
-// All keys a deck may have, made from the declarations themselves.
+// All keys that a deck may have, collected from their declarations in the code.
 std::vector<Declaration> deck_keys();
-// --help lists what the deck may say.
+// Lists all deck keys in the footer of --help.
 void describe_deck(Command&);
-// `effective`: the deck as it is understood.
+// `effective`: receives the deck with every key and the value in use.
 RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);
-// The ranks of a run that is looked at and not started: as many as are asked for, or else as there are, or else, of one, as the deck's grid has.
+// Number of ranks of a run that is planned but not started: `asked` if positive, else the ranks of this MPI job if
+// there are several, else the least number that the deck's grid needs.
 int planned_ranks(const RunConfig&, int asked, const Runtime&);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How text files hold documents, as options of a command.
+// Command-line options for the format of text files: how they separate documents.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ struct DocumentsOption {
   std::string rule = "auto", separator, key = "text";
   bool skip_invalid = false;
 
-  // Returns the option that names the key of the text.
+  // Returns the option of the JSON key of the text.
   Option* add(Command& command) {
-    command.add_option("--documents", rule, "auto (by file name), file, separator, line or jsonl")->show_default();
-    command.add_option("--separator", separator, "Line between documents with --documents separator; empty: a blank line");
-    command.add_flag("--skip-invalid", skip_invalid, "Skip and count lines that are not such JSON instead of stopping");
-    return command.add_option("--key", key, "Key of the text in JSONL")->show_default();
+    command.add_option("--documents", rule, "Unit of a document: auto (by file name), file, separator, line or jsonl")->show_default();
+    command.add_option("--separator", separator, "Line that separates documents with --documents separator; empty: a blank line");
+    command.add_flag("--skip-invalid", skip_invalid, "Skip and count invalid JSON lines instead of stopping");
+    return command.add_option("--key", key, "JSON key of the text in JSONL files")->show_default();
   }
   DocumentFormat format() const {
     DocumentFormat f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon eval CHECKPOINT: what a model scores on token files, text, last words or multiple choice.
+// gyrfalcon eval CHECKPOINT: scores a model on token files, plain text, last words (LAMBADA) or multiple choice.
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -40,31 +40,33 @@ struct EvalArguments {
 };
 
 constexpr const char* footer = R"(
-One task a run:
-  --data     Loss and perplexity over windows of --length tokens and the token after each, and of what is left behind the last. Of a model that tells classes the files are whole texts
-             with labels (data build --classes, --tags), and the figures also accuracy, F1 of each class, their mean (macro) and that of all
-             labels together (micro), and, where classes are few, how many of each are taken for each. Of masked tokens, and of spans that a
-             decoder writes, accuracy is the part of them than which the model finds nothing likelier, and order accuracy that of halves.
-             Of a model that reads pairs of a source and a text (data build --source) each text is a window, which --length cuts.
-             Of pairs of texts (--objective preference) --records has a line with the model and its sum, and the sum of ln p of each text, which
-             train.objective preference reads as PREFIX_reference.jsonl; with that file there the figures are also the loss, how often the chosen
-             text is preferred, and by how much.
+One task per run:
+  --data     Loss and perplexity over windows of --length tokens, each with the token after it, and over the shorter remainder of each file. For a
+             classifier the files have full texts with labels (data build --classes, --tags). Its results are also accuracy, F1 of each class,
+             macro F1 (mean over classes), micro F1 (over all labels) and, for at most 16 classes, the confusion matrix. For masked tokens, and
+             for spans that a decoder writes, accuracy is the fraction of them that the model ranks first; order accuracy is that of sentence order.
+             For a model with an encoder (data build --source) each text is one window, truncated to --length.
+             For preference pairs (--objective preference), --records writes a line with the model and its checksum, and the sum of ln p of each
+             text. train.objective preference reads this file as PREFIX_reference.jsonl. If that file exists, the results are also the loss, the
+             fraction of pairs whose chosen text is preferred, and the margin.
   --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
-             token where that is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
-             scores what follows each of them; every further one ends --stride tokens S later and scores the S new tokens, each
+             token if --begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
+             scores the token after each of them. Every further window ends S = --stride tokens later and scores the S new tokens, each
              with at least L-S+1 tokens before it. With T the sum of -ln p of all scored tokens:
              perplexity exp(T / scored tokens), word perplexity exp(T / words), bits per byte T / ln 2 / bytes,
-             byte perplexity 2^(bits per byte). Words are runs between ASCII white space. The error is that of a mean over tokens.
-  --lambada  Lines {"text": "..."}. The last word is right where each of its tokens is the likeliest after all before it;
+             byte perplexity 2^(bits per byte). Words are separated by ASCII white space. The error is that of the mean over tokens.
+  --lambada  Lines {"text": "..."}. The last word is correct if each of its tokens is the most likely one after all tokens before it;
              perplexity exp(mean over examples of the -ln p of the word).
-  --choices  Lines {"context": "...", "choices": ["...", "..."], "answer": 0}. --delimiter and a choice follow the context. acc takes the
-             choice of the largest sum of ln p, acc_norm that divided by the choice's bytes, acc_token by its tokens.
+  --choices  Lines {"context": "...", "choices": ["...", "..."], "answer": 0}. Each choice follows the context and --delimiter. acc takes the
+             choice with the largest sum of ln p, acc_norm divides the sum by the choice's bytes, acc_token by its tokens.
 Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
-|encode(context)|, and white space at the context's end belongs to the continuation. What does not fit into --length loses its beginning.
---logits FILE.h5, for h5py and h5ls, in each task: /logits (rows, vocab_size or classes) has what the model says after each token, float32 (with --precision
-fp64 float64); /tokens (rows) the tokens read; /labels (rows) what is to follow, -100 where nothing is asked for; /offsets: sequence, window or
-example i is the rows from offsets[i] to before offsets[i+1]. The file appears when it is whole. --limit and --length make it small.
-Errors are standard errors of a mean; a perplexity's is its own times that of the logarithm. Figures do not depend on the number of ranks.)";
+|encode(context)|. White space at the end of the context belongs to the continuation. A text longer than --length loses its beginning.
+--logits FILE.h5, for h5py and h5ls, works with each task: /logits (rows, vocab_size or classes) has the logits after each token, float32
+(float64 with --precision fp64); /tokens (rows) the tokens read; /labels (rows) the target tokens, -100 for rows that are not scored;
+/offsets: sequence, window or example i has the rows from offsets[i] to before offsets[i+1]. The file appears when it is complete. --limit
+and --length keep it small.
+Errors are standard errors of a mean; the error of a perplexity is the perplexity times the error of its logarithm. Results do not depend
+on the number of ranks.)";
 
 DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Index seq_length) {
   DatasetOptions data;
@@ -77,8 +79,9 @@ DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Ind
   data.classes = run.model.objective->classes();
   if (run.model.objective->most_pairs(seq_length) > 0) data.pairs = Pairs::as_they_are;
   if (run.model.objective->reads_pairs()) data.source_length = run.model.objective->lengths(seq_length).source;
-  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;                                      // texts
-  if (whole || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;  // the others score the same windows
+  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;  // true: each sample is a full text
+  // the other orders contain the same windows
+  if (whole || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;
   data.separate = whole || (run.data.separate && data.source_length == 0);
   data.predicts = run.model.objective->writes_next_token();
   data.vocab_size = run.model.vocab_size;
@@ -94,10 +97,10 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
   return token;
 }
 
-// The task, and every setting that its figures depend on.
+// Creates the evaluation of the chosen task, and records in `settings` every setting that the results depend on.
 std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunConfig& run, Json& settings) {
   const Index seq_length = a.seq_length > 0 ? a.seq_length : run.train.seq_length;
-  require(seq_length <= longest, Exit::usage, "--length {}: {} are the most", seq_length, longest);
+  require(seq_length <= longest, Exit::usage, "--length {}: the maximum is {}", seq_length, longest);
   settings["length"] = seq_length;
   if (a.limit > 0) settings["limit"] = a.limit;
   if (!a.reads_text()) {
@@ -125,12 +128,13 @@ std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunCon
     return choices_evaluation(a.choices, a.delimiter, text);
   }
   const Index stride = a.stride > 0 ? a.stride : seq_length;
-  require(stride <= seq_length, Exit::usage, "--stride {} would leave tokens unread between windows of {}", stride, seq_length);
+  require(stride <= seq_length, Exit::usage, "--stride {} would skip tokens between windows of {} tokens", stride, seq_length);
   settings["task"] = "text", settings["files"] = a.texts, settings["stride"] = stride, settings["documents"] = a.documents.rule;
   return text_evaluation({a.texts.begin(), a.texts.end()}, a.documents.format(), stride, text);
 }
 
-// The model's ranks as asked; the others share the passages.
+// Layout with the requested tensor- and pipeline-parallel ranks. The other ranks are data-parallel: they share the
+// passages.
 Layout layout_of(const EvalArguments& a, RunConfig run, int ranks) {
   run.parallel.pipeline = a.pipeline, run.parallel.virtual_stages = 1, run.parallel.sequence = false;
   run.parallel.context = run.parallel.expert = 1;
@@ -140,13 +144,14 @@ Layout layout_of(const EvalArguments& a, RunConfig run, int ranks) {
   run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.parallel.layers.clear();
   run.train.ramp.clear();
-  run.train.micro_batch_size = 1, run.train.global_batch_size = ranks;  // an evaluation has batches of its own: --batch
+  run.train.micro_batch_size = 1, run.train.global_batch_size = ranks;  // the evaluation forms its own batches (--batch)
   const int model = run.parallel.tensor * run.parallel.pipeline;
   require(ranks % model == 0, Exit::config, "--tensor {} x --pipeline {} does not divide the {} ranks", run.parallel.tensor, a.pipeline, ranks);
   return gyr::layout_of(run, ranks);
 }
 
-// Files of rank 0; opened before the work begins, so that hours of it are not lost to a path that cannot be written.
+// Output files, on rank 0. They are opened before the evaluation starts, so that hours of work are not lost to a path
+// that cannot be written.
 class Outputs {
  public:
   Outputs(const EvalArguments& a, bool writes) {
@@ -165,13 +170,13 @@ class Outputs {
   std::optional<OutputFile> json_, records_;
 };
 
-// What a row's prediction is made of.
+// Number of logits per row: the classes of a classifier, otherwise the vocabulary.
 Index columns_of(const ModelConfig& m) {
   const std::size_t classes = m.objective->classes().size();
   return classes > 0 ? Index(classes) : m.vocab_size;
 }
 
-// What a reference is of (src/data/text_references.hpp).
+// First line of a reference file: path and checksum of the model (src/data/text_references.hpp).
 Json model_line(const std::string& model) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(model, error).lexically_normal();
@@ -226,23 +231,23 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
 }
 
-// Another objective of the same weights.
+// Scores the same weights with another objective.
 void choose(const std::string& name, ModelConfig& model) {
   const Objective& before = *model.objective;
   Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", name), "--objective");
   const auto chosen = read_objective(deck.section("train", "objective"), model, *model.objective);
   const bool both_write = before.writes_next_token() && chosen->writes_next_token() && chosen->depths() == 0;
   require(both_write || (before.has_source() && chosen->has_source()), Exit::usage,
-          "--objective {}: the model was trained with train.objective = {}, whose head is another one", name, before.name());
+          "--objective {}: the model was trained with train.objective = {}, which has another head", name, before.name());
   model.objective = chosen;
 }
 
-// Another token hides those that are to be found.
+// Replaces the mask token of a masked-language-model objective.
 void hide_by(Index token, ModelConfig& model) {
   const Masking* const before = masking_of(*model.objective);
-  require(before != nullptr, Exit::usage, "--mask-token: the model was trained with train.objective = {}, which hides no tokens",
+  require(before != nullptr, Exit::usage, "--mask-token: the model was trained with train.objective = {}, which masks no tokens",
           model.objective->name());
-  require(token < model.vocab_size, Exit::usage, "--mask-token {}: the model has {} tokens", token, model.vocab_size);
+  require(token < model.vocab_size, Exit::usage, "--mask-token {}: the model's vocabulary has {} tokens", token, model.vocab_size);
   Masking masking = *before;
   masking.mask_token = Token(token);
   model.objective = masked_tokens(masking);
@@ -259,10 +264,10 @@ int run(const EvalArguments& a) {
       true);
 }
 
-// Options that mean nothing to the task at hand are mistakes.
+// Rejects options that do not apply to the chosen task.
 void check_options(const Command& c, const EvalArguments& a) {
   const auto only = [&](const char* option, bool fits, const char* tasks) {
-    if (c.given(option) && !fits) fail(Exit::usage, "{}: goes with {} only", option, tasks);
+    if (c.given(option) && !fits) fail(Exit::usage, "{}: applies to {} only", option, tasks);
   };
   only("--split", !a.reads_text() && a.prefixes.empty(), "the checkpoint's own data");
   for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
@@ -275,45 +280,50 @@ void check_options(const Command& c, const EvalArguments& a) {
 
 void add_eval(Command& app, Action& action) {
   auto a = std::make_shared<EvalArguments>();
-  Command* c = app.add_command("eval", "What a checkpoint scores on token files, text, last words or multiple choice");
+  Command* c = app.add_command("eval", "Score a checkpoint on token files, plain text, last words (LAMBADA) or multiple choice");
   c->footer(footer);
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   std::vector<std::string> objectives;
   for (const ObjectiveType& type : objective_types()) objectives.push_back(type.name);
   c->add_option(
        "--objective", a->objective,
-       "What token files are scored by, where it is not what the model was trained for: preference, of pairs (data build --pairs), or seq2seq "
-       "or span_corruption of a model with an encoder")
+       "Objective that scores the token files, if it is not the training objective: preference for pairs (data build --pairs), or seq2seq or "
+       "span_corruption for a model with an encoder")
       ->one_of(objectives);
-  c->add_option("--mask-token", a->mask_token, "Id of the token that hides those to be found; without it the deck's, or that of a folder's tokenizer")
+  c->add_option("--mask-token", a->mask_token,
+                "Id of the mask token of a masked language model; default: that of the deck, or of the folder's tokenizer")
       ->not_negative();
   Option* data = c->add_option("--data", a->prefixes,
-                               "PREFIX of PREFIX.bin and PREFIX.idx, evaluated whole (with a loss mask beside them, its tokens only); without a task "
-                               "the split of the training data");
-  Option* text = c->add_option("--text", a->texts, "Text files whose perplexity is wanted")->excludes(data);
-  Option* lambada = c->add_option("--lambada", a->lambada, "JSONL of texts whose last word is to be predicted")->excludes(data)->excludes(text);
-  c->add_option("--choices", a->choices, "JSONL of multiple choice")->excludes(data)->excludes(text)->excludes(lambada);
-  c->add_option("--split", a->split, "Which split of the training data")->one_of({"train", "validation", "test"})->show_default();
-  c->add_option("--limit,--sequences", a->limit, "Most sequences, documents or examples to score; 0: all")->not_negative()->show_default();
-  c->add_option("--length", a->seq_length, "Tokens read at once; 0: as trained")->not_negative()->show_default();
-  c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->not_negative()->show_default();
-  a->documents.add(*c);
-  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
-  c->add_option("--begin", a->begin,
-                "Token before a text or an empty context; auto: the tokenizer's own for the begin or else the end of a text, where it has one")
-      ->show_default();
-  c->add_option("--delimiter", a->delimiter, "Between context and choice; without it one space");
-  c->add_option("--json", a->json, "Write settings and figures to this file, as one line of JSON");
-  c->add_option("--records", a->records, "Write one line of JSON per sequence, window, example or prediction to this file");
-  c->add_option("--logits", a->logits, "Write the next-token logits of all that is read to this HDF5 file, see below");
-  c->add_option("--batch", a->batch.passages, "Most sequences computed together")->positive()->show_default();
-  c->add_option("--batch-tokens", a->batch.tokens, "Most tokens computed together, where a sequence alone has not more")->positive()->show_default();
-  c->add_option("--tensor", a->tensor,
-                "Ranks that share each layer; 0: as in training, as far as the ranks allow. Ranks beyond those of one model share the sequences")
+                               "PREFIX of PREFIX.bin and PREFIX.idx: score all of it, or with a loss mask only its tokens; without any task, a split "
+                               "of the training data is scored");
+  Option* text = c->add_option("--text", a->texts, "Text files to compute the perplexity of")->excludes(data);
+  Option* lambada = c->add_option("--lambada", a->lambada, "JSONL file of texts whose last word the model predicts")->excludes(data)->excludes(text);
+  c->add_option("--choices", a->choices, "JSONL file of multiple-choice examples")->excludes(data)->excludes(text)->excludes(lambada);
+  c->add_option("--split", a->split, "Split of the training data to score")->one_of({"train", "validation", "test"})->show_default();
+  c->add_option("--limit,--sequences", a->limit, "Maximum number of sequences, documents or examples to score; 0: all")
       ->not_negative()
       ->show_default();
-  c->add_option("--pipeline", a->pipeline, "Ranks that share the layers")->positive()->show_default();
-  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
+  c->add_option("--length", a->seq_length, "Window length in tokens; 0: as trained")->not_negative()->show_default();
+  c->add_option("--stride", a->stride, "Tokens from one window of a text to the next; 0: --length")->not_negative()->show_default();
+  a->documents.add(*c);
+  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the one that the checkpoint's deck names");
+  c->add_option("--begin", a->begin,
+                "Token before a text or an empty context, or none; auto: the tokenizer's begin-of-text token, else its end-of-text token, if any")
+      ->show_default();
+  c->add_option("--delimiter", a->delimiter, "Text between context and choice; default: one space");
+  c->add_option("--json", a->json, "Write settings and results to this file, as one line of JSON");
+  c->add_option("--records", a->records, "Write one line of JSON per sequence, window, example or prediction to this file");
+  c->add_option("--logits", a->logits, "Write the next-token logits of all tokens read to this HDF5 file, see below");
+  c->add_option("--batch", a->batch.passages, "Maximum number of sequences in a batch")->positive()->show_default();
+  c->add_option("--batch-tokens", a->batch.tokens, "Maximum number of tokens in a batch; a longer sequence is a batch of its own")
+      ->positive()
+      ->show_default();
+  c->add_option("--tensor", a->tensor,
+                "Tensor-parallel ranks; 0: as in training, as far as the number of ranks allows. Further ranks are data-parallel")
+      ->not_negative()
+      ->show_default();
+  c->add_option("--pipeline", a->pipeline, "Pipeline-parallel ranks")->positive()->show_default();
+  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; default: as trained")->one_of({"fp32", "fp64", "bf16"});
   add_weights_option(*c, a->weights);
   c->callback([a, c, &action] {
     check_options(*c, *a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon generate CHECKPOINT --prompt TEXT: continues prompts with a trained model.
+// gyrfalcon generate CHECKPOINT --prompt TEXT: generates text from prompts with a trained model.
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -35,7 +35,7 @@ struct GenerateArguments {
   int pipeline = 1;
 };
 
-// What the model is asked, as tokens, and the tokens that end an answer.
+// Prompts as tokens, and the tokens that end a response.
 struct Questions {
   std::vector<std::vector<Token>> prompts;
   std::set<Token> ends;
@@ -46,13 +46,14 @@ struct Questions {
   }
 };
 
-// `source_end`: what a source ends with, of a model with an encoder.
+// `source_end`: token at the end of an encoder's input; none for a model without an encoder.
 Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end) {
   Questions q;
   const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer))
                     : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer))
                                      : std::nullopt;
-  require(!(chat && a.plain), Exit::usage, "--plain has no meaning with --template or --chat, whose special tokens count and whose prompts are text");
+  require(!(chat && a.plain), Exit::usage,
+          "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");
   for (const std::string& text : a.prompts) {
     std::vector<Token>& prompt = q.prompts.emplace_back();
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
@@ -60,7 +61,7 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
       for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
     if (source_end && !a.plain && (prompt.empty() || prompt.back() != *source_end)) prompt.push_back(*source_end);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
-    require(!prompt.empty(), Exit::usage, "{} '{}' has no token, and the tokenizer no end-of-text token to begin with; write some text",
+    require(!prompt.empty(), Exit::usage, "{} '{}' encodes to no token, and the tokenizer has no end-of-text token to start with; write some text",
             a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.prompts.size()), text);
   }
   for (const auto& mark : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt, source_end})
@@ -74,14 +75,14 @@ Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length,
   const int tensor = runtime.ranks() / a.pipeline;
   for (const auto& [key, count] : sharded_units(run.model))
     require(count % tensor == 0 || tensor % count == 0, Exit::device,
-            "{} = {} cannot be shared by {} ranks; start another number of them, which divides it or is a multiple, or have --pipeline take a part",
+            "{} = {} cannot be sharded over {} tensor-parallel ranks; start a number of ranks that divides it or is a multiple, or use --pipeline",
             key, count, tensor);
   const StageCosts costs = stage_costs(run.model, seq_length);
   return Grid(grid_layout(1, a.pipeline, tensor, split_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
               wait_policy_of(runtime.world()));
 }
 
-// Cuts a text where one of the marks appears; whether it did.
+// Truncates the text where one of the marks appears. Returns true if one does.
 bool cut_at(std::string& text, const std::vector<std::string>& marks) {
   for (const std::string& mark : marks)
     if (const auto at = text.find(mark); at != std::string::npos) {
@@ -91,7 +92,8 @@ bool cut_at(std::string& text, const std::vector<std::string>& marks) {
   return false;
 }
 
-// What the model's files say about its use, and is left to the options: a text shall not depend on more than the command says.
+// Notes the settings that the model's files suggest. They are not applied, because a generated text depends on the
+// command line only.
 void print_conventions(const GenerateArguments& a, const Note& note) {
   if (!note) return;
   try {
@@ -100,34 +102,34 @@ void print_conventions(const GenerateArguments& a, const Note& note) {
     if (!suggested.empty())
       note(fmt::format("{} suggests {}: not applied, see --temperature, --top-k, --top-p and --tokens", generation_file_name, suggested));
     if (!a.chat.given() && !a.own_template && chat_template_in(companions, a.checkpoint))
-      note("the model has a chat template, and prompts are continued as they stand; --chat asks with it");
-  } catch (const Error& error) {  // told on this rank alone: what is needed of these files is read by all
+      note("the model has a chat template, but the prompts are continued without it; --chat applies it");
+  } catch (const Error& error) {  // only a note on this rank: all ranks read the required parts of these files elsewhere
     note(error.what());
   }
 }
 
-// What is said so far, and goes out: prompts and texts at the end, or, of a file of prompts, a line of JSON for each as soon as those before it
-// have ended.
+// Responses generated so far. Each one is printed when it and all earlier ones have ended: as prompt and text or, with
+// --batch, as a line of JSON.
 class Answers {
  public:
   Answers(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
       : a_(a), questions_(questions), tokenizer_(tokenizer), answers_(questions.prompts.size()) {}
 
-  // Takes the next token of an answer; whether it ends there.
+  // Adds the next token of response i. Returns true if the response ends with it.
   bool add(Index i, Token token) {
     Answer& answer = answers_[i];
     answer.made += 1;
     if (questions_.ends.contains(token)) {
       answer.end = "end";
     } else {
-      if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding of the vocabulary has no text
+      if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding ids of the vocabulary have no text
       answer.text = tokenizer_.decode(answer.tokens);
       if (cut_at(answer.text, a_.stop)) answer.end = "stop";
       else if (answer.made >= a_.sampling.tokens) answer.end = "length";
     }
     return !answer.end.empty();
   }
-  // Says what can be said.
+  // Prints the responses that can be printed, in order.
   void say() {
     for (; said_ < answers_.size() && !answers_[said_].end.empty(); ++said_) {
       const Answer& answer = answers_[said_];
@@ -151,14 +153,15 @@ class Answers {
   std::size_t said_ = 0;
 };
 
-// The rates of reading prompts, each with its first new token, and of going on, where the device has graphs by so many.
+// Prints the throughput of prefill (prompts, with the first new token of each) and of decoding, and the number of CUDA
+// graphs used.
 void print_pace(const GeneratorPace& pace, Index graphs, Index made) {
   const double seconds = pace.prompt_seconds + pace.new_seconds;
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
   const std::string by_graphs = graphs > 0 ? fmt::format(" by {} graph{}", graphs, graphs > 1 ? "s" : "") : "";
-  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; behind their first: %ld at %.1f tokens/s%s)\n",
-               long(made), seconds, rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds),
-               long(pace.new_tokens), rate(pace.new_tokens, pace.new_seconds), by_graphs.c_str());
+  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; decoding: %ld at %.1f tokens/s%s)\n", long(made), seconds,
+               rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds), long(pace.new_tokens),
+               rate(pace.new_tokens, pace.new_seconds), by_graphs.c_str());
 }
 
 void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
@@ -170,8 +173,8 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token());
   const std::set<Index> lengths = questions.lengths();
   const Index count = Index(questions.prompts.size()), asked = *lengths.rbegin();
-  require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: {} are the most after a prompt of {}", a.sampling.tokens, longest - asked,
-          asked);
+  require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
+          longest - asked, asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
                       {std::min(count, a.together), lengths, a.sampling.tokens, factors_of(a.weights)});
@@ -205,46 +208,47 @@ int run(GenerateArguments& a) {
 void add_generate(Command& app, Action& action) {
   auto a = std::make_shared<GenerateArguments>();
   a->sampling.temperature = 0.8;
-  Command* c = app.add_command("generate", "Continue prompts with a checkpoint; under mpiexec the ranks share the model");
-  c->footer("\nThe text goes out as the model made it, control characters included: look at what an unknown model says with `| cat -v`.\n\n" +
+  Command* c = app.add_command("generate", "Generate text from prompts with a checkpoint; under mpiexec the model is split over the ranks");
+  c->footer("\nGenerated text is printed unchanged, control characters included; view the text of an unknown model with `| cat -v`.\n\n" +
             exit_codes());
   c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
   Option* prompt = c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->repeated();
   c->add_option(
        "--batch", a->batch,
-       "File of prompts, one per line, or *.jsonl with {\"prompt\": ...} on each. Every answer is a line of JSON: prompt, text, tokens made, "
-       "and why it ended: end (the model's own token), stop or length")
+       "File of prompts, one per line, or *.jsonl with {\"prompt\": ...} on each line. Each response is a line of JSON: prompt, text, tokens "
+       "generated, and why it ended: end (end token of the model), stop (--stop) or length (--tokens)")
       ->excludes(prompt);
   c->add_option(
        "--together", a->together,
-       "Most prompts that advance together; where one ends, the next begins. Up to 8 of them read each weight once for all, and none depends "
+       "Maximum number of prompts in a batch; when one ends, the next one joins. Up to 8 of them share each read of the weights, and none depends "
        "on another")
       ->positive()
       ->show_default();
-  a->chat.add(*c, "Ask a fine-tuned model: each prompt stands in this text, as in data build, and the model goes on where the response begins.");
-  c->add_flag("--chat", a->own_template, "The same with the model's own chat template, where it writes every turn in one form");
-  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; without it the one the checkpoint's deck names");
+  a->chat.add(*c, "Template for prompts, as in data build: the prompt is inserted, and the model continues where the response begins.");
+  c->add_flag("--chat", a->own_template, "Use the model's own chat template, which must format every turn the same way");
+  c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the one that the checkpoint's deck names");
   c->add_flag("--plain", a->plain,
-              "Special tokens spelt in a prompt are text, and those that the tokenizer puts around a text (begin of text, ...) are left out; "
-              "without this prompts are encoded as Hugging Face's tokenizer(prompt) does");
-  c->add_option("--tokens", a->sampling.tokens, "Most new tokens of a prompt")->positive()->show_default();
-  c->add_option("--temperature", a->sampling.temperature, "Sharpness of the draw; 0 takes the most likely token")->not_negative()->show_default();
+              "Encode special tokens spelt in a prompt as text, and omit the tokens that the tokenizer adds around a text (begin of text, ...); "
+              "default: encode prompts as Hugging Face's tokenizer(prompt) does");
+  c->add_option("--tokens", a->sampling.tokens, "Maximum number of new tokens per prompt")->positive()->show_default();
+  c->add_option("--temperature", a->sampling.temperature, "Sampling temperature; 0: always the most likely token")->not_negative()->show_default();
   c->add_flag("--greedy", a->greedy, "The same as --temperature 0");
-  c->add_option("--top-k", a->sampling.top_k, "Draw among the k most likely, the lower token first where two are alike; 0: all")
+  c->add_option("--top-k", a->sampling.top_k, "Sample from the k most likely tokens; of equally likely ones the lower id comes first; 0: all")
       ->not_negative()
       ->show_default();
-  c->add_option("--top-p", a->sampling.top_p, "Draw among the most likely of these, up to the one with which they reach p of their mass")
+  c->add_option("--top-p", a->sampling.top_p, "Nucleus sampling: sample from the most likely of these tokens, up to a total probability of p")
       ->between(0, 1)
       ->show_default();
-  c->add_option("--seed", a->sampling.seed, "Seed of the draws")->show_default();
-  c->add_option("--stop", a->stop, "End a text where this appears; may be given several times")->repeated();
-  c->add_option("--pipeline", a->pipeline, "Stages the layers are cut into; the ranks of a stage share each layer")->positive()->show_default();
-  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; without it as trained")->one_of({"fp32", "fp64", "bf16"});
+  c->add_option("--seed", a->sampling.seed, "Seed of the random sampling")->show_default();
+  c->add_option("--stop", a->stop, "End a response where this text appears; may be given several times")->repeated();
+  c->add_option("--pipeline", a->pipeline, "Pipeline stages; the ranks of a stage are tensor-parallel")->positive()->show_default();
+  c->add_option("--precision", a->precision, "fp32, fp64 or bf16; default: as trained")->one_of({"fp32", "fp64", "bf16"});
   add_weights_option(*c, a->weights);
   c->callback([a, &action] {
     require(!a->prompts.empty() || !a->batch.empty(), Exit::usage, "nothing to continue: give --prompt TEXT or --batch FILE");
     if (a->greedy) a->sampling.temperature = 0;
-    require(!(a->own_template && a->chat.given()), Exit::usage, "--chat takes the model's template, and --template gives another: say which");
+    require(!(a->own_template && a->chat.given()), Exit::usage,
+            "--chat uses the model's template, and --template gives another one; give only one of them");
     action = [a] { return run(*a); };
   });
 }

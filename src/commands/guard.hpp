@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs what needs neither MPI nor a device: an Error becomes its message and its exit code, and so does output that is lost.
+// Runs code that uses neither MPI nor a device. An Error is printed to standard error and becomes its exit code, and so
+// does a failed write to standard output.
 #pragma once
 
 #include <cerrno>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon import-hf DIR CHECKPOINT and gyrfalcon export-hf CHECKPOINT DIR. One process, neither MPI nor device: a login node will do.
+// gyrfalcon import-hf DIR CHECKPOINT and gyrfalcon export-hf CHECKPOINT DIR. Both run as one process without MPI or a
+// device, so a login node is enough.
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +16,8 @@ namespace gyr {
 
 namespace {
 
-// "5GB", "500MB", "1000000" to bytes; powers of 1000, as in transformers' max_shard_size.
+// Parses a size such as "5GB", "500MB" or "1000000" in bytes. KB to TB are powers of 1000, as in transformers'
+// max_shard_size.
 Index bytes_in(const std::string& text) {
   static const std::map<std::string, double> units{{"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
                                                    {"TB", 1e12}, {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
@@ -51,10 +53,10 @@ void add_import_hf(Command& app, Action& action) {
     bool overwrite = false;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("import-hf", "Make a checkpoint of a Falcon-H1 model in a Hugging Face folder");
-  c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or shards and their index")->required();
+  Command* c = app.add_command("import-hf", "Import a model from a Hugging Face folder into a checkpoint");
+  c->add_option("folder", a->folder, "Folder with config.json and model.safetensors, or with sharded safetensors and their index")->required();
   c->add_option("checkpoint", a->checkpoint, "Checkpoint to write")->required();
-  c->add_option("--adapters", a->adapters, "Folder of PEFT's with LoRA adapters, which stand beside the weights from then on (finetune.lora)");
+  c->add_option("--adapters", a->adapters, "PEFT folder with LoRA adapters; the checkpoint stores them separately from the weights (finetune.lora)");
   c->add_flag("--overwrite", a->overwrite, "Replace an existing checkpoint");
   c->callback([a, &action] {
     action = [a] {
@@ -69,17 +71,17 @@ void add_export_hf(Command& app, Action& action) {
     bool overwrite = false, adapters = false;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("export-hf", "Write a checkpoint's model as a Hugging Face folder that transformers load");
+  Command* c = app.add_command("export-hf", "Export a checkpoint's model to a Hugging Face folder for transformers");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
-  c->add_option("--dtype", a->type, "Type of all weights: bf16, fp16 or fp32; without it as they are stored")->one_of({"bf16", "fp16", "fp32"});
+  c->add_option("--dtype", a->type, "Data type of all weights: bf16, fp16 or fp32; default: as stored")->one_of({"bf16", "fp16", "fp32"});
   c->add_option("--shard-size", a->shard_size,
-                "Most of a file, unless one tensor is larger; without it the files are those of the folder the model came from, or 5GB each");
+                "Maximum size of a file, unless one tensor is larger; default: the files of the folder that the model came from, or 5GB each");
   c->add_option("--like", a->like,
-                "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; without it the folder the "
-                "model came from. Weights that it has in blocks of 4 bits (MXFP4) are written so, unless --dtype is given");
+                "Folder to take token ids, context length, generation_config.json, tokenizer and chat template from; default: the folder that the "
+                "model came from. Weights that it stores in blocks of 4 bits (MXFP4) are exported so, unless --dtype is given");
   c->add_flag("--adapters", a->adapters,
-              "The adapters alone (finetune.lora), as a folder that PEFT loads beside the model; without it each is added to its weight");
+              "Export only the LoRA adapters (finetune.lora), as a PEFT folder; default: merge each adapter into its weight");
   c->add_flag("--overwrite", a->overwrite, "Replace an existing model folder");
   c->callback([a, &action] {
     action = [a] {

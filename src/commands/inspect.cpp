@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon info, diff and reshard: looking at checkpoints, comparing them, writing them anew in other files.
+// gyrfalcon info, diff and reshard: inspect a checkpoint, compare two checkpoints, rewrite a checkpoint with another
+// number of files.
 #include <cstdio>
 #include <memory>
 
@@ -16,11 +17,11 @@ void add_info(Command& app, Action& action) {
     Description wanted;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("info", "Header, files and tensors of a checkpoint");
+  Command* c = app.add_command("info", "Show header, files and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_flag("--check", a->wanted.check,
-              "Compare every file with its checksum; of a shard that in the manifest beside it, of a file of format 1 those inside it");
-  c->add_flag("--statistics", a->wanted.statistics, "Read every tensor: range, root mean square, numbers that are not finite");
+              "Verify the checksum of every file: a shard against the manifest, a file of format 1 against the checksums inside it");
+  c->add_flag("--statistics", a->wanted.statistics, "Read every tensor and show its range, root mean square and count of non-finite elements");
   c->callback([a, &action] { action = [a] { return guarded([&] { std::printf("%s", describe_checkpoint(a->file, a->wanted).c_str()); }); }; });
 }
 
@@ -30,11 +31,11 @@ void add_diff(Command& app, Action& action) {
     double tolerance = 0;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("diff", "Differences of two checkpoints; exit code 65 where they are beyond the tolerance");
+  Command* c = app.add_command("diff", "Compare two checkpoints; exit code 65 if a difference exceeds its tolerance");
   c->add_option("a", a->a, "Checkpoint, or any HDF5 file with tensors")->required();
   c->add_option("b", a->b, "Checkpoint, or any HDF5 file with tensors")->required();
-  c->add_option("--tolerance", a->tolerance, "Largest difference allowed, relative to a tensor's largest number")->not_negative()->show_default();
-  c->add_option("--tolerances", a->tolerances, "File of lines PATTERN ABSOLUTE RELATIVE; the last that matches a tensor counts");
+  c->add_option("--tolerance", a->tolerance, "Maximum difference, relative to the largest magnitude in the tensor")->not_negative()->show_default();
+  c->add_option("--tolerances", a->tolerances, "File of lines PATTERN ABSOLUTE RELATIVE; the last pattern that matches a tensor applies");
   c->callback([a, &action] {
     action = [a] {
       bool within = true;
@@ -58,11 +59,11 @@ void add_reshard(Command& app, Action& action) {
     ShardOptions options;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("reshard", "Write a checkpoint anew in another number of files");
-  c->add_option("checkpoint", a->from, "Checkpoint, of this or an older format")->required();
-  c->add_option("to", a->to, "Folder that the new one becomes, as in checkpoints/step_00000010")->required();
-  c->add_option("--files", a->files, "Files of nearly equal size")->between(1, 99999)->show_default();
-  c->add_option("--deflate", a->options.deflate, "Compression; 0: none")->between(0, 9)->show_default();
+  Command* c = app.add_command("reshard", "Rewrite a checkpoint with another number of files");
+  c->add_option("checkpoint", a->from, "Checkpoint, in this or an older format")->required();
+  c->add_option("to", a->to, "Folder of the new checkpoint, as in checkpoints/step_00000010")->required();
+  c->add_option("--files", a->files, "Number of files, of nearly equal size")->between(1, 99999)->show_default();
+  c->add_option("--deflate", a->options.deflate, "HDF5 deflate compression level; 0: no compression")->between(0, 9)->show_default();
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {

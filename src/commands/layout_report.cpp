@@ -11,10 +11,11 @@ namespace gyr {
 
 namespace {
 
-constexpr std::array<const char*, 7> act_words{"nothing", "one of all", "own part", "zeros around", "all-reduce", "all-gather", "reduce-scatter"};
+constexpr std::array<const char*, 7> act_words{"nothing",    "keep on one rank", "take own shard", "pad with zeros",
+                                               "all-reduce", "all-gather",       "reduce-scatter"};
 const char* word_of(Act act) { return act_words[std::size_t(act)]; }
 
-// Bytes that a rank sends for a token, those of all being alike.
+// Bytes that one rank sends per token, averaged over the ranks.
 std::string bytes_sent(const std::vector<RowTransfer>& transfers, const LayoutRules& rules) {
   double sum = 0;
   for (const RowTransfer& t : transfers) sum += double(t.sent()) / t.ranks * double(t.wide ? rules.wide : rules.narrow);
@@ -29,9 +30,9 @@ std::string differences(const LayoutCost& other, const LayoutCost& best, int ran
   add_difference((other.held - best.held) / ranks, "weights");
   add_difference((other.sent - best.sent) / ranks, "bytes");
   add_difference(other.calls - best.calls, "calls");
-  if (text.empty()) add_difference((other.summed - best.summed) / ranks, "gradients summed a step");
-  if (text.empty()) add_difference((other.kept - best.kept) / ranks, "numbers of a token");
-  return text.empty() ? "as much" : text;
+  if (text.empty()) add_difference((other.summed - best.summed) / ranks, "gradient elements reduced per step");
+  if (text.empty()) add_difference((other.kept - best.kept) / ranks, "activation elements per token");
+  return text.empty() ? "same cost" : text;
 }
 
 class ChainTable {
@@ -64,14 +65,14 @@ class ChainTable {
   }
   static std::string cut_of(const Operator& op, const LayoutStep& step) {
     if (op.weights.empty()) return "";
-    return step.cut == WeightSplit::nowhere ? "whole" : std::string(name_of(step.cut));
+    return step.cut == WeightSplit::nowhere ? "unsharded" : std::string(name_of(step.cut));
   }
-  // What it would cost that this operator went another way.
+  // Extra cost of the best layout in which this operator uses other tensor states.
   std::string otherwise(const Operator& op, const LayoutStep& step) const {
     LayoutRules rules = rules_;
     rules.allowed = [&](const Operator& o, const OperatorPassage& p) { return &o != &op || p.in != step.in || p.out != step.out; };
     const auto other = try_lay_out(chain_, rules, sequence_);
-    return other ? differences(other->cost, best_.cost, rules_.ranks) : "nothing else leads on";
+    return other ? differences(other->cost, best_.cost, rules_.ranks) : "no alternative";
   }
 
   Table& table_;
@@ -87,31 +88,39 @@ std::string layout_report(const RunConfig& run) {
   const ModelConfig& m = run.model;
   const bool sequence = run.parallel.sequence;
   require(run.parallel.tensor > 1, Exit::usage,
-          "--explain-layout tells how layers are cut over the tensor axis, and there is one rank; set parallel.tensor to 2 or more");
+          "--explain-layout shows how layers are sharded over tensor-parallel ranks, but parallel.tensor is 1; set it to 2 or more");
   const DType precision = precision_of(run.train.precision);
   const LayoutRules rules{.ranks = run.parallel.tensor, .narrow = size_of(precision), .wide = size_of(accumulator_of(precision))};
   std::string text = fmt::format(
-      "Layers over parallel.tensor = {} ranks, between them the stream {}; bytes are those that a rank sends for a token.\nOtherwise: what the next "
-      "best way of an operator would cost on a rank besides. Least weights held come first, then least bytes, then least calls.\n",
-      rules.ranks, sequence ? "shared out by rows (parallel.sequence)" : "whole");
+      "Sharding of each kind of layer over parallel.tensor = {} ranks. Between layers the residual stream is {}.\nForward and backward: bytes that a "
+      "rank sends per token. Alternative: extra cost per rank of the best other way for this operator.\nThe layout minimises weights per rank, then "
+      "bytes, then collective calls.\n",
+      rules.ranks, sequence ? "sharded by rows (parallel.sequence)" : "replicated");
   for (const auto& [key, count] : sharded_units(m))
     if (count % rules.ranks != 0 && rules.ranks % count != 0)
-      text += fmt::format("A run refuses so many ranks, {} being {}; here what cannot be cut is whole.\n", key, count);
+      text += fmt::format("A run rejects this number of ranks, because {} is {}; in this report, tensors that cannot be sharded are replicated.\n",
+                          key, count);
   const auto add = [&](const std::string& title, const ModelChains& chains) {
     for (const ModelChain& chain : chains) {
-      Table table({{"operator"}, {"from"}, {"to"}, {"weights cut"}, {"forward", true}, {"backward", true}, {"otherwise", false, 60}});
+      Table table({{"operator"},
+                   {"input state"},
+                   {"output state"},
+                   {"weights sharded by"},
+                   {"forward B", true},
+                   {"backward B", true},
+                   {"alternative", false, 60}});
       const ChainTable written(table, chain, rules, sequence);
       text += fmt::format("\n{}: {}\n{}", title, chain.name, table.str());
     }
   };
-  add("first", embedding_chains(m));
+  add("embedding", embedding_chains(m));
   std::string difference;
   for (const char symbol : m.pattern) {
     if (difference.find(symbol) != std::string::npos) continue;
     difference += symbol;
     add(fmt::format("{} {}", symbol, layer_type(symbol).name), layer_chains(m, symbol, std::string("model.layers.N")));
   }
-  if (m.objective->depths() > 0) add("tokens further ahead", mtp_chains(m, "mtp.N"));
+  if (m.objective->depths() > 0) add("multi-token prediction", mtp_chains(m, "mtp.N"));
   add("head", head_chains(m));
   return text;
 }

@@ -7,8 +7,9 @@
 
 namespace gyr {
 
-// How the weights of each kind of layer are cut over the tensor axis, and why: operator by operator, with moves between them, from which state of a
-// tensor to which it leads, what that sends, and what the next best way would cost (modules/weights/operator_chain.hpp).
+// Report of --explain-layout: how the weights of each kind of layer are sharded over tensor-parallel ranks, and why. It
+// lists every operator and every move between operators, with the tensor states before and after, the bytes sent, and
+// the cost of the best alternative (modules/weights/operator_chain.hpp).
 std::string layout_report(const RunConfig&);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pages for `man`, in the macros of man(7).
+// Generates man pages in the macros of man(7).
 #include "kernels/base/error.hpp"
 #include "src/commands/manual.hpp"
 
@@ -7,7 +7,7 @@ namespace gyr {
 
 namespace {
 
-// Text that no macro is read in.
+// Escapes text so that roff interprets nothing in it.
 std::string roff(const std::string& text) {
   std::string out;
   bool line_begins = true;
@@ -40,7 +40,7 @@ std::string synopsis(const CommandHelp& command, const std::string& path) {
   return command.commands.empty() ? text : text + " " + sloped("command");
 }
 
-// As it stands, columns and all.
+// Text in no-fill mode, so that line breaks and columns are kept.
 std::string verbatim(const std::string& text) { return ".nf\n" + roff(text) + "\n.fi\n"; }
 
 class Pages {
@@ -59,7 +59,7 @@ class Pages {
     for (const CommandHelp::Word& word : command.words) text += ".TP\n" + shown_names(word) + "\n" + roff(word.help) + "\n";
     std::string footer = command.footer;
     if (const std::size_t at = footer.find(keys_); at != footer.npos)
-      footer.replace(at, keys_.size(), "\nKeys of the deck: gyrfalcon-deck(5). Each is also possible as key=value on the command line.\n");
+      footer.replace(at, keys_.size(), "\nKeys of the deck: gyrfalcon-deck(5). Each can also be set as key=value on the command line.\n");
     if (footer.find_first_not_of('\n') != footer.npos) text += ".SH NOTES\n" + verbatim(footer);
     text += ".SH SEE ALSO\n" + bold(above) + "(1), " + bold("gyrfalcon-deck") + "(5)\n";
     pages.push_back({file + ".1", text});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon manual: the man pages and completions that `make install` puts beside the program.
+// gyrfalcon manual: writes the man pages and shell completions that `make install` installs.
 #include "src/commands/manual.hpp"
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 void write(const std::filesystem::path& file, const std::string& text) {
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
-  require(!error, Exit::io, "{}: cannot be made: {}", file.parent_path().string(), error.message());
+  require(!error, Exit::io, "{}: the folder cannot be created: {}", file.parent_path().string(), error.message());
   OutputFile out(file);
   out.append(text);
   out.commit();
@@ -42,8 +42,8 @@ void write_manual(const CommandHelp& program, const std::filesystem::path& folde
 
 void add_manual(Command& app, Action& action) {
   auto folder = std::make_shared<std::string>();
-  Command* c = app.add_command("manual", "Write this help as pages for man, and completion for bash, zsh and fish, below FOLDER/share");
-  c->add_option("folder", *folder, "Where programs are installed, as /usr/local")->required();
+  Command* c = app.add_command("manual", "Write man pages, and completion for bash, zsh and fish, below FOLDER/share");
+  c->add_option("folder", *folder, "Installation prefix, as /usr/local")->required();
   c->callback([folder, &app, &action] { action = [folder, &app] { return guarded([&] { write_manual(app.help(), *folder); }); }; });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the program says of itself, in the forms that shells and `man` read.
+// Man pages and shell completion scripts, generated from the program's help.
 #pragma once
 
 #include <string>
@@ -13,15 +13,17 @@ struct Page {
   std::string file, text;  // "gyrfalcon-train.1"
 };
 
-// A page of the program and of each command, and one of the keys of a deck, gyrfalcon-deck.5, which is what footers that hold `keys` refer to.
+// A page for the program and for each command, and gyrfalcon-deck.5 for the deck keys. `keys` is the text of that page;
+// footers that contain it refer to the page instead.
 std::vector<Page> man_pages(const CommandHelp& program, const std::string& version, const std::string& keys);
 
-// Scripts that complete commands, options, the choices of an option, files, and behind a deck its keys.
+// Completion scripts for commands, options, the valid values of an option, files, and the keys of a deck after its
+// name.
 std::string bash_completion(const CommandHelp& program, const std::vector<std::string>& deck_keys);
 std::string zsh_completion(const CommandHelp& program, const std::vector<std::string>& deck_keys);
 std::string fish_completion(const CommandHelp& program, const std::vector<std::string>& deck_keys);
 
-// Whether a command's words change a deck.
+// True if the command takes overrides of deck keys.
 bool takes_deck(const CommandHelp&);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a command passed over goes to standard error, once for all ranks.
+// Notes about input that a command ignores. Rank 0 prints them to standard error.
 #pragma once
 
 #include <cstdio>

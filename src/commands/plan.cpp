@@ -30,13 +30,14 @@ void write_page(const std::string& name, const std::string& page) {
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
-// The search, and with a page also the plan of the layout that it finds.
+// Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
+// instead.
 void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
   const SearchResult found = search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr);
-  const std::string text = search_report(run, ranks, machine->cluster, found);  // also says where there is none
+  const std::string text = search_report(run, ranks, machine->cluster, found);  // throws if no layout fits
   if (a.page.empty()) {
     std::printf("%s", text.c_str());
     return;
@@ -46,10 +47,9 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
 }
 
 MemoryLimits room_of(const RunConfig& run, const std::optional<Machine>& machine) {
-  require(
-      run.device_bytes > 0 || machine, Exit::usage,
-      "--longest tells how long sequences may be in the memory of a device; say how much there is as memory.device_bytes, or name a description of "
-      "the machine with --cluster");
+  require(run.device_bytes > 0 || machine, Exit::usage,
+          "--longest needs the memory size of a device; set memory.device_bytes, or name a description of "
+          "the machine with --cluster");
   MemoryLimits room{double(run.device_bytes), std::numeric_limits<double>::infinity()};
   if (machine) room.device = machine->cluster.device.memory;
   if (machine && machine->cluster.host.memory > 0) room.host = machine->cluster.host.memory;
@@ -61,14 +61,14 @@ MemoryLimits room_of(const RunConfig& run, const std::optional<Machine>& machine
 int plan(const PlanArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        ::signal(SIGHUP, SIG_DFL);  // to UCX, below MPI, it says to log more; a plan has nothing to lose and ends with its terminal
+        ::signal(SIGHUP, SIG_DFL);  // UCX, below MPI, reacts to SIGHUP by logging more; a plan ends with its terminal instead
         std::string effective;
-        require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest stands alone; leave out --explain and --html");
+        require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest cannot be combined with --explain or --html; leave them out");
         const bool asks_more = a.explain || a.longest || a.ranks != 0 || a.tokens > 0 || !(a.cluster + a.profile + a.page).empty();
         require(
             !a.explain_layout || !asks_more, Exit::usage,
-            "--explain-layout stands alone, for parallel.tensor of the deck; leave out --explain, --longest, --ranks, --cluster, --profile, --tokens "
-            "and --html");
+            "--explain-layout always uses parallel.tensor of the deck and takes no other option; leave out --explain, --longest, --ranks, --cluster, "
+            "--profile, --tokens and --html");
         const RunConfig asked = read_deck(a, runtime, effective);
         if (a.explain_layout) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
@@ -98,28 +98,30 @@ int plan(const PlanArguments& a) {
 
 void add_plan(Command& app, Action& action) {
   auto a = std::make_shared<PlanArguments>();
-  Command* command = app.add_command("plan", "Print memory, flops and traffic of a run without running it (train --dry-run)");
+  Command* command = app.add_command("plan", "Print memory, FLOPs and communication of a run without running it (train --dry-run)");
   add_deck(*command, *a);
   describe_deck(*command);
-  command->add_option("--ranks", a->ranks, "Ranks of the run; without it as many as the deck's grid has")->between(1, double(most_ranks));
-  Option* cluster = command->add_option("--cluster", a->cluster,
-                                        "Description of a cluster (input/clusters/, gyrfalcon probe): also predict how long a step takes there");
-  command->add_option("--profile", a->profile, "Times of kernels there, as gyrfalcon profile DECK --out FILE measured them")->needs(cluster);
-  command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training; without it what the deck's steps have")
+  command->add_option("--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
+  Option* cluster =
+      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict the step time on it");
+  command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
+  command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training run; default: those of the deck's steps")
       ->needs(cluster)
       ->between(1, 1e18);
-  command->add_flag("--explain", a->explain,
-                    "Instead, search for the fastest layout of so many ranks there: the ten best, why each loses to the first, and what refused the "
-                    "others");
-  command->add_flag("--explain-layout", a->explain_layout,
-                    "Instead, tell how each kind of layer is cut over the tensor axis: operator by operator, with what is sent, and what another way "
-                    "would cost");
+  command->add_flag(
+      "--explain", a->explain,
+      "Instead, search for the fastest layout of --ranks ranks on --cluster: print the ten fastest, why each is slower than the first, and "
+      "why the others were rejected");
+  command->add_flag(
+      "--explain-layout", a->explain_layout,
+      "Instead, print how each kind of layer is sharded over tensor-parallel ranks: operator by operator, with the bytes sent and the cost "
+      "of the best alternative");
   command->add_flag("--longest", a->longest,
-                    "Instead, tell how long sequences may be in memory.device_bytes, or on a device of --cluster, with each way to keep activations");
+                    "Instead, print the longest sequences that fit in memory.device_bytes, or in a device of --cluster, for each activation policy");
   command
       ->add_option("--html", a->page,
-                   "With --cluster: write one page that needs no network instead of text: what every stage does when, memory over a step, who sends "
-                   "how much to whom, and with --explain the layouts that were found")
+                   "With --cluster: write one self-contained HTML page instead of text: timeline of every pipeline stage, memory over a step, "
+                   "communication between ranks, and with --explain the fastest layouts")
       ->needs(cluster);
   command->callback([a, &action] { action = [a] { return plan(*a); }; });
 }

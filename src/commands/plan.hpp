@@ -7,16 +7,17 @@
 namespace gyr {
 
 struct PlanArguments : DeckArguments {
-  int ranks = 0;                 // 0: as many as the deck's grid has
-  std::string cluster, profile;  // files; none: nothing is predicted
-  std::string page;              // file; none: text
-  bool explain = false;          // searches for a layout
-  bool longest = false;          // sequences
-  bool explain_layout = false;   // of tensors, layer by layer
-  double tokens = 0;             // of the whole training; 0: what the deck's steps have
+  int ranks = 0;                 // number of ranks; 0: that of the deck's grid
+  std::string cluster, profile;  // files of the cluster description and of measured kernel times; no cluster: no prediction
+  std::string page;              // file of the HTML page; empty: print text
+  bool explain = false;          // --explain: search for the fastest layout
+  bool longest = false;          // --longest: find the longest sequences that fit in memory
+  bool explain_layout = false;   // --explain-layout: show the sharding of each operator over tensor-parallel ranks
+  double tokens = 0;             // tokens of the whole training run; 0: those of the deck's steps
 };
 
-// Prints memory, flops and traffic of every rank, and on a cluster how long a step takes. An exit code.
+// Prints memory, FLOPs and communication of every rank and, with a cluster description, the predicted step time.
+// Returns the exit code.
 int plan(const PlanArguments&);
 
 }  // namespace gyr

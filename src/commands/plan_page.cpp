@@ -18,19 +18,19 @@ namespace {
 enum class Kind { forward, backward, backward_input, backward_weights, step, clear, messages, buckets, others, besides, send, reduce, gather };
 constexpr std::array<const char*, 13> kind_names{"forward",
                                                  "backward",
-                                                 "backward, of the input",
-                                                 "gradients of weights",
+                                                 "backward (input gradients)",
+                                                 "backward (weight gradients)",
                                                  "optimizer",
-                                                 "gradients begin at zero",
-                                                 "waits for a message",
-                                                 "waits for sums of gradients or for weights",
-                                                 "waits for other stages",
-                                                 "what a step costs besides",
-                                                 "sends",
-                                                 "sums gradients of a bucket",
-                                                 "gathers weights of a bucket"};
-constexpr Index most_tasks = 60000;  // that a page holds: of more, only some ranks are drawn
-constexpr double units = 1e8;        // of a step
+                                                 "zero gradients",
+                                                 "wait for a message",
+                                                 "wait for gradient reduction or weight all-gather",
+                                                 "wait for other stages",
+                                                 "fixed cost per step",
+                                                 "send",
+                                                 "reduce gradients of a bucket",
+                                                 "all-gather weights of a bucket"};
+constexpr Index most_tasks = 60000;  // maximum number of tasks on a page; with more, only some ranks are drawn
+constexpr double units = 1e8;        // number of time units per step
 
 Kind kind_of(Op op) {
   switch (op) {
@@ -48,7 +48,7 @@ Kind kind_of(Op op) {
   return Kind::step;
 }
 
-// What a rank does, as numbers of whole units.
+// Tasks of one rank as integers for the page, with times in units of `unit` seconds.
 class Tasks {
  public:
   explicit Tasks(double unit) : unit_(unit) {}
@@ -58,7 +58,7 @@ class Tasks {
     for (const Index n : {Index(kind), Index(micro), Index(chunk), more.first, more.second, from - last_, to - from}) numbers_.push_back(n);
     last_ = from;
   }
-  // Its waits, one behind the other, end where it begins.
+  // Adds a task and the waits before it. The waits follow one another and end where the task begins.
   void add(const Task& t, const TaskSpan& s) {
     double wait = s.begin - s.of_others - s.bucket_wait - s.message_wait;
     for (const auto& [kind, seconds] :
@@ -79,7 +79,7 @@ class Tasks {
   std::vector<Index> numbers_;
 };
 
-// Every n-th rank, the last one, and those that people look for.
+// Ranks to draw: every n-th, the last one, the one that computes longest, and `wanted`.
 std::vector<int> drawn_ranks(const StepTimeline& step, int wanted) {
   Index tasks = 0;
   for (const Program& p : step.programs) tasks += Index(p.tasks.size());
@@ -90,7 +90,7 @@ std::vector<int> drawn_ranks(const StepTimeline& step, int wanted) {
   return drawn;
 }
 
-// Of its step: that of another rank may take longer.
+// End of the optimizer step of this rank; other ranks may end later.
 double end_of(const Program& program, const std::vector<TaskSpan>& spans) {
   const auto found = std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::step; });
   return spans.at(std::size_t(found - program.tasks.begin())).end;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A plan as one page that a browser shows without any network: what every rank of the pipeline does when, memory of the fullest rank over a step, who
-// sends how much to whom, the facts that the text form prints, and the layouts that a search has found.
+// HTML page of a plan that needs no network: timeline of every pipeline stage, memory over a step of the rank that uses
+// most, communication between ranks, the facts of the text report, and the layouts that a search found.
 #pragma once
 
 #include "src/base/json.hpp"
@@ -9,9 +9,9 @@
 
 namespace gyr {
 
-// The page's numbers. Times are whole units of `unit` seconds; `rows[].tasks` holds seven numbers for each: place of its kind in `kinds`,
-// micro-batch, chunk, two that say more (parts from .. to, the peer, or the bucket; -1: nothing), how much later it begins than the one before it,
-// and how long it takes.
+// Data of the page. Times are integer multiples of `unit` seconds. `rows[].tasks` has seven integers per task: index of
+// its kind in `kinds`, micro-batch, chunk, two details (first and end part, or the peer, or the bucket; -1: none),
+// start relative to the start of the previous task, and duration.
 Json plan_numbers(const RunPlan&, const PredictedRun&, const Machine&, double tokens, const SearchResult* = nullptr);
 std::string plan_page(const RunPlan&, const PredictedRun&, const Machine&, double tokens, const SearchResult* = nullptr);
 

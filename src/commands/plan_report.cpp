@@ -27,7 +27,7 @@ namespace {
 
 std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
 
-// To the host and back in a step.
+// Bytes that a rank copies between device and host memory in a step, both directions together.
 Index copied_bytes(const RankPlan& plan) {
   double bytes = 0;
   for (const Work& work : plan.work)
@@ -36,12 +36,12 @@ Index copied_bytes(const RankPlan& plan) {
 }
 
 std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
-  std::vector<TableColumn> columns{{"stage", true}, {"tensor", true}, {"layers", true}, {"parameters", true}};
+  std::vector<TableColumn> columns{{"stage", true}, {"tensor rank", true}, {"layers", true}, {"parameters", true}};
   for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
-  for (const char* name : {"total MiB", "live", "planned", "ratio"}) columns.push_back({name, true});
+  for (const char* name : {"total", "live", "planned", "planned/live"}) columns.push_back({name, true});
   Table table(columns);
   for (const RankPlan& p : plans) {
-    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // takes what the first one does
+    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // context-parallel ranks use the same memory
     const int stage = layout.coordinate(p.position, Axis::pipeline);
     const PipelineShape shape = pipeline_shape(layout, 1);
     Index layers = 0;
@@ -58,9 +58,9 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   return table.str();
 }
 
-// What the fullest rank's bytes are.
+// Breakdown of the memory of the rank that uses most.
 std::string bytes_table(const RankPlan& plan) {
-  Table table({{"category"}, {"MiB", true}, {"what", false, 100}});
+  Table table({{"category"}, {"MiB", true}, {"content", false, 100}});
   std::string category;
   for (const std::vector<std::string>& row : byte_rows(plan)) {
     table.row({row[0] == category ? "" : row[0], row[1], row[2]});
@@ -69,7 +69,7 @@ std::string bytes_table(const RankPlan& plan) {
   return table.str();
 }
 
-// Rows of a rank's traffic, from the communicator on.
+// Rows of a rank's communication table, from the communicator column on.
 std::vector<std::vector<std::string>> traffic_rows(const RankPlan& p) {
   std::vector<std::vector<std::string>> rows;
   for (const CommunicatorTraffic& c : p.traffic)
@@ -80,10 +80,17 @@ std::vector<std::vector<std::string>> traffic_rows(const RankPlan& p) {
   return rows;
 }
 
-// Neighbours on the tensor axis mostly hand over the same, and are told together.
+// Tensor-parallel ranks mostly communicate the same amounts; ranks with equal rows share one entry.
 std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
-  Table table(
-      {{"stage", true}, {"tensor"}, {"communicator"}, {"ranks", true}, {"operation"}, {"calls", true}, {"KiB each", true}, {"MiB", true}, {"what"}});
+  Table table({{"stage", true},
+               {"tensor rank"},
+               {"communicator"},
+               {"ranks", true},
+               {"operation"},
+               {"calls", true},
+               {"KiB per call", true},
+               {"MiB", true},
+               {"data"}});
   std::map<std::pair<int, std::vector<std::vector<std::string>>>, std::vector<int>> alike;  // tensor ranks by stage and rows
   std::vector<decltype(alike)::const_iterator> order;
   for (const RankPlan& p : plans) {
@@ -106,20 +113,21 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
   return table.str();
 }
 
-// What the shapes in the table of traffic are.
+// Legend of the shapes in the communication table.
 std::string symbols_text(const EngineConfig& config, const Layout& layout) {
   const Index rows = layout.sequences(0, config.micro_batch_size, config.seq_length).rows();
-  std::string text = fmt::format("rows: {} of a micro-batch on a rank = {} sequences x {} tokens", rows, config.micro_batch_size, config.seq_length);
-  if (layout.size(Axis::context) > 1) text += fmt::format(" / {} context ranks", layout.size(Axis::context));
+  std::string text =
+      fmt::format("rows: {} tokens of a micro-batch on a rank = {} sequences x {} tokens", rows, config.micro_batch_size, config.seq_length);
+  if (layout.size(Axis::context) > 1) text += fmt::format(" / {} context-parallel ranks", layout.size(Axis::context));
   if (layout.sequence)
-    text +=
-        fmt::format("; of the stream {} where {} tensor ranks keep shares", StreamRows{rows, layout.stream_parts()}.share(), layout.stream_parts());
-  return text + fmt::format("; hidden: {}; {} bytes each\n", config.model.hidden_size, size_of(config.precision)) +
-         "branches: a layer sums one residual forward and one backward over the tensor ranks, P two; recomputed layers again\n";
+    text += fmt::format("; {} rows of the residual stream where {} tensor-parallel ranks shard it", StreamRows{rows, layout.stream_parts()}.share(),
+                        layout.stream_parts());
+  return text + fmt::format("; hidden: {} channels; {} bytes per element\n", config.model.hidden_size, size_of(config.precision)) +
+         "branches: each layer all-reduces one residual branch in forward and one in backward, a P layer two; recomputed layers repeat the forward\n";
 }
 
 std::string kernel_table(const RankPlan& p) {
-  Table table({{"kernel"}, {"calls", true}, {"GFLOP", true}, {"GB", true}});
+  Table table({{"kernel"}, {"calls", true}, {"GFLOP", true}, {"GB of memory traffic", true}});
   std::vector<Work> work = p.work;
   std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.flops + a.bytes > b.flops + b.bytes; });
   for (const Work& w : work)
@@ -127,11 +135,12 @@ std::string kernel_table(const RankPlan& p) {
   return table.str();
 }
 
-// Memory of a rank with each way to keep activations, and what of its forward a step computes again. As many micro-batches as can be under way do.
-constexpr Index most_layers_replanned = 1000;  // of more, so many plans take longer than anybody waits
+// Memory of a rank for each activation policy, and the FLOPs that recomputation adds to a step. A plan with 2
+// micro-batches per stage is enough, because no more are in flight.
+constexpr Index most_layers_replanned = 1000;  // models with more layers are skipped, because planning each policy would take too long
 std::string activation_text(const EngineConfig& config, const Layout& layout, int position) {
   if (config.model.layers() > most_layers_replanned) return "";
-  Table table({{"activation."}, {"memory MiB", true}, {"saved MiB", true}, {"on the host MiB", true}, {"copied MiB", true}, {"flops more", true}});
+  Table table({{"activation.*"}, {"memory MiB", true}, {"saved MiB", true}, {"host MiB", true}, {"copied MiB", true}, {"extra FLOPs", true}});
   EngineConfig other = config;
   other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
   std::optional<RankPlan> kept;
@@ -150,31 +159,31 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
   }
   if (!listed) row("this deck", {"", config.recompute, config.swap});
   return fmt::format(
-             "\nWhat layers keep (activation.*): the fullest rank's memory, and what a step of {} micro-batches copies to the host and back, and "
-             "computes "
-             "more\n",
+             "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, MiB copied between device and host in a "
+             "step of {} micro-batches, and extra FLOPs\n",
              other.micros) +
          table.str();
 }
 
-// What lies on the host while layers do not need it.
+// Memory of activations that are offloaded to the host, and bytes copied in a step.
 std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& swap) {
   Index most = 0, copied = 0;
   for (const RankPlan& plan : plans) most = std::max(most, plan.capacity.host()), copied = std::max(copied, copied_bytes(plan));
-  return fmt::format("{} MiB for the rank that swaps most{}; {} MiB to it and back in a step", mebi(most),
+  return fmt::format("{} MiB on the rank that offloads most{}; {} MiB copied to the host and back in a step", mebi(most),
                      swap.folder.empty() ? "" : ", in a file in " + swap.folder, mebi(copied));
 }
 
-// Where hybrid blocks and tensor ranks meet: what each share of these would compute.
+// Table of FLOPs for each split of the tensor-parallel ranks between attention and SSM of hybrid blocks
+// (parallel.mixer).
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
   if (layout.size(Axis::tensor) == 1 || all_layers(run.model).find('P') == std::string::npos) return "";
-  return "\nMixers (parallel.mixer): forward MFLOP of a token in the two of a P block, on a rank that computes them. What cannot be dealt (key "
-         "heads, "
-         "groups of\nB and C) is repeated on every rank that has a part; apart, fewer ranks repeat it, but the dearer team is waited for\n" +
+  return "\nMixers (parallel.mixer): forward MFLOP per token of attention and SSM in a P block, on a rank that computes them. KV heads and\n"
+         "groups of B and C that cannot be split are replicated on every rank that computes a part. With mixers apart, fewer ranks replicate\n"
+         "them, but the step waits for the slower team\n" +
          mixer_table(run.model, run.train.seq_length, layout.size(Axis::tensor), layout.attention_ranks);
 }
 
-// What depends on the routing where experts are dealt, and its bound.
+// Sizes of expert-parallel buffers. They depend on the routing, so the text names the bound.
 std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const Routing& routing = config.model.moe.routing;
   const SequenceLayout sequences = layout.sequences(0, config.micro_batch_size, config.seq_length);
@@ -183,13 +192,13 @@ std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const Index room = std::min(ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts),
                               config.model.moe.experts * max_rows_of_expert(config.model.moe, sequences));
   return fmt::format(
-      "a rank has {} of {} in a layer, memory for {} rows of a micro-batch{}; an even routing, which flops and traffic here are of, sends it {}",
+      "a rank has {} of {} per layer and memory for {} rows of a micro-batch{}; balanced routing, which this plan assumes, sends it {}",
       config.model.moe.experts / layout.expert, config.model.moe.experts, room,
-      layout.expert_room > 0 ? ", and ends the run where more choose them (parallel.expert_room)" : ", the most that any routing sends",
+      layout.expert_room > 0 ? " (parallel.expert_room; the run fails if it receives more)" : ", the maximum that any routing sends",
       rows * routing.top_k);
 }
 
-// Bytes and files of a checkpoint, and of the copy that an asynchronous save writes from.
+// Bytes and files of a checkpoint, and bytes of the copy in memory that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   Index all = 0, most = 0;
   const auto tensors = model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
@@ -198,11 +207,13 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
     if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
   std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
-  text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in a file of each node" : " in one file";
+  text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in one file per node" : " in one file";
   if (!run.checkpoint.async) return text;
   const Index copy = files == "single" ? all : most;
   text += fmt::format(", and a copy of {} MiB in memory ", mebi(copy));
-  return text + (files == "rank" ? "on the fullest rank" : files == "node" ? "for each rank of a node on its first" : "on the first rank");
+  return text + (files == "rank"   ? "on the rank that saves most"
+                 : files == "node" ? "on the first rank of a node for each of its ranks"
+                                   : "on the first rank");
 }
 
 }  // namespace
@@ -216,7 +227,7 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
       if (line.category != Memory(i)) continue;
       else if (200 * line.bytes < plan.capacity.bytes(Memory(i))) small += line.bytes;
       else rows.push_back({category, mebi(line.bytes), line.what});
-    if (small > 0) rows.push_back({category, mebi(small), "what is smaller than half a hundredth of it"});
+    if (small > 0) rows.push_back({category, mebi(small), "allocations below 0.5 % of the category"});
   }
   return rows;
 }
@@ -230,30 +241,30 @@ Facts plan_facts(const RunPlan& plan) {
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   Facts facts{{"parameters", fmt::format("{}", parameter_count(run.model))},
               {"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)},
-              {"a step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data rank", run.largest_batch(), run.train.seq_length,
-                                     config.micros, config.micro_batch_size)},
-              {"model flops",
-               fmt::format("{:.6g} a step ({:.6g} a token forward; executed {:.6g}; Megatron-LM r0.8's count {:.6g})",
+              {"step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data-parallel rank", run.largest_batch(),
+                                   run.train.seq_length, config.micros, config.micro_batch_size)},
+              {"model FLOPs",
+               fmt::format("{:.6g} per step ({:.6g} per token forward; executed {:.6g}; by Megatron-LM r0.8's formula {:.6g})",
                            training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},
-              {"rank flops", fmt::format("{:.6g} to {:.6g} a step, as executed", least->flops, plan.slowest().flops)},
-              {"pipeline idle", fmt::format("{:.1f} % of a step, were all stages equal{}", 100 * bubble_fraction(config.schedule, shape),
-                                            shape.chunks > 1 ? fmt::format("; {} of them interleaved on each rank", shape.chunks) : "")}};
+              {"rank FLOPs", fmt::format("{:.6g} to {:.6g} per step, as executed", least->flops, plan.slowest().flops)},
+              {"pipeline bubble", fmt::format("{:.1f} % of a step if all stages took equal time{}", 100 * bubble_fraction(config.schedule, shape),
+                                              shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : "")}};
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
   const Index most = plan.largest_rank().capacity.total();
-  facts.emplace_back("memory", fmt::format("{} MiB on the fullest rank", mebi(most)));
+  facts.emplace_back("memory", fmt::format("{} MiB on the rank that uses most", mebi(most)));
   if (run.device_bytes > 0)
     facts.back().second +=
-        fmt::format("; memory.device_bytes allows {}{}", mebi(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
-  if (run.swap.on) facts.emplace_back("on the host", host_text(list, run.swap));
+        fmt::format("; memory.device_bytes allows {} MiB{}", mebi(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
+  if (run.swap.on) facts.emplace_back("host memory", host_text(list, run.swap));
   facts.emplace_back("checkpoint", checkpoint_text(run, layout));
   return facts;
 }
 
 std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& room) {
-  Table table({{"activation."}, {"tokens", true}, {"of the first", true}});
-  layout_of(run, ranks);  // what the deck may not say, whatever the length
+  Table table({{"activation.*"}, {"tokens", true}, {"ratio to the first", true}});
+  layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
   Index first = 0;
   bool more = false;
   const std::vector<ActivationChoice> choices = activation_choices(run.swap);
@@ -264,13 +275,14 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
     table.row({choice.name, tokens > 0 ? fmt::format("{}{}", is_longest ? "at least " : "", tokens) : "none",
                first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
   }
-  std::string text = fmt::format("Longest sequences in {} MiB of a device", mebi(Index(room.device)));
-  if (std::isfinite(room.host)) text += fmt::format(" and {} of the host", mebi(Index(room.host)));
+  std::string text = fmt::format("Longest sequences that fit in {} MiB of device memory", mebi(Index(room.device)));
+  if (std::isfinite(room.host)) text += fmt::format(" and {} MiB of host memory", mebi(Index(room.host)));
   text +=
-      fmt::format(", in steps of {} tokens, {} in a micro-batch of {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) + table.str();
-  if (more) text += fmt::format("At least: sequences of more than {} tokens are not tried.\n", longest_tried);
+      fmt::format(", tried in steps of {} tokens; {} sequences per micro-batch, {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) +
+      table.str();
+  if (more) text += fmt::format("At least: sequences longer than {} tokens are not tried.\n", longest_tried);
   if (first == 0)
-    text += fmt::format("With the last of these the fullest rank takes {} MiB for {} tokens.\n",
+    text += fmt::format("With the last of these policies, the rank that uses most memory needs {} MiB for {} tokens.\n",
                         mebi(Index(taken(run, ranks, unit_of_length(run), choices.back()).device)), unit_of_length(run));
   return text;
 }
@@ -281,13 +293,13 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
   return summary.str(false) + predicted +
-         "\nMemory of a rank in MiB (live: most of activations and scratch that is needed at once; planned: what they take)\n" +
-         memory_table(list, layout) + "\nWhat these bytes are on the fullest rank\n" + bytes_table(largest_rank) +
+         "\nMemory of each rank in MiB (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n" +
+         memory_table(list, layout) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
          activation_text(config, layout, largest_rank.position) + mixer_text(run, layout) +
-         (layout.ranks() > 1
-              ? "\nTraffic of a rank in a step (payload handed to the communicator)\n" + symbols_text(config, layout) + traffic_table(list, layout)
-              : "") +
-         fmt::format("\nWork of the rank that computes most, position {}, in a step\n", slowest.position) + kernel_table(slowest);
+         (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +
+                                   traffic_table(list, layout)
+                             : "") +
+         fmt::format("\nKernels in a step of the rank that computes most, position {}\n", slowest.position) + kernel_table(slowest);
 }
 
 }  // namespace gyr

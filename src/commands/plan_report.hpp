@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The plan of a run as text: parameters, layout, flops, bytes of every kind of rank by category, traffic of every communicator.
+// Text report of a plan: parameters, layout, FLOPs, memory of every rank by category, and communication by
+// communicator.
 #pragma once
 
 #include "src/commands/run_plan.hpp"
@@ -8,12 +9,12 @@
 namespace gyr {
 
 Facts plan_facts(const RunPlan&);
-// Category, MiB, and what it is.
+// Rows of memory category, MiB, description of the allocation.
 std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
-// `predicted` (cluster_report) stands behind the facts.
+// `predicted` (from cluster_report) is inserted after the facts.
 std::string plan_report(const RunPlan&, const std::string& predicted);
 
-// How long sequences may be with each way to keep activations.
+// Longest sequences that fit in memory, for each activation policy (recompute, offload).
 std::string longest_report(const RunConfig&, int ranks, const MemoryLimits&);
 
 }  // namespace gyr

@@ -15,11 +15,11 @@ namespace gyr {
 
 namespace {
 
-// What the first rank decides, as it tells the others.
+// Decision of rank 0, sent to the other ranks as text.
 struct Decision {
-  std::vector<std::string> lines;  // of the deck
+  std::vector<std::string> lines;  // deck overrides, as in "parallel.tensor=4"
   Expectation expected;
-  bool found = false;  // by a search, which `expected` is from
+  bool found = false;  // true if a search made the decision; `expected` is then its prediction
   std::string notes;
 
   std::string packed() const {
@@ -43,7 +43,7 @@ bool finds_alpha(const RunConfig& run) { return run.swap.find_alpha; }
 
 std::string alpha_line(double alpha) { return fmt::format("activation.alpha={}", alpha); }
 
-// As the newest checkpoint was saved under it, on so many ranks.
+// Choices of the newest checkpoint; none if it has no valid ones for `ranks` ranks.
 std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   const auto newest = newest_checkpoint(checkpoints_of(run));
   if (!newest) return {};
@@ -51,22 +51,22 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   try {
     Deck deck = Deck::stored(read_header(*newest).deck, name);
     const RunConfig stored = read_run_config(deck);
-    if (finds_alpha(run) && !stored.swap.on) return {};  // it has no share
+    if (finds_alpha(run) && !stored.swap.on) return {};  // the checkpoint has no alpha
     const Layout layout = layout_of(stored, ranks);
     Decision d;
     if (finds_layout(run)) {
       d.lines = deck_lines(choice_of(stored, layout), run.parallel.keep, stored.parallel.islands);
-      d.notes = fmt::format("parallel.plan = auto: the layout of {} stays; --replan searches again", name);
+      d.notes = fmt::format("parallel.plan = auto: keeping the layout of {}; --replan searches again", name);
     }
     if (finds_alpha(run)) {
       d.lines.push_back(alpha_line(stored.swap.alpha));
       d.notes +=
-          fmt::format("{}activation.alpha = auto: {:g} of {} stays; --replan finds it again", d.notes.empty() ? "" : "\n", stored.swap.alpha, name);
+          fmt::format("{}activation.alpha = auto: keeping {:g} of {}; --replan searches again", d.notes.empty() ? "" : "\n", stored.swap.alpha, name);
     }
     return d;
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
-    return {};  // of other ranks, or of a model that resuming will refuse
+    return {};  // the checkpoint has another number of ranks, or a model that the resume will reject
   }
 }
 
@@ -78,7 +78,7 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   d.found = true;
   d.lines = deck_lines(best.choice, run.parallel.keep, result.islands);
   d.expected = {best.prediction.seconds, best.bytes};
-  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s a step",
+  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s per step",
                         machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, kept_text(best.choice),
                         name_of(best.choice.shard), best.prediction.seconds);
   return d;
@@ -88,17 +88,18 @@ Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
   const OffloadFraction share = best_share(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
   Decision d;
   d.lines = {alpha_line(share.alpha)};
-  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, with which a step takes {:.4g} s{}", machine.cluster.name, share.alpha, share.seconds,
-                        share.alpha == share.most && share.most < 1 ? "; the host has no room for more" : "");
+  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {:.4g} s{}", machine.cluster.name, share.alpha, share.seconds,
+                        share.alpha == share.most && share.most < 1 ? "; host memory allows no more" : "");
   return d;
 }
 
 Decision found(const RunConfig& run, int ranks, const Machine* given) {
   const std::optional<Machine> machine = given ? *given : machine_of(run, "", "");
-  require(machine.has_value(), Exit::config,
-          "{} = auto needs to know the machine; name its description as parallel.cluster: input/clusters/ has some, and mpiexec -n N gyrfalcon probe "
-          "--out FILE measures this one",
-          finds_layout(run) ? "parallel.plan" : "activation.alpha");
+  require(
+      machine.has_value(), Exit::config,
+      "{} = auto needs a description of the machine; set parallel.cluster to its file: input/clusters/ has some, and mpiexec -n N gyrfalcon probe "
+      "--out FILE measures this one",
+      finds_layout(run) ? "parallel.plan" : "activation.alpha");
   return finds_layout(run) ? searched(run, ranks, *machine) : shared(run, ranks, *machine);
 }
 

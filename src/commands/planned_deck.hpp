@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The deck of a run whose layout it may leave to a search (parallel.plan: auto), and the share of what is swapped (activation.alpha: auto).
+// Deck of a run after its automatic choices: the layout found by a search (parallel.plan: auto), and the fraction of
+// activations that is offloaded (activation.alpha: auto).
 #pragma once
 
 #include <optional>
@@ -10,20 +11,23 @@
 
 namespace gyr {
 
-// Whether a search may be spared: by the layout and the share of the newest checkpoint of the run's folder, if it is of as many ranks.
+// unless_resumed: skip the search and keep the layout and alpha of the newest checkpoint in the run's folder, if it has
+// the same number of ranks.
 enum class Replan { always, unless_resumed };
 
 struct PlannedDeck {
   RunConfig run;
-  std::string effective;                // as it is understood, with what was found, and parallel.plan: deck
-  std::string notes;                    // what was decided, for people; on the first rank
-  std::optional<Expectation> expected;  // what was predicted of it
+  std::string effective;                // deck with every key and the value in use, including the choices, and parallel.plan: deck
+  std::string notes;                    // log text about the choices; on rank 0 only
+  std::optional<Expectation> expected;  // predicted step time and memory, if a search chose the layout
 };
 
-// As read_deck, on so many ranks. `machine`: null where the deck names it. The first rank decides for all. Collective.
+// Like read_deck, for a run on `ranks` ranks. `machine`: null to use the cluster that the deck names. Rank 0 decides
+// for all ranks. Collective.
 PlannedDeck read_planned_deck(const DeckArguments&, const Runtime&, int ranks, Replan = Replan::always, const Machine* machine = nullptr);
 
-// What is known of the machine: by these files, or where there are none and something is to be found by parallel.cluster and parallel.profile.
+// Machine described by these files. If they are empty and the deck has an automatic choice, parallel.cluster and
+// parallel.profile are used. Empty if no file is named.
 std::optional<Machine> machine_of(const RunConfig&, const std::string& cluster, const std::string& profile);
 
 }  // namespace gyr

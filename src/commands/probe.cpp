@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon probe: describes the machine that it runs on, for plan --cluster.
+// gyrfalcon probe: measures this machine and writes a cluster description for plan --cluster.
 #include <cstdio>
 #include <memory>
 
@@ -32,12 +32,12 @@ int probe(const std::string& file) {
 
 void add_probe(Command& app, Action& action) {
   auto file = std::make_shared<std::string>();
-  Command* c = app.add_command("probe", "Measure this machine and write the description of a cluster that plan --cluster reads (under mpiexec)");
-  c->add_option("--out", *file, "File to write; without it the description is only printed");
+  Command* c = app.add_command("probe", "Measure this machine under mpiexec and write a cluster description for plan --cluster");
+  c->add_option("--out", *file, "File to write; default: only print the description");
   c->footer([] {
-    return "\nEvery rank is a device of the description, and all measure at once, as they do in a step: start as many on a node as a run has there.\n"
-           "The constants under `fit` are for machines of which more is known than this: 1 and 0 leave what was measured as it is.\n\nKeys of such a "
-           "file:\n\n" +
+    return "\nEvery rank is one device of the description. All ranks measure at the same time: start as many on a node as a run has there.\nThe "
+           "constants under `fit` correct the measurements for effects that probe does not measure; 1 and 0 leave them unchanged.\n\nKeys of a "
+           "cluster description:\n\n" +
            cluster_keys() + "\n" + exit_codes();
   });
   c->callback([file, &action] { action = [file] { return probe(*file); }; });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon profile DECK: which library multiplies the matrices of a deck faster on this processor.
+// gyrfalcon profile DECK: times the GEMMs of a deck with every GEMM library of this build. With --out, it times all
+// kernels for plan --profile.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -25,7 +26,7 @@ struct ProfileArguments : DeckArguments {
   std::string out;
 };
 
-// Of a run like this one on the ranks that there are, with two layers of each type.
+// Times the kernels of a run with two layers of each type, on the ranks of this job, and writes the profile.
 void write_profile(RunConfig run, Runtime& runtime, const std::string& file) {
   run.model = with_each_layer_twice(run.model, run.parallel.stages());
   run.parallel.layers.clear();
@@ -46,7 +47,7 @@ std::string shape_text(const GemmShape& s) {
 
 std::string rate_text(double flops, double seconds) { return fmt::format("{:.1f}", 1e-9 * flops / seconds); }
 
-// Seconds of all products of a step, each taking what `of` says of it.
+// Sum over all GEMM calls of a step, where `of` gives the seconds (or FLOPs) of one call.
 template <class Of>
 double seconds_of_all(const std::vector<GemmTime>& times, const Of& of) {
   double sum = 0;
@@ -59,8 +60,8 @@ std::string table_of(std::vector<GemmTime> times, const std::vector<NamedLibrary
   const double all = seconds_of_all(times, by_choice);
   std::sort(times.begin(), times.end(),
             [](const GemmTime& a, const GemmTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
-  std::vector<TableColumn> columns = {{"kernel"},       {"m x n x k  operands", false, 60}, {"in"}, {"out"}, {"calls", true}, {"ms", true},
-                                      {"share %", true}};
+  std::vector<TableColumn> columns = {
+      {"kernel"}, {"m x n x k  transA/transB, + adds", false, 60}, {"input"}, {"output"}, {"calls", true}, {"total ms", true}, {"% of time", true}};
   for (const NamedLibrary& each : libraries) columns.push_back({each.name, true});
   columns.push_back({"auto"});
   Table table(columns);
@@ -85,7 +86,7 @@ std::string summary_of(const std::vector<GemmTime>& times, const std::vector<Nam
   const auto row = [&](const std::string& name, double seconds) { table.row({name, fmt::format("{:.4f}", seconds), rate_text(flops, seconds)}); };
   row("auto", seconds_of_all(times, by_choice));
   for (std::size_t i = 0; i < libraries.size(); ++i) row(libraries[i].name, seconds_of_all(times, [&](const GemmTime& t) { return t.seconds[i]; }));
-  row("the faster of each", seconds_of_all(times, [](const GemmTime& t) { return t.least(); }));
+  row("fastest for each shape", seconds_of_all(times, [](const GemmTime& t) { return t.least(); }));
   return table.str();
 }
 
@@ -104,7 +105,7 @@ int profile(const ProfileArguments& a) {
         });
         if (runtime.rank() != 0) return;
         const std::vector<NamedLibrary> libraries = gemm_libraries();
-        std::printf("%s\nProducts of one micro-batch of rank 0 of %d: %s; GFLOP/s by each library, on %d rank%s at a time\n%s\n%s",
+        std::printf("%s\nGEMMs of one micro-batch on rank 0 of %d: %s; GFLOP/s of each library, on %d rank%s at a time\n%s\n%s",
                     blas_version().c_str(), layout.ranks(), layout.text().c_str(), runtime.ranks(), runtime.ranks() > 1 ? "s" : "",
                     table_of(times, libraries).c_str(), summary_of(times, libraries).c_str());
       },
@@ -115,20 +116,19 @@ int profile(const ProfileArguments& a) {
 
 void add_profile(Command& app, Action& action) {
   auto a = std::make_shared<ProfileArguments>();
-  Command* c = app.add_command("profile", "Time the matrix products of a deck by each library here");
+  Command* c = app.add_command("profile", "Time the GEMMs of a deck with each GEMM library of this build");
   add_deck(*c, *a);
-  c->add_option("--ranks", a->ranks, "Ranks of the run whose products are timed; without it as many as are started, or as the deck's grid has")
+  c->add_option("--ranks", a->ranks, "Number of ranks of the run whose GEMMs are timed; default: the ranks started, or those of the deck's grid")
       ->between(1, double(most_ranks));
   c->add_option(
       "--out", a->out,
-      "Instead, run a few steps with two layers of each type on the ranks that are started, and write what every kernel takes by shape: for "
+      "Instead, run a few steps with two layers of each type on the ranks started, and write the time of every kernel by shape to this file, for "
       "plan --profile");
   c->footer(
-      "\nA step is done as a dry run, and each product that it asks for is timed for a few milliseconds by each library of this build, with operands "
-      "of its "
-      "own\n"
-      "that stay in cache where they fit: a step reads some from memory. `auto` chooses by the kind of processor and the extents, never by time, so\n"
-      "that a run on such processors has the same bits every time; train.products fixes the other choices. Under mpiexec all ranks compute at once.\n"
+      "\nA dry run of a step lists its GEMMs. Each one is timed for a few milliseconds with each GEMM library of this build, on operands that\n"
+      "stay in cache if they fit; in a step some of them come from memory. `auto` chooses by processor type and shape, never by measured time, so\n"
+      "that runs on equal processors have the same bits every time; train.products selects another library. Under mpiexec all ranks compute at the\n"
+      "same time.\n"
       "Keys of the deck: gyrfalcon train --help.\n\n" +
       exit_codes());
   c->callback([a, &action] { action = [a] { return profile(*a); }; });

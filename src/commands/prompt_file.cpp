@@ -27,7 +27,7 @@ std::vector<std::string> prompts_in(const std::filesystem::path& file) {
     }
     const Json object = json_in(line);
     require(object.is_object() && object.contains("prompt") && object["prompt"].is_string(), Exit::data,
-            "{}:{}: a line like {{\"prompt\": \"...\"}} is expected", file.string(), number);
+            "{}:{}: the line must be like {{\"prompt\": \"...\"}}", file.string(), number);
     prompts.push_back(object["prompt"].get<std::string>());
   }
   require(!prompts.empty(), Exit::data, "{}: holds no prompt; write one per line", file.string());

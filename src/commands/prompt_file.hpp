@@ -7,8 +7,9 @@
 
 namespace gyr {
 
-// The prompts of a file: of a *.jsonl the text under "prompt" of each line, otherwise each line; empty lines are none. Exit::missing;
-// Exit::data with file:line, or where there is no prompt.
+// Prompts of a file: the text under "prompt" of each line of a *.jsonl file, otherwise each line. Empty lines are
+// skipped. Exit::missing if there is no file; Exit::data with file:line for an invalid line, or if the file has no
+// prompt.
 std::vector<std::string> prompts_in(const std::filesystem::path& file);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon report: what runs have done, in the terminal, as a page or as a picture.
+// gyrfalcon report: history of runs as text, as an HTML page or as a picture.
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-// Runs whose folders have the same name are called by their whole path.
+// Runs whose folders have the same name get their full path as name.
 void tell_apart(std::vector<RunHistory>& runs) {
   std::map<std::string, int> named;
   for (const RunHistory& run : runs) ++named[run.name];
@@ -38,10 +38,10 @@ void add_report(Command& app, Action& action) {
     std::string page, picture;
   };
   auto a = std::make_shared<Arguments>();
-  Command* c = app.add_command("report", "What runs have done: curves, starts, kills, checkpoints, memory, decks side by side");
+  Command* c = app.add_command("report", "Report the history of runs: loss curves, starts, kills, checkpoints, memory, differences between decks");
   c->add_option("outputs", a->outputs, "Output folders of runs")->required();
-  c->add_option("--html", a->page, "Write one page that needs no network, with every number under the pointer, instead of text");
-  c->add_option("--svg", a->picture, "Write the losses as a picture of a few kB, for light and dark pages, instead of text");
+  c->add_option("--html", a->page, "Write one self-contained HTML page, with every value under the pointer, instead of text");
+  c->add_option("--svg", a->picture, "Write the loss curves as an SVG picture of a few kB, for light and dark pages, instead of text");
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run that is planned: its layout, and the dry run of one rank of every pipeline, context and tensor coordinate, which stands for all its data
-// replicas: they take the same.
+// A planned run: its layout, and the dry run of one rank at every pipeline, context and tensor coordinate.
+// Data-parallel replicas are identical, so only data coordinate 0 is planned.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace gyr {
 
-// What people read first, each with its name.
+// Name and text of each line at the top of a report.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 struct RunPlan {
@@ -23,8 +23,8 @@ struct RunPlan {
   EngineConfig config;
   std::vector<RankPlan> ranks;
   const RankPlan& of(int position) const;
-  const RankPlan& largest_rank() const;  // takes most memory
-  const RankPlan& slowest() const;       // computes most
+  const RankPlan& largest_rank() const;  // the rank that uses most memory
+  const RankPlan& slowest() const;       // the rank that executes most FLOPs
 };
 
 }  // namespace gyr

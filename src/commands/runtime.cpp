@@ -18,13 +18,13 @@ namespace gyr {
 
 namespace {
 
-// MPICH takes SIGUSR1 for the news of a dead process, and without a launcher its handler never returns: the signal keeps the meaning that it
-// had before, to a run that saves and stops, to everything else that it ends.
+// MPICH installs a SIGUSR1 handler for failed processes that never returns without a launcher. Restore the previous
+// handler: in training SIGUSR1 saves and stops the run, in other commands it ends the process.
 void start_mpi() {
   struct sigaction before {};
   ::sigaction(SIGUSR1, nullptr, &before);
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // a thread that writes checkpoints knows nothing of MPI
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // the checkpoint writer thread makes no MPI calls
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
@@ -68,14 +68,15 @@ void say(const Failure& failure, int rank, int ranks) {
   else std::fprintf(stderr, "gyrfalcon: %s\n", text.c_str());
 }
 
-// Every rank's code, or nothing where some rank does not come within the time.
+// Exit codes of all ranks; empty if some rank does not join the all-gather within the time limit.
 std::vector<int> agreed(const Runtime& runtime, Exit mine) {
   const int code = int(mine);
   std::vector<int> codes(runtime.ranks());
   MPI_Request request;
   MPI_Iallgather(&code, 1, MPI_INT, codes.data(), 1, MPI_INT, runtime.world(), &request);
   const auto begin = std::chrono::steady_clock::now();
-  // A rank that is done waits for the others without limit; one that has failed does not, because they may be waiting for it.
+  // A rank that succeeded waits for the others without limit. A failed rank waits 5 seconds only, because the others
+  // may be waiting for it.
   const auto patience = std::chrono::seconds(mine == Exit::ok ? 1 << 30 : 5);
   for (int done = 0; !done;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -97,7 +98,7 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
     std::fflush(stderr);
     if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
     std::fflush(stdout);
-    const timespec passed_on{0, 300'000'000};  // launchers drop what they have not passed on when a job is aborted
+    const timespec passed_on{0, 300'000'000};  // launchers drop output that they have not forwarded when a job is aborted
     nanosleep(&passed_on, nullptr);
     MPI_Abort(runtime.world(), int(failure.code));
   }

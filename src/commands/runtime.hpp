@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One process of a run, from start to end: MPI and Kokkos started once, and one exit code that all ranks agree on.
+// Lifetime of one MPI process: MPI and the compute threads (Kokkos) are started once, and all ranks agree on one exit
+// code.
 #pragma once
 
 #include <mpi.h>
@@ -28,9 +29,9 @@ class Runtime {
   int rank_ = 0, ranks_ = 1;
 };
 
-// Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that has one; where
-// the other ranks do not come to agree within a few seconds, because they wait for this one, the job is aborted with its code.
-// `last_line`: rank 0 ends its output with RUN OK or RUN FAILED.
+// Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that
+// failed. If the other ranks do not agree on a code within a few seconds, because they wait for the failed one, the job
+// is aborted with its code. `last_line`: rank 0 ends its output with RUN OK, RUN STOPPED or RUN FAILED.
 int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line);
 
 }  // namespace gyr

@@ -11,16 +11,17 @@ namespace gyr {
 
 namespace {
 
-// What a step is made of, as people read it: with transfers that nothing hides, and the rest of it.
+// Parts of a step's time in seconds, under the names that tables show. Communication counts only as far as computation
+// does not hide it.
 struct Parts {
   explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, bubble(p)} {}
-  static constexpr std::array<const char*, 5> names{"computes", "layers' transfers", "copies", "replicas", "bubble"};
+  static constexpr std::array<const char*, 5> names{"compute", "model-parallel comm", "host copies", "data-parallel comm", "bubble"};
   std::array<double, 5> seconds;
 };
 
 std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
 
-// The part that costs most more than the first's.
+// Part of the step in which this layout loses most time against the first one.
 std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
   const Parts mine(found.prediction), best(first.prediction);
   const double more = found.prediction.seconds - first.prediction.seconds;
@@ -34,7 +35,7 @@ std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<TableColumn> columns;
   for (const char* title : ranking_titles) columns.push_back({title, true});
-  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"behind the first", false, 44};
+  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"slower than the first by", false, 44};
   Table table(columns);
   for (const auto& row : ranking_rows(run, ranks, cluster, result)) table.row(row);
   return table.str();
@@ -50,7 +51,7 @@ std::string rejected(const SearchResult& result) {
   return table.str();
 }
 
-// Keys that a choice settles, section by section.
+// Deck keys that define a layout, as YAML by section.
 std::string deck_text(const std::vector<std::string>& lines) {
   std::string text, section;
   for (const std::string& line : lines) {
@@ -69,7 +70,7 @@ std::string kept_text(const LayoutChoice& c) {
 
 const std::vector<const char*> ranking_titles{"",
                                               "layout",
-                                              "micro",
+                                              "micro-batch",
                                               "recompute",
                                               "shard",
                                               "step ms",
@@ -78,9 +79,9 @@ const std::vector<const char*> ranking_titles{"",
                                               Parts::names[2],
                                               Parts::names[3],
                                               Parts::names[4],
-                                              "GiB",
+                                              "memory GiB",
                                               "MFU %",
-                                              "behind the first"};
+                                              "slower than the first by"};
 
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<std::vector<std::string>> rows;
@@ -108,17 +109,17 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
       else others += lines[i].layouts;
     if (others > 0) rows.push_back({title, fmt::format("{:.0f}", others), "for other reasons"});
   };
-  add("Against a rule of the deck", result.by_rules);
-  add("Too large", result.by_memory);
+  add("Violates a rule of the deck", result.by_rules);
+  add("Too large for memory", result.by_memory);
   if (result.slower > 0)
-    rows.push_back({"Too slow", fmt::format("{:.0f}", result.slower),
-                    fmt::format("a step takes {} ms or more, by a bound below it", milli(result.least_slower))});
+    rows.push_back(
+        {"Too slow", fmt::format("{:.0f}", result.slower), fmt::format("a step takes at least {} ms, by a lower bound", milli(result.least_slower))});
   return rows;
 }
 
 std::string search_summary(const SearchResult& r) {
   return fmt::format(
-      "{:.0f} layouts: {:.0f} against a rule of the deck, {:.0f} too large, {:.0f} bounded out as slower, {} predicted; {} dry runs, "
+      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory, {:.0f} pruned as slower, {} predicted; {} dry runs, "
       "{:.2f} s",
       r.layouts, r.by_rules.layouts(), r.by_memory.layouts(), r.slower, r.predicted, r.dry_runs, r.seconds);
 }
@@ -126,16 +127,19 @@ std::string search_summary(const SearchResult& r) {
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
-  fail(Exit::config, "no layout of {} ranks does on {}: of {:.0f}, {:.0f} are against a rule of the deck{}, {:.0f} too large{}", ranks, cluster.name,
-       r.layouts, r.by_rules.layouts(), refused.empty() ? "" : fmt::format(" (most: {})", refused.front().why), r.by_memory.layouts(),
-       large.empty() ? "" : fmt::format(" (most: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
+  fail(Exit::config, "no layout of {} ranks fits on {}: of {:.0f}, {:.0f} violate a rule of the deck{}, {:.0f} are too large for memory{}", ranks,
+       cluster.name, r.layouts, r.by_rules.layouts(), refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why),
+       r.by_memory.layouts(),
+       large.empty() ? "" : fmt::format(" (most often: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
 }
 
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   require_found(result, ranks, cluster);
-  return fmt::format("{} ranks of {}\n{}\n\nThe fastest, predicted; ms of a step, of the rank that computes longest, and GiB of the fullest\n{}\n",
-                     ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result)) +
-         fmt::format("The others\n{}\nThe first as lines of the deck\n{}", rejected(result),
+  return fmt::format(
+             "{} ranks of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the rank that "
+             "uses most\n{}\n",
+             ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result)) +
+         fmt::format("Rejected layouts\n{}\nDeck keys of the fastest layout\n{}", rejected(result),
                      deck_text(deck_lines(result.best.front().choice, run.parallel.keep, result.islands)));
 }
 

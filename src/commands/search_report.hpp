@@ -10,19 +10,21 @@
 
 namespace gyr {
 
-// In one line, how many layouts there were and what became of them.
+// One line: the number of layouts, and how many were rejected, pruned or predicted.
 std::string search_summary(const SearchResult&);
-// What a layout makes again, and of how much of it that is swapped, where this was found.
+// Recomputation of a layout and, if the search chose it, the fraction of activations that is offloaded
+// (activation.alpha).
 std::string kept_text(const LayoutChoice&);
-// The best layouts with what their steps are made of, in ms, and why each loses to the first.
+// Rows of the fastest layouts: step time and its parts in ms, memory, MFU, and the main reason why each is slower than
+// the first.
 extern const std::vector<const char*> ranking_titles;
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig&, int ranks, const Cluster&, const SearchResult&);
-// Of the others: what kind of refusal, how many layouts, and why.
+// Rejected layouts: category of the reason, number of layouts, reason.
 std::vector<std::array<std::string, 3>> refused_rows(const SearchResult&);
-// The best layouts with what their steps are made of and why each loses to the first, what refused the others and how many, and the lines of a deck
-// that the first is.
+// Full report: the fastest layouts with the parts of their step times, the rejected layouts counted by reason, and the
+// fastest layout as deck keys.
 std::string search_report(const RunConfig&, int ranks, const Cluster&, const SearchResult&);
-// Exit::config where no layout fits: what the nearest lacks.
+// Exit::config if no layout fits; the message names the most frequent reasons.
 void require_found(const SearchResult&, int ranks, const Cluster&);
 
 }  // namespace gyr

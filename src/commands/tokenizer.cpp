@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon tokenizer train|encode|decode
+// gyrfalcon tokenizer train|encode|decode: trains a byte-level BPE tokenizer, and converts between text and token ids.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -39,7 +39,8 @@ void train(const TokenizerArguments& a) {
   std::printf("%s: %d tokens\n", a.tokenizer.c_str(), tokenizer.size());
 }
 
-// Calls action(value) for each line of standard input, which is JSON.
+// Calls action(value) with the JSON value of each line of standard input. Exit::data with the line number if a line is
+// not valid.
 template <class Action>
 void for_each_line(Action&& action) {
   std::string line;
@@ -78,7 +79,7 @@ void decode(const TokenizerArguments& a) {
   std::vector<std::int32_t> ids;
   std::int32_t id = 0;
   while (std::cin >> id) ids.push_back(id);
-  require(std::cin.eof(), Exit::data, "standard input: token number {} is not a number", ids.size() + 1);
+  require(std::cin.eof(), Exit::data, "standard input: word {} is not a token id", ids.size() + 1);
   const std::string text = tokenizer.decode(ids, shown);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
@@ -87,28 +88,29 @@ void decode(const TokenizerArguments& a) {
 
 void add_tokenizer(Command& app, Action& action) {
   auto a = std::make_shared<TokenizerArguments>();
-  Command* c = app.add_command("tokenizer", "Byte-level BPE: train, encode, decode");
+  Command* c = app.add_command("tokenizer", "Train a byte-level BPE tokenizer, encode and decode text");
   c->require_command();
   Command* t = c->add_command("train", "Learn a vocabulary from text and write it as tokenizer.json");
   t->add_option("tokenizer", a->tokenizer, "tokenizer.json to write")->required();
   t->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns")->required();
-  t->add_option("--vocab-size", a->options.vocab_size, "Tokens, special ones and the 256 bytes included")->show_default();
-  t->add_option("--min-frequency", a->options.min_frequency, "A pair seen less often makes no token")->show_default();
+  t->add_option("--vocab-size", a->options.vocab_size, "Vocabulary size, including special tokens and the 256 bytes")->show_default();
+  t->add_option("--min-frequency", a->options.min_frequency, "Minimum count of a pair of tokens to be merged")->show_default();
   a->documents.add(*t);
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });
   Command* e = c->add_command(
-      "encode", "Text (standard input, or --text) to token ids; any bytes: those that are not UTF-8 are encoded apart, and decode to themselves");
+      "encode", "Encode text (standard input, or --text) to token ids; bytes that are not UTF-8 are encoded separately and decode to themselves");
   e->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
   e->add_option("--text", a->text, "Text instead of standard input");
   e->add_flag("--special", a->special,
-              "Special tokens spelt in the text are tokens, and the post-processor adds its own (begin of text, ...), as tokenizers does; "
-              "without this they are text, and nothing is added");
-  e->add_flag("--json", a->json, "Each line of standard input is a JSON string; its ids come out as a JSON array");
+              "Encode special tokens spelt in the text as tokens, and add those of the post-processor (begin of text, ...), as Hugging Face's "
+              "tokenizers does; default: encode all as text, add nothing");
+  e->add_flag("--json", a->json, "Read a JSON string from each line of standard input and print its ids as a JSON array");
   e->callback([a, &action] { action = [a] { return guarded([&] { encode(*a); }); }; });
-  Command* d = c->add_command("decode", "Token ids on standard input to text");
+  Command* d = c->add_command("decode", "Decode token ids on standard input to text");
   d->add_option("tokenizer", a->tokenizer, "tokenizer.json")->required();
-  d->add_flag("--skip-special", a->special, "Leave special tokens out");
-  d->add_flag("--json", a->json, "Each line is a JSON array of ids; its text comes out as a JSON string, U+FFFD where bytes are not UTF-8");
+  d->add_flag("--skip-special", a->special, "Omit special tokens");
+  d->add_flag("--json", a->json,
+              "Read a JSON array of ids from each line and print its text as a JSON string, with U+FFFD for bytes that are not UTF-8");
   d->callback([a, &action] { action = [a] { return guarded([&] { decode(*a); }); }; });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tokenizer a command is told to encode with.
+// Loads the tokenizer that a command encodes text with.
 #pragma once
 
 #include <cstdio>
@@ -10,7 +10,8 @@
 
 namespace gyr {
 
-// Loads it; where `speaks`, says on standard error when text cannot be told from its ids. Errors as of Tokenizer::load.
+// Loads a tokenizer. If `speaks`, warns on standard error about bytes without a token, because their text cannot be
+// recovered from the ids. Errors as in Tokenizer::load.
 inline Tokenizer encoding_tokenizer(const std::string& file, bool speaks) {
   Tokenizer tokenizer = Tokenizer::load(file);
   if (const int lacking = tokenizer.lacks_bytes(); lacking > 0 && speaks)

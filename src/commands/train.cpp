@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon train DECK [key=value ...].
+// gyrfalcon train DECK [key=value ...]: trains a model.
 #include <signal.h>
 
 #include <cstdio>
@@ -29,7 +29,8 @@ struct TrainArguments : PlanArguments {
   int attempt = 0;
 };
 
-// Has the outcome left in the output folder, whatever it is, once the run has the folder.
+// Runs `body` and writes its outcome (done, stopped or failed) to the output folder, if the run has acquired that
+// folder.
 void with_outcome(RunFolder& folder, const std::function<void()>& body) {
   try {
     body();
@@ -45,7 +46,7 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
 
 int train(const TrainArguments& a) {
   if (a.dry_run) return plan(a);
-  const StopSignals signals;  // before MPI, so that none of them ends a run while it starts
+  const StopSignals signals;  // before MPI starts, so that a signal cannot end a run that is starting
   Kept kept(a.exit_record);
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
@@ -72,32 +73,32 @@ int train(const TrainArguments& a) {
 
 void add_train(Command& app, Action& action) {
   auto a = std::make_shared<TrainArguments>();
-  Command* command = app.add_command("train", "Train a model as a deck says");
+  Command* command = app.add_command("train", "Train a model from an input deck");
   add_deck(*command, *a);
   describe_deck(*command);
   command->add_flag("--resume", a->resume,
-                    "Go on from the newest whole checkpoint of the run that the output folder belongs to; begin where there is none");
+                    "Resume the run in the output folder from its newest complete checkpoint; start a new run if there is none");
   command->add_flag("--anew", a->anew,
-                    "Begin another run in a folder where one has left checkpoints: they and its logs are moved to OUTPUT/set_aside/RUN");
+                    "Start a new run in a folder that has checkpoints of another run; its checkpoints and logs are moved to OUTPUT/set_aside/RUN");
   command->add_flag("--accept-changes", a->accept_changes,
-                    "With --resume: go on though keys of the deck have changed that make the model compute something else");
+                    "With --resume: continue even if changed deck keys make the model compute a different function");
   command->add_flag("--take-over", a->take_over,
-                    "Take the output folder from a run on another machine without waiting for a sign of life of it (output.lock_seconds)");
+                    "Take over the output folder of a run on another machine at once, without waiting output.lock_seconds for a sign of life");
   command->add_flag("--replan", a->replan,
-                    "With --resume, and parallel.plan or activation.alpha auto: find them again, instead of going on with those of the checkpoint");
-  command->add_flag("--dry-run", a->dry_run, "Print memory, flops and traffic of every rank and stop");
-  command->add_option("--ranks", a->ranks, "With --dry-run: ranks of the run to be planned")->between(1, double(most_ranks));
+                    "With --resume and parallel.plan or activation.alpha = auto: search again instead of keeping the choice of the checkpoint");
+  command->add_flag("--dry-run", a->dry_run, "Print memory, FLOPs and communication of every rank and exit");
+  command->add_option("--ranks", a->ranks, "With --dry-run: number of ranks of the planned run")->between(1, double(most_ranks));
   command
       ->add_option("--attempt", a->attempt,
-                   "Which start of the run this is, as gyrfalcon run and Slurm count them; heartbeats and fault.attempt name it")
+                   "Attempt number of the run, as gyrfalcon run and Slurm count it from 0; heartbeats record it, fault.attempt compares with it")
       ->from_environment("SLURM_RESTART_COUNT")
       ->not_negative();
   command->add_option(
       "--exit-record", a->exit_record,
-      "Have a process of its own watch over each rank; that of the first one that ends without having said why writes this file (gyrfalcon run)");
-  command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run that starts this run");
+      "Start a watcher process for each rank. The watcher of the first rank that ends without a report writes this file (gyrfalcon run)");
+  command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run process that starts this run");
   command->callback([a, &action] {
-    require(!(a->resume && a->anew), Exit::usage, "--resume goes on with the run that --anew would set aside; give one of them");
+    require(!(a->resume && a->anew), Exit::usage, "--resume continues the run that --anew would set aside; give only one of them");
     action = [a] { return train(*a); };
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon verify DECK [-n RANKS]: whether a layout computes here what one rank does, before a long run is paid for.
+// gyrfalcon verify DECK [-n RANKS]: checks on this machine that a parallel layout computes the same as one rank, before
+// a long run starts.
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,10 +28,11 @@ struct VerifyArguments : DeckArguments {
   int ranks = 0;
 };
 
-// Started by mpiexec or srun, as one rank of several perhaps. (SLURM_PROCID is set in batch scripts too.)
+// True if mpiexec or srun started this process as a rank. SLURM_PROCID is not checked, because batch scripts have it
+// too.
 bool is_rank() { return std::getenv("PMI_RANK") || std::getenv("PMIX_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"); }
 
-// This process becomes the launcher of ranks that do the same without -n.
+// Replaces this process by the launcher, which starts the ranks with the same command without -n.
 [[noreturn]] void launch(const VerifyArguments& a) {
   Words program{std::filesystem::read_symlink("/proc/self/exe"), "verify", a.deck};
   program.insert(program.end(), a.overrides.begin(), a.overrides.end());
@@ -67,20 +69,18 @@ int verify(const VerifyArguments& a) {
 
 void add_verify(Command& app, Action& action) {
   auto a = std::make_shared<VerifyArguments>();
-  Command* c = app.add_command("verify", "Prove on this machine that a deck's layout computes what one rank does, and measure the machine");
+  Command* c =
+      app.add_command("verify", "Check on this machine that a deck's parallel layout computes the same as one rank, and measure the machine");
   add_deck(*c, *a);
-  c->add_option("-n,--ranks", a->ranks, "MPI ranks to start; without it, inside mpiexec or srun, the ranks there are")
-      ->between(1, double(most_ranks));
+  c->add_option("-n,--ranks", a->ranks, "MPI ranks to start; default: the ranks that mpiexec or srun has started")->between(1, double(most_ranks));
   c->add_option("--launcher", a->launcher,
-                "With -n: mpiexec, srun, none (one rank), or any words that take -n RANKS PROGRAM; without it the mpiexec of this program's MPI");
+                "With -n: mpiexec, srun, none (one rank), or any command that takes -n RANKS PROGRAM; default: the mpiexec of this program's MPI");
   c->footer(
-      "\nThe deck is made small, with the same layout and all cases of what divides, what is left over and who holds copies; no token files are "
-      "read.\n"
-      "A step in double and in float (bf16 too where the deck is in bf16) and the loss behind its update are compared with one rank's: at most "
-      "1e-12\n"
-      "and 1e-5 apart, gradients of A_log and dt_bias in float 2e-5. Code 81 where they are further apart; what `train` refuses is refused as "
-      "there.\n"
-      "Then communicators, links between neighbours and ranks are measured. A hang is ended by the watchdog, as a run.\n"
+      "\nThe deck is reduced to a small model with the same layout, which keeps its divisions, remainders and replicated weights. No token files\n"
+      "are read. A step in fp64 and in fp32 (also in bf16 if the deck uses it) and the loss after its update are compared with those of one rank.\n"
+      "Limits are 1e-12 for fp64 and 1e-5 for fp32 (2e-5 for fp32 gradients of A_log and dt_bias). Exit code 81 means a larger difference. A\n"
+      "layout that `train` rejects is rejected here too. Then communicators, links between neighbours and ranks are measured. The watchdog ends a\n"
+      "hang, as in a run.\n"
       "    gyrfalcon verify DECK -n 8                      # starts 8 ranks here\n"
       "    srun gyrfalcon verify DECK parallel.tensor=4    # inside a job: the ranks that srun or mpiexec starts\n"
       "Keys of the deck: gyrfalcon train --help.\n\n" +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How commands that read a model hold the factors of its matrix products.
+// --weights: storage of weight matrices in commands that read a model.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ inline Option* add_weights_option(Command& command, std::string& weights) {
   return command
       .add_option(
           "--weights", weights,
-          "stored: matrices as the precision says. int8: those of linear layers and an untied head in whole numbers of one byte, with a scale "
-          "for every 64 of a row, off by at most 1/254 of the largest of these; embeddings and the rest stay. On ranks whose shares of columns "
-          "are no multiples of 64 the scales are of other neighbours")
+          "Storage of weight matrices. stored: in --precision. int8: those of linear layers and an untied head as 8-bit integers with one scale per "
+          "64 elements of a row (error at most 1/254 of the largest of these); embeddings and other weights stay in --precision. If a rank's shard "
+          "of columns is not a multiple of 64, its groups of 64 differ from those of one rank")
       ->one_of({"stored", "int8"})
       ->show_default();
 }

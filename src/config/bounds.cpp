@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Computed in double, which does not overflow here.
+// Limits are computed in double, which does not overflow here.
 #include "src/config/bounds.hpp"
 
 #include <map>
@@ -16,14 +16,14 @@ namespace {
 constexpr double most_weights = 0x1p48, most_numbers = 0x1p48, most_rows = 0x1p30, most_samples_tokens = 0x1p62;
 
 void at_most(double made, double most, const char* what, const std::string& settings_text) {
-  require(made <= most, Exit::config, "{}: together that is {:.3g} {}, and {:.3g} are the most", settings_text, made, what, most);
+  require(made <= most, Exit::config, "{}: together that is {:.3g} {}; the maximum is {:.3g}", settings_text, made, what, most);
 }
 
 struct ModelSize {
-  double weights = 0, channels = 0;  // elements of all weights; of what they make of a token
+  double weights = 0, channels = 0;  // number of elements of all weights; number of activation elements per token
 };
 
-// One layer of each type stands for all of its type.
+// Evaluates one layer of each type and multiplies by the number of its layers.
 ModelSize size_of(const ModelConfig& model) {
   std::map<char, double> layers;
   for (const char symbol : model.pattern) layers[symbol] += 1;
@@ -73,14 +73,14 @@ void check_bounds(const RunConfig& run, const SettingsText& settings_text) {
             settings_text({"train.global_batch_size", "train.ramp", "train.micro_batch_size", "parallel.data"}), step.batch, t.micro_batch_size,
             run.parallel.data > 0 ? fmt::format(" on {} data ranks", run.parallel.data) : "", at_once);
   require(m.positions == 0 || t.seq_length <= m.positions, Exit::config,
-          "{}: sequences of {} tokens, and the model has learned {} positions; take shorter sequences, or more positions",
+          "{}: sequences of {} tokens, but the model has {} learned positions; take shorter sequences, or more positions",
           settings_text({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
   at_most(rows, most_rows, "tokens in a micro-batch", settings_text({"train.micro_batch_size", "train.seq_length"}));
-  at_most(rows * size_of(m).channels, most_numbers, "numbers of a micro-batch",
+  at_most(rows * size_of(m).channels, most_numbers, "activation elements of a micro-batch",
           settings_text({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
                          "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
   if (all_layers(m).find_first_of("PM") != std::string::npos)
-    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "numbers of scan states",
+    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "elements of scan states",
             settings_text({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
                            "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",

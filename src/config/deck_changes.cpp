@@ -43,14 +43,14 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
 }
 
 std::string text_of(const std::vector<DeckChange>& changes, const std::string& since) {
-  Table table({{"key", false, 48}, {"was"}, {"is"}, {""}});
+  Table table({{"key", false, 48}, {"old value"}, {"new value"}, {""}});
   for (const DeckChange& c : changes)
     if (c.effect != Effect::none)
       table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
   const std::string quiet = names_of(changes, Effect::none);
   const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
-  if (!quiet.empty()) text += fmt::format("changed since {}, and no number depends on it: {}\n", since, quiet);
+  if (!quiet.empty()) text += fmt::format("changed since {}, without effect on results: {}\n", since, quiet);
   if (!text.empty()) text.pop_back();
   return text;
 }
@@ -60,7 +60,7 @@ bool changes_function(const std::vector<DeckChange>& changes) { return !names_of
 void require_same_function(const std::vector<DeckChange>& changes, const std::string& since) {
   const std::string names = names_of(changes, Effect::function);
   require(names.empty(), Exit::config,
-          "{}: the model would compute something else with the weights of {}; put back what the deck said, or say --accept-changes", names, since);
+          "{}: the model would compute a different function with the weights of {}; restore the old values, or give --accept-changes", names, since);
 }
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a resumed run's deck says otherwise than the one its checkpoint was saved under.
+// Differences between the deck of a resumed run and the deck that its checkpoint was saved with.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@ struct DeckChange {
   Effect effect;
 };
 
-// Of two effective decks, in the order of their keys. A key that one of them lacks has its default there: the program that wrote it did
-// not know it. Nothing where one is empty.
+// Changes between two effective decks, in the order of their keys. A key that one deck lacks has its default there,
+// because the program that wrote the deck did not know it. Empty if one of the decks is empty.
 std::vector<DeckChange> deck_changes(const std::string& before, const std::string& now);
 
-// A table of the changes that mean something, and a line of those that do not; empty where nothing has changed.
+// Table of the changes that affect results, and a line with those that do not; empty if nothing changed.
 std::string text_of(const std::vector<DeckChange>&, const std::string& since);
 
 bool changes_function(const std::vector<DeckChange>&);
-// Exit::config naming the keys that change what the model computes, unless there are none.
+// Exit::config naming the keys that change what the model computes, if there are any.
 void require_same_function(const std::vector<DeckChange>&, const std::string& since);
 
 }  // namespace gyr

@@ -32,7 +32,7 @@ double attention_on(ModelConfig m, Index seq_length, int ranks) {
   return executed(attention_flops(m, seq_length));
 }
 
-// Where ranks outnumber the heads, each has some of the channels of one.
+// If there are more ranks than heads, each rank has some channels of one head.
 double ssm_on(ModelConfig m, Index seq_length, int ranks) {
   MambaConfig& c = m.mamba;
   if (c.num_heads < ranks) c.head_dim /= std::gcd(c.head_dim, ranks / c.num_heads);
@@ -61,15 +61,16 @@ std::vector<MixerSplit> shares_apart(const ModelConfig& m, Index seq_length, int
 }
 
 int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_length) {
-  require(p.attention_ranks == 0 || (p.mixer != Mixer::split && p.tensor > 1), Exit::config,
-          "parallel.attention_ranks = {} is for mixers that are apart; set parallel.mixer to apart or auto and parallel.tensor to 2 or more, or "
-          "leave it 0",
-          p.attention_ranks);
+  require(
+      p.attention_ranks == 0 || (p.mixer != Mixer::split && p.tensor > 1), Exit::config,
+      "parallel.attention_ranks = {} applies only if the mixers are apart; set parallel.mixer to apart or auto and parallel.tensor to 2 or more, or "
+      "leave it 0",
+      p.attention_ranks);
   if (p.mixer == Mixer::split) return 0;
   const bool must = p.mixer == Mixer::apart, hybrid = all_layers(m).find('P') != std::string::npos;
   require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
   require(!must || p.tensor > 1, Exit::config,
-          "parallel.mixer = apart gives some tensor ranks the attention and others the SSM, and there is one; set parallel.tensor to 2 or more, or "
+          "parallel.mixer = apart gives attention and SSM to different tensor-parallel ranks, and there is one; set parallel.tensor to 2 or more, or "
           "parallel.mixer to split");
   if (!hybrid || p.tensor == 1) return 0;
   const std::vector<MixerSplit> possible = shares_apart(m, seq_length, p.tensor);
@@ -80,12 +81,11 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
           p.attention_ranks, p.tensor, p.tensor - 1);
   if (shares.empty()) {
     require(!must && p.attention_ranks == 0, Exit::config,
-            "parallel.attention_ranks = {} of parallel.tensor = {}: {} attention heads on {} key heads, and {} SSM heads in {} groups, must divide, "
-            "or be "
-            "divided by, the ranks that compute them; {}",
+            "parallel.attention_ranks = {} of parallel.tensor = {}: {} attention heads, {} KV heads, {} SSM heads and {} SSM groups must divide, "
+            "or be divided by, the ranks that compute them; {}",
             p.attention_ranks, p.tensor, m.attention.num_heads, m.attention.num_kv_heads, m.mamba.num_heads, m.mamba.num_groups,
-            possible.empty() ? std::string("no number of attention ranks would do: set parallel.mixer to split, or parallel.tensor to another number")
-                             : "numbers that would do: " + numbers_of(possible));
+            possible.empty() ? std::string("no number of attention ranks is valid: set parallel.mixer to split, or parallel.tensor to another number")
+                             : "valid numbers: " + numbers_of(possible));
     return 0;
   }
   const auto cheaper = [](const MixerSplit& a, const MixerSplit& b) { return a.slowest() < b.slowest(); };
@@ -96,7 +96,7 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
 
 std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
   const MixerSplit together = shared_by_all(m, seq_length, tensor_ranks);
-  Table table({{"mixers"}, {"attention", true}, {"SSM", true}, {"dearest rank", true}, {"of split", true}});
+  Table table({{"mixers"}, {"attention MFLOP", true}, {"SSM MFLOP", true}, {"busiest rank MFLOP", true}, {"ratio to split", true}});
   const auto row = [&](const MixerSplit& share) {
     std::string name =
         share.attention_ranks == 0 ? "split" : fmt::format("{} attention, {} SSM", share.attention_ranks, tensor_ranks - share.attention_ranks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mixer parallelism in numbers: which shares of the tensor ranks can compute the attention of hybrid blocks while the others compute their SSM, and
-// what that saves. All ranks computing both repeat what cannot be dealt: key heads that are fewer than the ranks, and groups of B and C.
+// Cost model of mixer parallelism (parallel.mixer): some tensor-parallel ranks compute the attention of hybrid blocks
+// while the others compute their SSM. If all ranks compute both, KV heads and groups of B and C are replicated where
+// they are fewer than the ranks.
 #pragma once
 
 #include <string>
@@ -11,23 +12,25 @@
 
 namespace gyr {
 
-// Forward flops of a token in the two mixers of a block, as executed, on a rank that computes them; attention's values counted as whole heads.
+// Forward FLOPs per token of the two mixers of a block, as executed, on a rank that computes them. Attention values are
+// counted as full heads.
 struct MixerSplit {
   int attention_ranks;    // 0: all ranks compute both
-  double attention, ssm;  // on a rank that has a part in it
-  // Of the rank that computes most.
+  double attention, ssm;  // FLOPs per token on a rank that computes this mixer
+  // FLOPs of the rank that computes most.
   double slowest() const { return attention_ranks == 0 ? attention + ssm : std::max(attention, ssm); }
 };
 
 MixerSplit shared_by_all(const ModelConfig&, Index seq_length, int tensor_ranks);
-// Every share that heads and groups can be dealt over, by rising number of attention ranks.
+// All splits for which heads and groups divide, in ascending order of attention ranks.
 std::vector<MixerSplit> shares_apart(const ModelConfig&, Index seq_length, int tensor_ranks);
 
-// The attention ranks that a deck asks for, 0 where all ranks compute both. Of those that would do, the one whose dearest rank computes least; with
-// `auto` only where that is less than all ranks computing both, or these cannot. Exit::config where nothing would do.
+// Number of attention ranks for a deck; 0 if all ranks compute both mixers. Chooses the valid split whose busiest rank
+// computes least. With `auto` it splits only if this is cheaper than both mixers on all ranks, or if the mixers cannot
+// be sharded over all ranks. Exit::config if no split is valid.
 int attention_ranks_of(const ParallelConfig&, const ModelConfig&, Index seq_length);
 
-// The shares as a table, for plans: what the dearest rank computes, beside all ranks computing both.
+// Table of the splits for plans: FLOPs of the busiest rank, compared with both mixers on all ranks.
 std::string mixer_table(const ModelConfig&, Index seq_length, int tensor_ranks, int chosen);
 
 }  // namespace gyr

@@ -18,22 +18,22 @@ std::vector<std::string> names_of(const std::vector<Weight>& weights) {
   return names;
 }
 
-// What the data section and what is done with the data must not be together.
+// Checks the data section against the objective and the other training keys.
 void check_data(const RunConfig& run) {
   require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
   require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
-          "train.eval_every = {} evaluates on the validation split, and data.split = {} gives it nothing", run.train.eval_every, run.data.split);
+          "train.eval_every = {} evaluates on the validation split, but data.split = {} leaves that empty", run.train.eval_every, run.data.split);
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
   require(!run.model.objective->reads_pairs() || run.data.order == "documents", Exit::config,
-          "train.objective = {}: a source and its text are a sample of their own; set data.order to documents", run.model.objective->name());
-  require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads the whole of a sample; leave it joined");
+          "train.objective = {}: each pair of source and text is a sample of its own; set data.order to documents", run.model.objective->name());
+  require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads full samples; leave it joined");
 }
 
 void check_source(const ModelConfig& m) {
   require(m.objective->has_source() || !has_encoder(m), Exit::config,
-          "train.objective = {}: nothing is read by the encoder of model.pattern (layers before >); set it to span_corruption or seq2seq",
+          "train.objective = {}: its samples have no input for the encoder of model.pattern (layers before >); set it to span_corruption or seq2seq",
           m.objective->name());
   require(!m.objective->has_source() || has_encoder(m), Exit::config,
           "train.objective = {}: its samples have a source, and model.pattern has no encoder to read it; put the encoder's layers and > in front",
@@ -42,8 +42,8 @@ void check_source(const ModelConfig& m) {
 
 Section& model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
 Section& data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
-Section& finetune_section(Deck& deck) { return deck.section("finetune", "what of a model that exists is trained", Effect::function); }
-Section& train_section(Deck& deck) { return deck.section("train", "what a step is and how many there are", Effect::course); }
+Section& finetune_section(Deck& deck) { return deck.section("finetune", "fine-tuning of an existing model", Effect::function); }
+Section& train_section(Deck& deck) { return deck.section("train", "training steps: number, batch, length, precision, objective", Effect::course); }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
   run.model.loss_terms = read_loss_terms(train_section(deck));
   if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
-  run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters"), defaults.model.lora);
+  run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters (LoRA)"), defaults.model.lora);
   check_source(run.model);
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
@@ -77,33 +77,34 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   require(!run.model.lora || std::any_of(weights.begin(), weights.end(), run.optimizer.trained()), Exit::config,
           "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
   run.lr = read_learning_rate(optimizer, run.train.steps);
-  run.parallel = read_parallel(deck.section("parallel", "the grid: data x pipeline x context x tensor", Effect::none));
-  run.parallel.islands = read_islands(deck.section("cluster", "what a run reckons with of its machine", Effect::none));
-  Section& activation = deck.section("activation", "what is kept for the backward", Effect::none);
+  run.parallel = read_parallel(deck.section("parallel", "the process grid: data x pipeline x context x tensor parallel", Effect::none));
+  run.parallel.islands = read_islands(deck.section("cluster", "properties of the machine that the layout takes into account", Effect::none));
+  Section& activation = deck.section("activation", "activation checkpointing and offload", Effect::none);
   const ActivationPolicy policy = read_activation_policy(activation);
   run.swap = policy.swap;
   run.recompute = read_recompute(activation, run.model.pattern, policy.recompute);
   run.device_bytes =
-      deck.section("memory", "limits of what a rank takes", Effect::none)
+      deck.section("memory", "memory limits of a rank", Effect::none)
           .get("device_bytes", 0,
-               "of a device's memory: a run that takes more does not begin, gyrfalcon plan --longest tells how long sequences may be; 0: "
-               "no limit")
+               "limit of a rank's device memory: a run that needs more does not start, and gyrfalcon plan --longest shows the longest sequences that "
+               "fit; 0: no limit")
           .unit("bytes")
           .at_least(0);
-  run.checkpoint = read_checkpoint(deck.section("checkpoint", "saving", Effect::none));
-  run.dump = read_dump(deck.section("dump", "a step's numbers, for people", Effect::none));
-  run.trace = read_trace(deck.section("trace", "a step in time, for people", Effect::none));
-  run.watch = read_watch(deck.section("watchdog", "ending a job that hangs", Effect::none));
-  run.supervise = read_supervise(deck.section("supervise", "what gyrfalcon run watches", Effect::none));
+  run.checkpoint = read_checkpoint(deck.section("checkpoint", "checkpoints", Effect::none));
+  run.dump = read_dump(deck.section("dump", "tensors of a step, for inspection", Effect::none));
+  run.trace = read_trace(deck.section("trace", "timeline traces of steps", Effect::none));
+  run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::none));
+  run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::none));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
-  Section& output = deck.section("output", "where results go", Effect::none);
+  Section& output = deck.section("output", "folder of the results", Effect::none);
   run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
-  run.watch.lock_patience = output
-                                .get("lock_seconds", run.watch.lock_patience,
-                                     "time without a sign of life of a run on another machine that has not given the folder back, until this one "
-                                     "takes it over; at once where the scheduler says that its job is gone")
-                                .unit("s")
-                                .positive();
+  run.watch.lock_patience =
+      output
+          .get("lock_seconds", run.watch.lock_patience,
+               "time without a sign of life of a run on another machine after which this run takes the folder over, if that run has "
+               "not released it; at once if the scheduler reports that its job has ended")
+          .unit("s")
+          .positive();
   check_bounds(run, deck);
   check_data(run);
   return run;
@@ -146,11 +147,11 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   for (const Declaration& d : settings) {
     if (d.where.empty() || d.value == d.fallback) continue;
     if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss"))
-      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts", deck.settings_text({d.path}), chosen));
+      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts in pairs", deck.settings_text({d.path}), chosen));
     for (const ObjectiveType& type : objective_types()) {
       if (type.name == chosen || !d.path.starts_with("train." + type.name + ".")) continue;
       const std::string settings_text = deck.settings_text({d.path});
-      require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or take the key out", settings_text, chosen,
+      require(named, Exit::config, "{}: train.objective is {}, which does not read it; set that to {}, or remove the key", settings_text, chosen,
               type.name);
       idle.push_back(fmt::format("{} is not read: train.objective is {}", settings_text, chosen));
     }
@@ -160,11 +161,11 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
 
 void check_padding(const RunConfig& run) {
   if (run.data.order != "documents") return;
-  if (run.model.objective->reads_pairs()) return;  // padding is told from text
+  if (run.model.objective->reads_pairs()) return;  // these objectives distinguish padding from text
   require(!run.model.objective->has_source(), Exit::config,
-          "data.order = documents: an encoder reads the whole of a sample, and would have spans of padding; take shuffled");
+          "data.order = documents: an encoder reads full samples, padding included; set it to shuffled");
   require(run.model.attention.causal || run.data.separate, Exit::config,
-          "data.order = documents: a text that is seen both ways would see the padding behind it; set data.documents: separate");
+          "data.order = documents: bidirectional attention would see the padding after a text; set data.documents: separate");
 }
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run as its deck describes it: the sections that others declare, and what they must not say together.
+// Configuration of a run as read from its deck, and the checks on combinations of sections that other files declare.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ struct RunConfig {
   ParallelConfig parallel;
   RecomputeConfig recompute;
   OffloadConfig swap;
-  Index device_bytes = 0;  // that a rank may take of its device's memory; 0: as many as there are
+  Index device_bytes = 0;  // device memory in bytes that a rank may use; 0: no limit
   CheckpointConfig checkpoint;
   DumpConfig dump;
   TraceConfig trace;
@@ -41,19 +41,20 @@ struct RunConfig {
   SuperviseSettings supervise;
   std::string output;
 
-  // Of text and source that samples of train.seq_length tokens make.
+  // Lengths, in tokens, of text and encoder input for samples of train.seq_length tokens.
   TextLengths lengths() const;
-  // Choices of experts in a step of so many sequences, in all layers; 0 where experts have room for all.
+  // Token-to-expert assignments in a step of `batch` sequences, over all layers; 0 if experts have no capacity limit.
   double limited_choices(Index batch) const;
   // Largest global batch of the run, in sequences.
   Index largest_batch() const;
-  // The first of `batch` samples to take where `first` is the next: behind those to be skipped that it would touch.
+  // First sample of the next batch of `batch` samples, if `first` is the next sample: skips the ranges in `skip` that
+  // the batch would touch.
   static Index next_sample(Index first, Index batch, const std::vector<Span>& skip);
-  // Sequences of the step that begins after `tokens` consumed tokens.
+  // Global batch, in sequences, of the step that begins after `tokens` consumed tokens.
   Index batch_after(double tokens) const;
 };
 
-// What keys are where the deck says nothing: the published 0.5B's shape, or a model that exists already.
+// Defaults of keys that the deck leaves out: the shape of the published Falcon-H1 0.5B, or of an existing model.
 struct RunDefaults {
   RunDefaults();
   ModelConfig model;
@@ -61,21 +62,23 @@ struct RunDefaults {
   Index seq_length = 1024;
 };
 
-// Declares and reads every key of a run; the deck still has to be finished by the caller.
+// Declares and reads every key of a run. The caller must call deck.finish() afterwards.
 RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
-// Exit::config where a run would read padding as text. For runs that begin: what was trained so before is still read.
+// Exit::config if the run would read padding as text. Checked for the deck of a run, but not for a stored model, so
+// that older models can still be read.
 void check_padding(const RunConfig&);
-// What the deck sets, to another value than the usual, for another objective than the run's to read: a sentence each. Exit::config where it does not
-// name the run's. For runs that begin.
+// Notes, one sentence each, about keys that the deck sets to a non-default value although only another objective reads
+// them. Exit::config if the deck does not name its objective. Checked for the deck of a run, not for a stored model.
 std::vector<std::string> idle_keys(const Deck&, const RunConfig&);
-// train.init_from alone, which decides about the defaults of the others.
+// Reads only train.init_from, which decides the defaults of the other keys.
 std::string read_init_from(Deck& deck);
 
-// Heads, groups and channels that are sharded over the tensor axis, by deck key: the number of ranks must divide each or be a multiple of it.
-// Those of hybrid blocks' mixers are not where these are apart.
+// Number of heads, groups and channels that are sharded over tensor-parallel ranks, by deck key. The number of ranks
+// must divide each or be a multiple of it. `separate_mixers`: leaves out the mixers of hybrid blocks, which have their own
+// ranks.
 std::map<std::string, Index> sharded_units(ModelConfig, bool separate_mixers = false);
 
-// The layout of a run on `ranks` ranks. Exit::config with the rule that the deck breaks, and the nearest grids that would work.
+// Layout of a run on `ranks` ranks. Exit::config with the rule that the deck violates, and the nearest valid grids.
 Layout layout_of(const RunConfig&, int ranks);
 
 }  // namespace gyr

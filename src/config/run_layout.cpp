@@ -15,7 +15,7 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool separate_mixers) 
   if (m.objective->depths() > 0) m.pattern = all_layers(m), m.objective = next_token();
   if (separate_mixers) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
   std::sort(m.pattern.begin(), m.pattern.end());
-  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // a layer of each type
+  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // one layer of each type
   std::map<std::string, Index> units;
   for (const Weight& w : declared_weights(m))
     if (const Sharding* sharding = w.sharding(Axis::tensor))
@@ -24,14 +24,14 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool separate_mixers) 
   return units;
 }
 
-// What ranks that share sequences must have of them. The convolution reads what precedes a block of tokens from the rank that has the block before
-// it, and from no other.
+// Requirements on sequences that context-parallel ranks share. A convolution reads the tokens before its block only
+// from the rank that has the preceding block.
 void check_context(const Layout& layout, const RunConfig& run) {
   const SequenceLayout s = layout.sequences(0, 1, run.train.seq_length);
   const std::string layers = all_layers(run.model);
   const bool all_causal = run.model.attention.causal && !has_encoder(run.model);
   require(!s.shared() || s.mode != ContextMode::balanced || all_causal, Exit::config,
-          "parallel.context_mode = balanced evens out what tokens of a causal model see, and {} all see the same; take ring or heads",
+          "parallel.context_mode = balanced is for causal attention, and attention {} is bidirectional; set it to ring or heads",
           run.model.attention.causal ? "in front of the '>' of model.pattern" : "with model.attention.causal = false");
   if (s.shared() && s.mode == ContextMode::heads)
     for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
@@ -45,26 +45,28 @@ void check_context(const Layout& layout, const RunConfig& run) {
   if (!s.shared() || layers.find_first_of("PM") == std::string::npos) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,
-          "parallel.context = {}: sequences of {} tokens leave blocks of {}, and a convolution of model.mamba.conv_kernel = {} reads {} before each; "
-          "take {} ranks or fewer, or longer sequences",
+          "parallel.context = {}: sequences of {} tokens leave blocks of {}, but the convolution of model.mamba.conv_kernel = {} reads {} tokens "
+          "before each; take {} ranks or fewer, or longer sequences",
           s.ranks, run.train.seq_length, s.block_length(), least + 1, least, std::max<Index>(1, most));
 }
 
-// Ranks that deal experts have as many each, and train them alike: what one of them learns or does not decides how far its backward goes.
+// Expert-parallel ranks must have the same number of experts each and freeze the same matrices, because the trained
+// weights decide how far a rank's backward pass goes.
 void check_experts(const RunConfig& run, int data) {
   const int ranks = run.parallel.expert, tokens = data * run.parallel.context;
   if (ranks == 1) return;
   require(all_layers(run.model).find('E') != std::string::npos, Exit::config,
-          "parallel.expert = {} deals the experts of E layers among ranks, and model.pattern has none; leave it 1", ranks);
+          "parallel.expert = {} distributes the experts of E layers over ranks, but model.pattern has none; set it to 1", ranks);
   require(tokens % ranks == 0, Exit::config, "parallel.expert = {} must divide the {} ranks of data x context", ranks, tokens);
   require(run.model.moe.experts % ranks == 0, Exit::config,
-          "parallel.expert = {} ranks cannot have as many of model.moe.experts = {} each; set one to divide the other", ranks, run.model.moe.experts);
+          "parallel.expert = {} ranks cannot hold model.moe.experts = {} in equal parts; set parallel.expert to a divisor", ranks,
+          run.model.moe.experts);
   const double room = run.parallel.expert_room;
-  require(room == 0 || room >= 1, Exit::config, "parallel.expert_room = {} is less than an even share; set it to 1 or more, or to 0 for any routing",
-          room);
+  require(room == 0 || room >= 1, Exit::config,
+          "parallel.expert_room = {} is less than balanced routing needs; set it to 1 or more, or to 0 for any routing", room);
   if (run.optimizer.frozen.empty() && !run.optimizer.lora) return;
   const Trained trained = run.optimizer.trained();
-  std::map<std::string, const Weight*> first;  // by layer and part of an expert
+  std::map<std::string, const Weight*> first;  // first weight of each matrix of the experts of a layer
   const std::vector<Weight> weights = declared_weights(run.model);
   for (const Weight& w : weights) {
     if (!w.expert) continue;
@@ -72,10 +74,11 @@ void check_experts(const RunConfig& run, int data) {
     const std::string number = fmt::format(".experts.{}.", w.expert.number);
     kind.replace(kind.rfind(number), number.size(), ".experts.*.");
     const Weight& other = *first.emplace(kind, &w).first->second;
-    require(trained(w) == trained(other), Exit::config,
-            "optimizer.frozen: {} is frozen and {} is not; experts that ranks deal among themselves are trained alike: freeze all or none, or set "
-            "parallel.expert to 1",
-            trained(w) ? other.name : w.name, trained(w) ? w.name : other.name);
+    require(
+        trained(w) == trained(other), Exit::config,
+        "optimizer.frozen: {} is frozen and {} is not; expert-parallel ranks must train the same matrices of each expert: freeze all or none, or set "
+        "parallel.expert to 1",
+        trained(w) ? other.name : w.name, trained(w) ? w.name : other.name);
   }
 }
 
@@ -85,7 +88,8 @@ void check_sharding(const RunConfig& run, int attention_ranks) {
     require(count % tensor == 0 || tensor % count == 0, Exit::config,
             "{} = {} cannot be sharded over {} tensor ranks; set {} or parallel.tensor so that one divides the other", key, count, tensor, key);
   require(!run.parallel.sequence || tensor > 1, Exit::config,
-          "parallel.sequence shares the residual stream among tensor ranks, and there is one; set parallel.tensor to 2 or more, or leave it false");
+          "parallel.sequence shards the residual stream over tensor-parallel ranks, and there is one; set parallel.tensor to 2 or more, or leave it "
+          "false");
 }
 
 void check_schedule(const ParallelConfig& p) {
@@ -93,30 +97,31 @@ void check_schedule(const ParallelConfig& p) {
           "parallel.virtual_stages = {} interleaves the stages of several pipeline ranks; set parallel.pipeline to 2 or more, or leave it 1",
           p.virtual_stages);
   require(p.virtual_stages == 1 || p.one_chunk == one_f_one_b, Exit::config,
-          "parallel.virtual_stages = {} interleaves 1f1b, parallel.schedule says otherwise; set parallel.schedule to 1f1b, or "
+          "parallel.virtual_stages = {} interleaves 1f1b, but parallel.schedule is another one; set parallel.schedule to 1f1b, or "
           "parallel.virtual_stages to 1",
           p.virtual_stages);
 }
 
 void check_islands(const Islands& islands, int ranks) {
   require(islands.empty() || ranks_of(islands) == ranks, Exit::config,
-          "cluster.emulate = '{}' has {} ranks, and there are {}; name islands of as many together", to_text(islands), ranks_of(islands), ranks);
+          "cluster.emulate = '{}' has {} ranks, but the run has {}; name islands with this number of ranks in total", to_text(islands),
+          ranks_of(islands), ranks);
 }
 
 std::vector<Span> stages_of(const RunConfig& run, const std::vector<double>& speeds) {
   const ParallelConfig& p = run.parallel;
   if (p.layers.empty()) {
     const StageCosts costs = stage_costs(run.model, run.lengths());
-    std::vector<double> of_stages;  // rank r of the pipeline has the r-th of each round
+    std::vector<double> of_stages;  // pipeline rank r has the stages r, r + pipeline, r + 2 pipeline ...
     for (int stage = 0; stage < p.stages() && !speeds.empty(); ++stage) of_stages.push_back(speeds[std::size_t(stage % p.pipeline)]);
     return split_stages(costs.layers, costs.embedding, costs.head, p.stages(), of_stages);
   }
-  require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, parallel.pipeline x parallel.virtual_stages says {}",
+  require(int(p.layers.size()) == p.stages(), Exit::config, "parallel.layers names {} stages, but parallel.pipeline x parallel.virtual_stages is {}",
           p.layers.size(), p.stages());
   std::vector<Span> stages;
   Index first = 0;
   for (const Index n : p.layers) stages.push_back({first, first + n}), first += n;
-  require(first == run.model.layers(), Exit::config, "parallel.layers adds up to {} layers, the model has {}", first, run.model.layers());
+  require(first == run.model.layers(), Exit::config, "parallel.layers adds up to {} layers, but the model has {}", first, run.model.layers());
   return stages;
 }
 
@@ -157,7 +162,7 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
   check_permutation(p.permutation, ranks);
   check_schedule(p);
   require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
-          "parallel.reduce_dtype = bf16 is for gradients in fp32, and train.precision = fp64 adds them up in fp64; set it to full");
+          "parallel.reduce_dtype = bf16 is for fp32 gradients, but those of train.precision = fp64 are fp64; set it to full");
   check_islands(p.islands, ranks);
   Layout layout = layout_of_settled(p, data, attention_ranks, {});
   order_by_islands(layout, p);
@@ -184,7 +189,8 @@ RunConfig on_grid(RunConfig run, const Sizes& sizes) {
   return run;
 }
 
-// All grids of so many ranks, those first that differ least from the deck's: by the sum of the logarithms of what its axes are multiplied with.
+// All grids of `ranks` ranks, sorted by distance to the deck's grid. The distance is the sum over the axes of |ln(size
+// / size in the deck)|.
 std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
   std::vector<int> divisors;
   for (int n = 1; n <= ranks; ++n)
@@ -204,7 +210,7 @@ std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
   return grids;
 }
 
-// Of those that work, the nearest; empty where none of the first does.
+// The valid grids nearest to the deck's; empty if none of the grids tried is valid.
 std::string nearest_grids(const RunConfig& run, int ranks) {
   std::string list;
   int named = 0, tried = 0;

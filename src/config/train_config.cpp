@@ -30,8 +30,7 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
 
 GemmLibrary read_products(Section& s) {
   auto products = s.get("products", "auto",
-                        "library of matrix products on processors: by processor and shape, or always this one, whose sums are in another order; "
-                        "gyrfalcon profile times them")
+                        "GEMM library on CPUs; auto: chosen by processor and shape. Libraries sum in different orders. gyrfalcon profile times them")
                       .one_of({"auto", "cblas", "onednn"})
                       .effect(Effect::none);
   const std::string name = products.value();
@@ -51,44 +50,48 @@ std::string read_init_from(Section& train) {
 TrainConfig read_train(Section& s, const std::string& precision, Index seq_length) {
   TrainConfig c;
   c.init_from = read_init_from(s);
-  auto head =
-      s.get("init_head", "stored", "head of the weights to start from: as it is stored, or a new one, drawn, on their trunk (weights model.*)")
-          .one_of({"stored", "new"})
-          .effect(Effect::none);
-  c.new_head = head.must("stored, where train.init_from names no weights", head.value() == "stored" || !c.init_from.empty()).value() == "new";
-  c.precision = s.get("precision", precision, "arithmetic; bf16: bf16 storage and products, fp32 sums and masters").one_of({"fp32", "fp64", "bf16"});
+  auto head = s.get("init_head", "stored", "head of the initial weights: the stored one, or a new random one on top of their trunk (weights model.*)")
+                  .one_of({"stored", "new"})
+                  .effect(Effect::none);
+  c.new_head = head.must("stored if train.init_from is empty", head.value() == "stored" || !c.init_from.empty()).value() == "new";
+  c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")
+                    .one_of({"fp32", "fp64", "bf16"});
   c.products = read_products(s);
-  c.steps = s.get("steps", 1000, "optimizer steps").at_least(0).at_most(most_steps);
-  c.global_batch_size = s.get("global_batch_size", 8, "sequences in a step, over all ranks").positive().at_most(most_sequences);
-  c.micro_batch_size = s.get("micro_batch_size", 1, "sequences in a micro-batch of a rank").positive().at_most(most_sequences).effect(Effect::none);
-  c.seq_length = s.get("seq_length", seq_length, "tokens in a sequence").unit("tokens").positive().at_most(longest);
-  c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{}, "batch by consumed tokens: TOKENS:SEQUENCES; the last one stays").value());
+  c.steps = s.get("steps", 1000, "number of optimizer steps").at_least(0).at_most(most_steps);
+  c.global_batch_size = s.get("global_batch_size", 8, "sequences per optimizer step, over all ranks").positive().at_most(most_sequences);
+  c.micro_batch_size =
+      s.get("micro_batch_size", 1, "sequences per micro-batch of a data-parallel rank").positive().at_most(most_sequences).effect(Effect::none);
+  c.seq_length = s.get("seq_length", seq_length, "tokens per sequence").unit("tokens").positive().at_most(longest);
+  c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{},
+                           "global batch by consumed tokens: list of TOKENS:SEQUENCES; the last one stays; empty: global_batch_size")
+                         .value());
   c.eval_every = s.get("eval_every", 0, "steps between evaluations on the validation split; 0: never")
                      .unit("steps")
                      .at_least(0)
                      .at_most(most_steps)
                      .effect(Effect::none);
-  c.eval_batches = s.get("eval_batches", 8, "global batches of an evaluation").positive().at_most(most_sequences).effect(Effect::none);
+  c.eval_batches = s.get("eval_batches", 8, "global batches per evaluation").positive().at_most(most_sequences).effect(Effect::none);
   c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
   c.walltime = walltime_seconds(
-      s.get("walltime", "", "time of the job, hh:mm:ss or minutes: the run saves and ends with code 75 before it is over; empty or 0: none")
+      s.get("walltime", "", "time limit of the job, hh:mm:ss or minutes: the run saves and exits with code 75 before it; empty or 0: none")
           .effect(Effect::none)
           .value());
   const std::string policy =
       s.get("non_finite", "stop",
-            "where loss or gradient is not finite: end the run, leave out the update, or go back to the last checkpoint and leave out the batch")
+            "action for a non-finite loss or gradient: end the run, skip the update, or roll back to the last checkpoint and skip the batch")
           .one_of({"stop", "skip", "rollback"});
   c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
-  c.max_skips = s.get("max_skips", 10, "batches left out in a row that end the run with code 80").at_least(1).at_most(most_steps);
+  c.max_skips = s.get("max_skips", 10, "consecutive skipped batches after which the run ends with code 80").at_least(1).at_most(most_steps);
   auto spike =
-      s.get("spike", 0.0, "a loss so many times the mean of the last 32 is treated as train.non_finite says; 0: any loss is fine").at_least(0);
+      s.get("spike", 0.0, "a loss above this multiple of the mean of the last 32 losses is handled like a non-finite one; 0: no limit").at_least(0);
   c.spike = spike.must("0 or above 1", spike.value() == 0 || spike.value() > 1);
-  c.check_replicas = s.get("check_replicas", 0, "steps between comparisons of the weights over the data axis, also before each save; 0: never")
-                         .unit("steps")
-                         .at_least(0)
-                         .at_most(most_steps)
-                         .effect(Effect::none);
+  c.check_replicas =
+      s.get("check_replicas", 0, "steps between comparisons of the weights of data-parallel replicas, also before each checkpoint; 0: never")
+          .unit("steps")
+          .at_least(0)
+          .at_most(most_steps)
+          .effect(Effect::none);
   return c;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a step is and how many there are: deck keys train.*. Every room of a run reads some of them.
+// Settings of training steps: deck keys train.*. Most parts of a run read some of them.
 #pragma once
 
 #include <string>
@@ -11,35 +11,35 @@
 namespace gyr {
 
 struct BatchStep {
-  double tokens;  // from this many consumed tokens on ...
-  Index batch;    // ... a step takes this many sequences
+  double tokens;  // consumed tokens from which this batch applies
+  Index batch;    // global batch, in sequences
 };
 
-// What a step does whose loss or gradient is not finite: end the run, leave the update out, or go back to the last checkpoint and
-// leave its samples out.
+// Action if the loss or gradient of a step is not finite: end the run, skip the update, or roll back to the last
+// checkpoint and skip the samples.
 enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
-  bool new_head;  // in place of that of init_from
+  bool new_head;  // true: draw a new head instead of using that of init_from
   GemmLibrary products = GemmLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
   std::uint64_t seed;
-  double walltime;  // seconds, 0: without end
+  double walltime;  // seconds; 0: no limit
   NonFinite non_finite;
-  Index max_skips;       // in a row
-  double spike;          // times the mean of recent losses, 0: any
-  Index check_replicas;  // steps between, 0: never
+  Index max_skips;       // maximum number of consecutive skipped batches
+  double spike;          // loss limit, as a multiple of the mean of recent losses; 0: no limit
+  Index check_replicas;  // steps between comparisons of the data-parallel replicas; 0: never
 
-  // The ramp, or the one batch of all steps.
+  // The ramp, or the constant global batch as its only entry.
   std::vector<BatchStep> batches() const { return ramp.empty() ? std::vector<BatchStep>{{0, global_batch_size}} : ramp; }
 };
 
-// `precision`, `seq_length`: where the deck says nothing.
+// `precision`, `seq_length`: defaults of these keys.
 TrainConfig read_train(Section&, const std::string& precision, Index seq_length);
-// train.init_from alone.
+// Reads only train.init_from.
 std::string read_init_from(Section& train);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Declarations live in a tree of groups beside the tree of what was written; finish() compares the two.
+// Declared settings form a tree of groups, separate from the tree of the deck's text. finish() compares the two trees.
 #include "src/deck/deck.hpp"
 
 #include <cerrno>
@@ -17,7 +17,7 @@ namespace deck {
 struct Group final : Section {
   struct Entry {
     std::string key;
-    std::shared_ptr<Declaration> setting;  // one of the two is set
+    std::shared_ptr<Declaration> setting;  // exactly one of the two is set
     std::unique_ptr<Group> section;
   };
   std::string key, path, help, origin;
@@ -26,7 +26,7 @@ struct Group final : Section {
   Effect effect = Effect::course;
   const YamlValue* written = nullptr;  // null when the deck has no such section
   Group* parent = nullptr;
-  std::vector<Entry> entries;  // in the order declared
+  std::vector<Entry> entries;  // in the order of declaration
 
   const YamlValue* find(std::string_view name) const { return written ? written->find(name) : nullptr; }
   const Entry* entry(std::string_view name) const {
@@ -71,7 +71,7 @@ YamlValue override_value(const std::string& text, const std::string& where) {
     value = std::move(parse_yaml("value: " + text, where).items.at(0));
     require(value.kind != YamlValue::Kind::map, Exit::usage, "{}: set the keys of a section one by one", where);
   } else if (!text.empty() && text != "null" && text != "~") {
-    value.kind = YamlValue::Kind::scalar;  // as it stands, so that `#` and `: ` need no second pair of quotes
+    value.kind = YamlValue::Kind::scalar;  // taken literally, so that `#` and `: ` need no second pair of quotes
     value.text = text;
   }
   return value;
@@ -114,7 +114,8 @@ void settings_called(const Group& group, const std::string& key, std::vector<std
   }
 }
 
-// Where a wrong name should have pointed: a neighbour spelt alike, the same name in another section, or what there is.
+// Suggestion for an unknown name: a similar name in the section, the same name in another section, or the list of valid
+// names.
 std::string way_out(const Group& root, const Group& group, const std::string& key) {
   if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
   std::vector<std::string> elsewhere;
@@ -139,25 +140,25 @@ void check(const Group& root, const Group& group, std::vector<std::string>& unkn
   }
 }
 
-// Every key of the text that has another name now: "run.yaml:3: model.width is called model.hidden_size now".
+// Lists every key of the text under an old name: "run.yaml:3: model.width is called model.hidden_size now".
 void list_renamed(const YamlValue& section, const std::string& path, std::vector<std::string>& renamed) {
   for (std::size_t i = 0; i < section.names.size(); ++i) {
     const std::string key = below(path, section.names[i]);
     if (const std::string_view now = name_now(key); !now.empty())
       renamed.push_back(fmt::format("{}: {} is called {} now", section.items[i].where, key, now));
     else if (const std::string_view here = name_here(key); !here.empty())
-      renamed.push_back(fmt::format("{}: {} is called {} here, and counts with train.objective: mtp", section.items[i].where, key, here));
+      renamed.push_back(fmt::format("{}: {} is called {} here, and applies with train.objective: mtp", section.items[i].where, key, here));
     else list_renamed(section.items[i], key, renamed);
   }
 }
 
-// A deck's text and what is declared of it.
+// Text of a deck, and the declared settings.
 struct Written {
   YamlValue text;
   Group group;
 };
 
-// One message of several lines, at most ten of them.
+// Throws all complaints as one message, at most ten lines of them.
 void refuse_all(std::vector<std::string> complaints) {
   constexpr std::size_t most = 10;
   if (complaints.size() > most) {
@@ -168,7 +169,7 @@ void refuse_all(std::vector<std::string> complaints) {
   require(complaints.empty(), Exit::config, "{}", joined(complaints, "\n"));
 }
 
-// A key written in the deck, not declared so far, that looks like `key`: "run.yaml:3 has `widht`".
+// Message about an undeclared key of the deck that is similar to `key`: "run.yaml:3 has `widht`".
 std::string slip(const Group& group, const std::string& key) {
   if (!group.written) return group.parent ? slip(*group.parent, group.key) : "";
   std::vector<std::string> strange;
@@ -178,7 +179,7 @@ std::string slip(const Group& group, const std::string& key) {
   return name.empty() ? "" : fmt::format("{} has `{}`; did you mean `{}`? ", group.find(name)->where, shown(name), key);
 }
 
-// ---- what is shown ----
+// ---- effective deck and help ----
 
 void write(const Group& group, const std::string& indent, std::string& text) {
   for (const auto& e : group.entries) {
@@ -193,7 +194,7 @@ void list_settings(const Group& group, Table& table) {
   const auto is_setting = [](const Group::Entry& e) { return bool(e.setting); };
   if (std::any_of(group.entries.begin(), group.entries.end(), is_setting)) table.heading(fmt::format("{}: {}", group.path, group.help));
   for (const auto& e : group.entries)
-    if (const auto& s = e.setting) table.row({e.key, s->fallback.empty() ? "(must be given)" : s->fallback, s->unit, s->range(), s->help});
+    if (const auto& s = e.setting) table.row({e.key, s->fallback.empty() ? "(required)" : s->fallback, s->unit, s->range(), s->help});
   for (const auto& e : group.entries)
     if (e.section) list_settings(*e.section, table);
 }
@@ -230,7 +231,8 @@ Group& Group::section(std::string_view name, std::string_view help) {
   return *entries.back().section;
 }
 
-// "run.yaml:3: model.hidden_size = 64", and of a default "model.hidden_size = 64 (default)".
+// Values with their origin, as in "run.yaml:3: model.hidden_size = 64 (with model.pattern = P)". Defaults are in
+// parentheses.
 std::string Group::settings_text(const std::vector<std::string>& paths) const {
   std::string given, defaults;
   for (const std::string& path : paths) {
@@ -296,7 +298,7 @@ Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> 
   require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}", name, kind.name);
   std::ifstream in(file, std::ios::binary);
   require(in.good(), Exit::missing, "{}: cannot be read: {}", name, std::strerror(errno));
-  std::string text(std::size_t(2) << 20, '\0');  // twice what a deck may have; never more, whatever the file is
+  std::string text(std::size_t(2) << 20, '\0');  // twice the maximum size of a deck; limits the read of a huge file or a device
   in.read(text.data(), std::streamsize(text.size()));
   require(!in.bad(), Exit::io, "{}: reading failed: {}", name, std::strerror(errno));
   text.resize(std::size_t(in.gcount()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Input decks: where the settings of a run come from (modules/settings/settings.hpp).
+// Input decks: the source of a run's settings (modules/settings/settings.hpp).
 //
 //   Deck deck = Deck::read("run.yaml", overrides);
 //   Section& s = deck.section("mamba", "state-space branch");
@@ -19,32 +19,32 @@ namespace deck {
 struct Group;
 }
 
-// What messages call a text of sections and keys.
+// Words that messages use for a file of sections and keys.
 struct TextKind {
   std::string_view name = "deck", sections = "sections such as model:, data: and train:, see input/ and gyrfalcon train --help";
-  bool overridden = true;  // a command line may set its keys
+  bool overridden = true;  // true if the command line may override its keys
 };
 
 class Deck {
  public:
-  // Overrides are "section.key=value" and win over the file; the last one of a key wins. Error(missing) when there is
-  // no such file, Error(config) naming file:line when its text is not a deck, Error(usage) when an override is not of
-  // that form.
+  // Overrides are "section.key=value" and take precedence over the file; the last one of a key wins. Error(missing) if
+  // there is no such file, Error(config) naming file:line if its text is not a deck, Error(usage) if an override does
+  // not have that form.
   static Deck read(const std::filesystem::path& file, std::span<const std::string> overrides = {}, const TextKind& = {});
-  // The same from memory; messages call it `origin`.
+  // The same for text in memory, which messages call `origin`.
   static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {}, const TextKind& = {});
-  // A deck that a checkpoint holds: keys that have another name now (renamed_keys.hpp) are read under it.
+  // Deck stored in a checkpoint: renamed keys (renamed_keys.hpp) are read under their new names.
   static Deck stored(const std::string& text, const std::string& origin);
-  // An empty deck that only collects declarations, for help: nothing is required of it.
+  // Empty deck that only collects declarations, for help. It requires no key.
   static Deck describe();
 
-  // Lives as long as the deck. `effect`: of the settings in it that do not say another one.
+  // The section lives as long as the deck. `effect`: default of the settings in it.
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void refuse_renamed() const;                // Error(config) for keys that have another name now, with file:line and that name
+  void refuse_renamed() const;                // Error(config) for keys with an old name, with file:line and the new name
   void finish() const;                        // Error(config) for undeclared keys, with file:line and the nearest declared name
   std::string effective() const;              // YAML of every declared key and the value in use; reads back to the same settings
-  std::vector<Declaration> settings() const;  // all that were declared
-  std::string settings_text(const std::vector<std::string>& paths) const;  // as Section::told
+  std::vector<Declaration> settings() const;  // all declared settings
+  std::string settings_text(const std::vector<std::string>& paths) const;  // text of the values of these keys, like that of Section
   std::string help() const;                                                // key, default, unit, range and help by section, at most 120 columns wide
 
  private:

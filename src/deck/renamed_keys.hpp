@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys of decks that have another name now. A deck or override that says an old one is refused with the new one; decks stored in checkpoints
-// were written before and are read as if they said the new ones.
+// Deck keys that were renamed. A deck or override with an old name is rejected with the new one. Decks stored in
+// checkpoints are read with old names mapped to new ones.
 #pragma once
 
 #include <span>
@@ -12,16 +12,17 @@
 namespace gyr {
 
 struct RenamedKey {
-  std::string_view before, now;  // "model.width", "model.hidden_size": in the same section
+  std::string_view before, now;  // full paths, as in "model.width" and "model.hidden_size"; both are in the same section
 };
 
 std::span<const RenamedKey> renamed_keys();
-// The name that the key `path` has now; empty where it was never renamed.
+// New name of the key `path`; empty if it was not renamed.
 std::string_view name_now(std::string_view path);
-// Keys as Megatron-LM's options or Hugging Face's config.json name them, where ours stand elsewhere, and what they are called here.
+// Keys under the names of Megatron-LM's options or Hugging Face's config.json that Gyrfalcon has in another section,
+// with their names here.
 std::span<const RenamedKey> foreign_keys();
 std::string_view name_here(std::string_view path);
-// The deck with every renamed key under its name of now.
+// The deck with every renamed key under its new name.
 YamlValue with_names_of_now(YamlValue deck);
 
 }  // namespace gyr

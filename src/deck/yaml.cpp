@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Builds our own small tree from yaml-cpp's parser events, so that limits hold while reading and not after.
+// Builds a tree from yaml-cpp's parser events, so that limits are enforced during parsing.
 #include "src/deck/yaml.hpp"
 
 #include <utf8proc.h>
@@ -108,7 +108,7 @@ class Builder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// What yaml-cpp would let pass or repair silently.
+// Rejects text that yaml-cpp would accept or repair silently.
 void check_text(const std::string& text, const std::string& origin) {
   require(text.size() <= max_bytes, Exit::config, "{}: {} bytes; a deck may have at most {}", origin, text.size(), max_bytes);
   Index line = 1;
@@ -142,7 +142,7 @@ bool is_number(std::string_view text, double& value) {
     value = size.size() == text.size() ? HUGE_VAL : -HUGE_VAL;
     return true;
   }
-  const bool digits = !size.empty() && size.find_first_not_of("0123456789.eE+-") == size.npos;  // no nan, infinity, hex
+  const bool digits = !size.empty() && size.find_first_not_of("0123456789.eE+-") == size.npos;  // excludes nan, infinity and hexadecimal
   return digits && all_digits_of(text, value);
 }
 
@@ -213,7 +213,7 @@ std::map<std::string, std::string> values_by_path(const YamlValue& map) {
 
 std::string shown(std::string_view text) {
   std::size_t size = std::min(text.size(), max_shown);
-  while (size < text.size() && size > 0 && (text[size] & 0xc0) == 0x80) --size;  // not inside a UTF-8 character
+  while (size < text.size() && size > 0 && (text[size] & 0xc0) == 0x80) --size;  // do not cut inside a UTF-8 character
   const std::string line = printable(text.substr(0, size));
   return text.size() > size ? line + "..." : line;
 }

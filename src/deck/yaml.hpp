@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of YAML that decks use: maps, lists and scalars. No anchors, aliases, tags, or keys given twice; `true` and
-// `false` are the only booleans, integers are decimal digits.
+// The subset of YAML that decks use: maps, lists and scalars. Anchors, aliases, tags and duplicate keys are errors.
+// `true` and `false` are the only booleans, integers are decimal digits.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace gyr {
 struct YamlValue {
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string text;  // of a scalar, without its quotes
+  std::string text;  // text of a scalar, without quotes
   bool quoted = false;
   std::vector<std::string> names;  // keys of a map, in the order written
   std::vector<YamlValue> items;    // the map's values, or the list's elements
@@ -27,16 +27,16 @@ struct YamlValue {
   const YamlValue* find(std::string_view name) const { return const_cast<YamlValue*>(this)->find(name); }
 };
 
-// The one document in `text`; an empty document is an empty map. Error(config) with "origin:line" when it is malformed,
-// not UTF-8, larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
+// Parses the one document in `text`; an empty document is an empty map. Error(config) with "origin:line" if it is
+// malformed, not UTF-8, larger than 1 MiB, longer than 10000 nodes or deeper than 16 levels.
 YamlValue parse_yaml(const std::string& text, const std::string& origin);
 
-// A value as a person would say it in a line: text of a scalar, "[a, b]", "null".
+// A value on one line: text of a scalar, "[a, b]", "null".
 std::string one_line(const YamlValue&);
-// The values below a map by path, as "optimizer.lr".
+// The values below a map by path, as in "optimizer.lr".
 std::map<std::string, std::string> values_by_path(const YamlValue& map);
 
-// A value of the wanted type, or what is wrong with the node, as in "is not an integer"; empty when all is well.
+// Reads a value of the wanted type. Returns an error such as "is not an integer", or an empty string.
 std::string read_yaml(const YamlValue&, bool&);
 std::string read_yaml(const YamlValue&, Index&);
 std::string read_yaml(const YamlValue&, double&);
@@ -46,7 +46,7 @@ std::string read_yaml(const YamlValue&, std::vector<T>&);
 template <class T>
 std::string read_yaml(const YamlValue&, std::optional<T>&);
 
-// The node as it may be shown in a message: control characters escaped, long text cut.
+// Text for a message: control characters escaped, long text truncated.
 std::string shown(std::string_view text);
 std::string shown(const YamlValue&);
 

@@ -20,17 +20,17 @@ constexpr int first_rank = 0;
 constexpr std::string_view folder_text = R"(Dumps of gyrfalcon
 ==================
 
-step_00000010/index.h5   numbers of training step 10, whole and in the same order whatever grid computed them; the files beside it hold them
+step_00000010/index.h5   tensors of training step 10, unsharded and in the same order for any grid; the other files of the folder hold the data
 
-  /model/PATH         the weights that the step used, under Hugging Face's names: dots as groups, without a leading "model."
-  /gradients/PATH     of the loss, a mean over the predicted tokens, before clipping: with respect to a weight or, beside
-                      embed_tokens/output and layers/N/output, to that activation
+  /model/PATH         weights that the step used, under Hugging Face's names: dots as groups, without a leading "model."
+  /gradients/PATH     gradients of the loss, which is a mean over the predicted tokens, before clipping: with respect to a weight,
+                      or to the activations embed_tokens/output and layers/N/output
   /activations/PATH   (sample of the step, token, channel)
     embed_tokens/output, layers/N/output           residual stream
-    layers/N/input_layernorm, pre_ff_layernorm     what the branches read; final_layernorm: what the head reads
+    layers/N/input_layernorm, pre_ff_layernorm     input of the branches; final_layernorm: input of the head
     layers/N/mamba/projected                       z, x, B, C and dt, each with its multiplier
-    layers/N/mamba/convolved, scan, gated          x, B and C behind convolution and SiLU; the scan's output; the same, gated and normed
-    layers/N/self_attn/queries, keys, values       by head, queries and keys rotated; attended: what they gather
+    layers/N/mamba/convolved, scan, gated          x, B and C after convolution and SiLU; output of the scan; the same after gate and norm
+    layers/N/self_attn/queries, keys, values       by head, queries and keys after rotary embedding; attended: output of attention
     layers/N/feed_forward/gate, up, inner          gate as projected; inner: SiLU of the gate times mlp_multipliers[0], times up
 
     import h5py
@@ -40,7 +40,7 @@ step_00000010/index.h5   numbers of training step 10, whole and in the same orde
     gyrfalcon diff step_00000010 OTHER/dumps/step_00000010 --tolerance 1e-5
 )";
 
-// The weights and gradients that match.
+// Weights and gradients whose paths match the patterns.
 std::vector<PlacedTensor> wanted_weights(ModelState& state, const std::vector<std::string>& what) {
   std::vector<PlacedTensor> all;
   for (const PlacedTensor& weight : model_weights(state.model(), state.precision(), state.grid().layout(), state.trained())) {
@@ -57,7 +57,8 @@ std::vector<int> every_rank(ModelState& state) {
   return positions;
 }
 
-// Rows of a micro-batch from `first` on, in pieces that are boxes: visit(row, sequence, sequences, token, tokens).
+// Splits rows of a micro-batch from `first` on into pieces that are boxes. Calls visit(row, sequence, sequences, token,
+// tokens).
 template <class Visit>
 void for_boxes(Index first, Index rows, Index seq_length, Visit&& visit) {
   for (Index row = 0; row < rows;) {
@@ -99,7 +100,7 @@ StoredTensor Dump::activation(Observed observed, const std::string& name, DType 
           std::string(name_of(dtype))};
 }
 
-// Some of the columns, row-major on the host.
+// Columns `first` to `first + count` of x, row-major in host memory.
 const std::byte* Dump::packed(const AnyMatrix& x, Index first, Index count) {
   const Index size = size_of(x.dtype), extent = (x.rows - 1) * x.stride + x.columns;
   const std::byte* from = on_host({const_cast<void*>(x.data), x.dtype, extent}, copy_);
@@ -118,7 +119,7 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
   state_.device().fence();
   try {
     for (const Held& held : boxes) {
-      if (!held.first_copy()) continue;  // a neighbour's
+      if (!held.first_copy()) continue;  // a neighbouring rank writes this copy
       const Index width = held.box.count[0];
       for_boxes(first_row, numbers.rows, state_.seq_length(), [&](Index row, Index sequence, Index sequences, Index token, Index tokens) {
         const Box box{{sample + sequence, token, held.box.first[0]}, {sequences, tokens, width}};
@@ -135,7 +136,7 @@ void Dump::write_weights() {
   Delivery(state_, weights_, every_rank(state_), true).run(&sink);
 }
 
-// Of what all ranks have written.
+// Manifest of the files of all ranks.
 Manifest Dump::whole(const std::vector<std::string>& parts) const {
   Manifest manifest{header_, {}, {}, {}};
   for (const std::string& text : parts)
@@ -149,7 +150,7 @@ void Dump::log_dump(const Manifest& m, double seconds) const {
                    seconds));
   for (const std::string& pattern : what_)
     if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const StoredTensor& t) { return matches(pattern, t.path); }))
-      say_(fmt::format("dump.what: nothing is called {}; `gyrfalcon info` shows the names", pattern));
+      say_(fmt::format("dump.what: no tensor matches {}; `gyrfalcon info` lists the names", pattern));
 }
 
 void Dump::gradients_are_reduced() {
@@ -163,7 +164,7 @@ void Dump::gradients_are_reduced() {
       write_weights();
       mine = file_->finish();
     });
-  } catch (...) {  // on every rank: none writes any more
+  } catch (...) {  // thrown on every rank, so none is still writing
     transaction_.reset();
     throw;
   }

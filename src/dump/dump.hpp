@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One training step's numbers for people, whole and named whatever grid computes them: a folder in the format of checkpoints, so that h5py
-// reads its index.h5 and `info` and `diff` work on it.
+// Dump of one training step's tensors for inspection. Tensors are unsharded and named the same on any grid. The folder has the format of a
+// checkpoint, so that h5py reads its index.h5 and `info` and `diff` work on it.
 //   /activations/PATH   (sample of the step, token, channel)
-//   /gradients/PATH     of the loss with respect to activations of the residual stream, shaped like them, and to weights
-//   /model/PATH         the weights that the step used
+//   /gradients/PATH     gradients of the loss: with respect to activations of the residual stream, with their shape, and to weights
+//   /model/PATH         weights that the step used
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ namespace gyr {
 
 class Dump final : public Hook {
  public:
-  // Of the engine's next training step, of `samples` sequences, into FOLDER/step_N where N is header.step. What a tensor's path matches one
-  // of the patterns `what` (weight_pattern.hpp) is taken. Collective, as the step itself is; Exit::io on every rank where it fails on one,
-  // and nothing is left of it. The first rank says what became of it, also where the step then ends in an error of its own.
+  // Dumps the engine's next training step, of `samples` sequences, into FOLDER/step_N, where N is header.step. It writes the tensors whose path
+  // matches one of the patterns `what` (weight_pattern.hpp). Collective, like the step. If one rank fails, every rank throws Exit::io and no file
+  // remains. Rank 0 logs the result, even if the step fails afterwards.
   Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState&, Index samples, Note say = {});
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
   void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) override;
-  void gradients_are_reduced() override;  // writes them and the weights, and commits
+  void gradients_are_reduced() override;  // writes gradients and weights, and commits the dump
 
  private:
   StoredTensor activation(Observed, const std::string& name, DType, Index columns) const;
@@ -40,13 +40,13 @@ class Dump final : public Hook {
   ModelState& state_;
   Index samples_, micro_ = 0;
   Note say_;
-  std::vector<PlacedTensor> weights_;  // and their gradients
+  std::vector<PlacedTensor> weights_;  // weights and gradients to write
   CheckpointHeader header_;
-  std::unique_ptr<Transaction> transaction_;  // on the first rank
+  std::unique_ptr<Transaction> transaction_;  // set on rank 0 only
   std::optional<DumpFile> file_;
-  std::optional<Error> failed_;  // while the step went on
+  std::optional<Error> failed_;  // error during the step, thrown after it
   double seconds_ = 0;
-  std::vector<std::byte> copy_;  // of numbers that the host cannot read
+  std::vector<std::byte> copy_;  // host copy of data in device memory
   std::vector<std::byte> packed_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which numbers of which steps are written: deck keys dump.*.
+// Deck keys dump.*: the steps and the tensors to dump.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace gyr {
 
 struct DumpConfig {
   std::vector<Index> steps;
-  std::vector<std::string> what;  // patterns of paths
+  std::vector<std::string> what;  // patterns of tensor paths
 };
 
 DumpConfig read_dump(Section&);

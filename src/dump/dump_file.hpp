@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one rank writes of a dump, tensors being numbered as they come.
+// Part of a dump that one rank writes. The rank numbers its tensors in the order of their first write.
 #pragma once
 
 #include <map>
@@ -9,23 +9,23 @@
 
 namespace gyr {
 
-// A rank's file, and its own list of tensors, which the boxes' numbers refer to.
+// A rank's file and its own list of tensors. The boxes of the file refer to tensors by their index in this list.
 struct DumpPart {
   std::vector<StoredTensor> tensors;
   ManifestFile file;
 };
-std::string text_of(const DumpPart&);         // to travel between ranks
-DumpPart dump_part(const std::string& text);  // and back
-void add(Manifest&, DumpPart);                // its tensors become the manifest's, each once
+std::string text_of(const DumpPart&);         // serialises a part, to send it to another rank
+DumpPart dump_part(const std::string& text);  // inverse of text_of
+void add(Manifest&, DumpPart);                // adds a part; tensors with the same path become one tensor of the manifest
 
 class DumpFile {
  public:
   DumpFile(std::filesystem::path path, CheckpointHeader header) : path_(std::move(path)), header_(std::move(header)) {}
 
-  // The next rows of a box of a tensor, row-major in its dtype; a box comes whole before the next one begins. The file is made with the
-  // first. Exit::io.
+  // Writes the next rows of a box of a tensor, row-major in its dtype. A box must be complete before the next one begins. The first write creates the
+  // file. Exit::io.
   void write(const StoredTensor&, const Box&, Index rows, const void* data);
-  // Brings it to disk; nothing where nothing was written. Exit::io.
+  // Flushes the file to disk and returns its description; none if nothing was written. Exit::io.
   std::optional<DumpPart> finish();
 
  private:
@@ -33,7 +33,7 @@ class DumpFile {
   CheckpointHeader header_;
   std::optional<ShardWriter> writer_;
   std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::size_t> number_;  // by path
+  std::map<std::string, std::size_t> number_;  // tensor number by path
 };
 
 }  // namespace gyr

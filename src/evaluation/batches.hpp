@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which passages are computed together: like lengths, so that little is padded. Depends on the lengths alone, not on the ranks, so that
-// every grid computes the same batches.
+// Batches of passages. Passages of similar length are batched together, so that little is padded. Batches depend only
+// on the lengths, not on the ranks, so every grid computes the same batches.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@
 namespace gyr {
 
 struct BatchLimits {
-  Index passages = 16;  // in a batch, at most
-  Index tokens = 2048;  // in a batch with its padding, at most; a longer passage stands alone
+  Index passages = 16;  // maximum number of passages in a batch
+  Index tokens = 2048;  // maximum number of tokens in a batch, padding included; a longer passage is a batch of its own
 };
 
 struct Batch {
-  std::vector<Index> members;  // numbers of passages
-  Index seq_length = 0;        // of the longest, to which the others are padded
+  std::vector<Index> members;  // indices of passages
+  Index seq_length = 0;        // length of the longest member, to which the others are padded
 };
 
-// Every passage once, the longest first; equal lengths in their order.
+// Each passage once, longest first; passages of equal length keep their order.
 std::vector<Batch> plan_batches(std::span<const Index> lengths, const BatchLimits&);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multiple choice: the continuation a model finds likeliest, as it is, for its bytes, and for its tokens.
+// Multiple choice: the choice with the largest log-likelihood, in total, per byte and per token.
 #include <algorithm>
 
 #include "src/evaluation/examples.hpp"
@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// Number of the largest, the first of equals.
+// Index of the largest element, the first of equal ones.
 std::size_t best(const std::vector<double>& x) { return std::size_t(std::max_element(x.begin(), x.end()) - x.begin()); }
 
 class ChoicesEvaluation : public Evaluation {
@@ -47,7 +47,7 @@ class ChoicesEvaluation : public Evaluation {
                            {"tokens", tokens}});
     }
     c.text = fmt::format(
-        "accuracy {:.4f} ± {:.4f} | by bytes {:.4f} ± {:.4f} | by tokens {:.4f} ± {:.4f} | {} examples, {} choices, {} cut to the window",
+        "accuracy {:.4f} ± {:.4f} | per byte {:.4f} ± {:.4f} | per token {:.4f} ± {:.4f} | {} examples, {} choices, {} truncated to the window",
         plain.value(), plain.error(), by_byte.value(), by_byte.error(), by_token.value(), by_token.error(), questions_.size(), choices_.size(), cut);
     c.results = {{"acc", plain.value()},
                  {"acc_stderr", plain.error()},
@@ -64,7 +64,7 @@ class ChoicesEvaluation : public Evaluation {
  private:
   struct Question {
     std::size_t answer;
-    std::vector<std::size_t> bytes;  // of each choice, without the delimiter
+    std::vector<std::size_t> bytes;  // length of each choice in bytes, without the delimiter
   };
 
   void add(const Json& object, const std::string& delimiter, const TextSettings& settings, const std::string& place) {

@@ -11,7 +11,7 @@ namespace gyr {
 ClassCounts::ClassCounts(std::vector<std::string> names) : names_(std::move(names)), counts_(std::size_t(count() * (shown() ? 3 + count() : 3))) {}
 
 void ClassCounts::add(Index is, Index taken_for) {
-  ensure(is >= 0 && is < count() && taken_for >= 0 && taken_for < count(), "class {} taken for {} of {}", is, taken_for, count());
+  ensure(is >= 0 && is < count() && taken_for >= 0 && taken_for < count(), "class {} predicted as {} of {}", is, taken_for, count());
   counts_[is] += 1, counts_[count() + taken_for] += 1;
   if (is == taken_for) counts_[2 * count() + is] += 1;
   if (shown()) counts_[(3 + is) * count() + taken_for] += 1;
@@ -42,7 +42,7 @@ std::string ClassCounts::text() const {
                                  Index(rows()), count());
   if (!shown()) return text;
   std::vector<TableColumn> columns{{"class"}};
-  for (const std::string& name : names_) columns.push_back({"taken for " + printable(name), true});
+  for (const std::string& name : names_) columns.push_back({"predicted as " + printable(name), true});
   columns.push_back({"F1", true});
   Table table(columns);
   for (Index c = 0; c < count(); ++c) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a model took rows of some classes for: accuracy, F1 (van Rijsbergen, "Information Retrieval", 1979) and, of few classes, all counts.
+// Predictions of a classifier by class: accuracy, F1 (van Rijsbergen, "Information Retrieval", 1979) and, for few
+// classes, the confusion matrix.
 #pragma once
 
 #include <string>
@@ -15,13 +16,14 @@ class ClassCounts {
   explicit ClassCounts(std::vector<std::string> names);
 
   void add(Index is, Index taken_for);
-  std::vector<double>& numbers() { return counts_; }  // all of them, for sums over ranks
+  std::vector<double>& numbers() { return counts_; }  // all counts, to be summed over ranks
 
   double rows() const;
   double accuracy() const;
-  // 2 hits / (rows of the class + rows taken for it); 0 where there are neither.
+  // F1 of a class: 2 hits / (rows with this label + rows with this prediction); 0 if there are neither.
   double f1(Index c) const;
-  // The mean over classes that some row is of or taken for; and that of all rows together, which is the accuracy where every row has one class.
+  // macro: mean F1 over the classes that occur as label or prediction. micro: F1 of all rows together, equal to the
+  // accuracy if every row has one class.
   double macro_f1() const, micro_f1() const;
 
   std::string text() const;
@@ -37,7 +39,7 @@ class ClassCounts {
   double both(Index is, Index taken_for) const { return counts_[(3 + is) * count() + taken_for]; }
 
   std::vector<std::string> names_;
-  std::vector<double> counts_;  // rows of a class, taken for it, both; and where few, of each class taken for each
+  std::vector<double> counts_;  // by class: labels, predictions, hits; for few classes also the confusion matrix
 };
 
 }  // namespace gyr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a model can be measured by. An evaluation reads its files, says which passages it wants scored, and draws its figures from the scores:
-// it knows nothing of ranks.
+// Evaluations of a model. An evaluation reads its files, lists the passages to be scored, and computes results from the
+// scores. It does not depend on ranks.
 #pragma once
 
 #include <filesystem>
@@ -19,41 +19,42 @@
 namespace gyr {
 
 struct Conclusion {
-  std::string text;           // for people
-  Json results;               // the same figures, unrounded, with counts and standard errors
-  std::vector<Json> records;  // one for each example
+  std::string text;           // summary for the log
+  Json results;               // the same results, unrounded, with counts and standard errors
+  std::vector<Json> records;  // one JSON record per example
 };
 
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
   virtual const Passages& passages() const = 0;
-  // From the scores of all passages, in their order.
+  // Computes the results from the scores of all passages, in the order of the passages.
   virtual Conclusion conclude(const std::vector<PassageScore>&) const = 0;
 };
 
-// What evaluations of text have in common.
+// Settings common to evaluations of text.
 struct TextSettings {
   const Tokenizer& tokenizer;
-  Index vocab_size;            // of the model; a token beyond it is Exit::data
-  Index window;                // most tokens a model reads at once
-  std::optional<Token> begin;  // put before a text, so that its first token too follows something
-  Index limit = 0;             // first documents or examples only; 0: all
+  Index vocab_size;            // of the model; a larger token id is Exit::data
+  Index window;                // maximum number of tokens that the model reads at once
+  std::optional<Token> begin;  // put before a text, so that its first token is scored too
+  Index limit = 0;             // maximum number of documents or examples; 0: all
 };
 
-// Loss and perplexity over the windows of token files, `limit` of them (0: all).
+// Loss and perplexity over the windows of token files. `limit`: maximum number of windows; 0: all.
 std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit);
 
-// Perplexity of text documents, each read in windows of at most `window` tokens that go on by `stride`: see strided_windows.
-// Exit::missing, Exit::data.
+// Perplexity of text documents, read in windows of at most `window` tokens that advance by `stride` (see
+// strided_windows). Exit::missing, Exit::data.
 std::unique_ptr<Evaluation> text_evaluation(const std::vector<std::filesystem::path>& files, const DocumentFormat&, Index stride,
                                             const TextSettings&);
 
-// The last word of each {"text": ...} of a JSONL file, given all before it, as LAMBADA has it. Exit::missing; Exit::data with file:line.
+// Accuracy and perplexity of the last word of each {"text": ...} of a JSONL file, predicted from all text before it, as
+// in LAMBADA. Exit::missing; Exit::data with file:line.
 std::unique_ptr<Evaluation> last_word_evaluation(const std::filesystem::path& file, const TextSettings&);
 
-// Which choice of each {"context": ..., "choices": [...], "answer": i} of a JSONL file is likeliest; `delimiter` stands between context and
-// choice. Exit::missing; Exit::data with file:line.
+// Multiple choice: the most likely choice of each {"context": ..., "choices": [...], "answer": i} of a JSONL file.
+// `delimiter` separates context and choice. Exit::missing; Exit::data with file:line.
 std::unique_ptr<Evaluation> choices_evaluation(const std::filesystem::path& file, const std::string& delimiter, const TextSettings&);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Figures of an objective (Objective::figures) over micro-batches and ranks.
+// Metrics of an objective (Objective::figures), summed over micro-batches and ranks.
 #pragma once
 
 #include "modules/objectives/objective.hpp"
@@ -12,11 +12,12 @@ class Figures {
   explicit Figures(const Objective& objective) : objective_(objective), here_(objective.figures({})), all_(here_) {}
 
   bool empty() const { return all_.empty(); }
-  // On one rank of those that share a row of the last stage, each of which says the same.
+  // Adds the metrics of a micro-batch. Call it on one of the ranks that share a row of the last stage, because all of
+  // them have the same values.
   void add(const ObjectiveScores&);
-  // What all ranks have added since the last time. Collective.
+  // Adds up what all ranks have added since the last call. Collective.
   void share(Grid&, Device&);
-  // Names and means of what has been shared, without those that nothing was said for.
+  // Names and means of the metrics that share() has summed, without those that have no data.
   std::vector<std::pair<std::string, double>> means() const;
 
  private:

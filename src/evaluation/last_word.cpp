@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accuracy and perplexity of the last word of texts, as LAMBADA has it.
+// Accuracy and perplexity of the last word of texts, as in LAMBADA.
 #include "src/evaluation/examples.hpp"
 #include "src/evaluation/mean.hpp"
 
@@ -25,7 +25,7 @@ class LastWordEvaluation : public Evaluation {
       c.records.push_back({{"example", i}, {"tokens", examples_[i].tokens}, {"log_likelihood", -scores[i].loss}, {"correct", right}});
     }
     const double perplexity = std::exp(loss.value());
-    c.text = fmt::format("accuracy {:.4f} ± {:.4f} | perplexity {:.4f} ± {:.4f} | {} examples, {} cut to the window", accuracy.value(),
+    c.text = fmt::format("accuracy {:.4f} ± {:.4f} | perplexity {:.4f} ± {:.4f} | {} examples, {} truncated to the window", accuracy.value(),
                          accuracy.error(), perplexity, perplexity * loss.error(), scores.size(), cut);
     c.results = {{"accuracy", accuracy.value()},
                  {"accuracy_stderr", accuracy.error()},
@@ -43,7 +43,7 @@ class LastWordEvaluation : public Evaluation {
     std::string text = text_under(object, "text", place);
     text.resize(text.find_last_not_of(white_space) + 1);  // npos + 1 is 0
     const auto space = text.find_last_of(white_space);
-    require(space != text.npos, Exit::data, "{}: the text has no two words", place);
+    require(space != text.npos, Exit::data, "{}: the text must have at least two words", place);
     examples_.push_back(continued(text.substr(0, space), text.substr(space), settings, place));
     passages_.lengths.push_back(Index(examples_.back().passage.tokens.size()));
   }

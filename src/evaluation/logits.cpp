@@ -10,7 +10,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index numbers_at_once = Index(1) << 22;  // that travel together
+constexpr Index numbers_at_once = Index(1) << 22;  // maximum number of elements in an all-reduce
 
 }  // namespace
 
@@ -31,7 +31,7 @@ LogitsFile::~LogitsFile() {
 
 void LogitsFile::make() {
   const Index rows = offsets_.back();
-  require(rows > 0, Exit::data, "{}: there is no token to compute logits of", file_.string());
+  require(rows > 0, Exit::data, "{}: there is no token to compute logits for", file_.string());
   out_.emplace(hdf5::File::create(temporary_));
   out_->set("about", "next-token logits: row r of /logits follows token r of /tokens; passage i is the rows from offsets[i] to before offsets[i+1]");
   std::vector<Token> tokens, labels;
@@ -67,7 +67,7 @@ void LogitsFile::write(Device& dev, const std::vector<const Batch*>& batches) {
   seen_.clear();
 }
 
-// Every number comes from one rank, and the others add zeros.
+// Each element has its value on one rank and 0 on the others, so that an all-reduce gathers the rows.
 void LogitsFile::write_batch(Device& dev, int data, const Batch& batch) {
   const bool mine = grid_.coordinate(Axis::data) == data && !seen_.empty();
   const Index at_once = std::max<Index>(1, numbers_at_once / vocab_size_);
@@ -97,7 +97,7 @@ void LogitsFile::finish() {
     out_->close();
     std::error_code error;
     std::filesystem::rename(temporary_, file_, error);
-    require(!error, Exit::io, "{}: cannot be given its name: {}", file_.string(), error.message());
+    require(!error, Exit::io, "{}: the temporary file cannot be renamed to this name: {}", file_.string(), error.message());
     out_.reset();
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A mean and its standard error: the deviation of the sample over the root of its size. NaN where the sample is too small to tell.
+// A mean and its standard error: standard deviation of the sample / sqrt(sample size). NaN for samples of fewer than
+// two values.
 #pragma once
 
 #include <algorithm>

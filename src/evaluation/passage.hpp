@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an evaluation asks of a model: runs of tokens of which some are to be predicted, and what the model makes of them.
+// Input and output of an evaluation's forward pass: passages are runs of tokens of which some are to be predicted.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@ namespace gyr {
 
 struct Passage {
   std::vector<Token> tokens;
-  std::vector<Token> labels;                 // labels[i] follows tokens[i]; ignored_label where it is not asked for
-  std::vector<std::int32_t> positions = {};  // of each token in its document, where several are packed; none: one document
-  std::vector<Token> source = {};            // that an encoder reads, of source_length tokens at most
-  std::vector<Token> types = {};             // of each token, where halves are told apart; none: all have the first
-  std::vector<Token> order = {};             // labels of those that tell the order of halves, as labels are; none: none does
+  std::vector<Token> labels;                 // labels[i] is the target after tokens[i]; ignored_label if it is not scored
+  std::vector<std::int32_t> positions = {};  // position of each token in its document if several documents are packed; empty: one document
+  std::vector<Token> source = {};            // input of the encoder, at most source_length tokens
+  std::vector<Token> types = {};             // token type ids, if the model distinguishes halves of a text; empty: all have the first type
+  std::vector<Token> order = {};             // labels of sentence order, aligned with `labels`; empty: none
 };
 
-// Passages by number, made when they are needed; `lengths` are those of their tokens.
+// Passages by index, made on demand. `lengths` are their lengths in tokens.
 struct Passages {
   std::vector<Index> lengths;
   std::function<Passage(Index)> make;
-  Index source_length = 0;                                               // of all of them
-  std::function<void(Index, std::span<const RowScore>)> on_scores = {};  // if given, shows every rank the scores of the rows of each of them
+  Index source_length = 0;                                               // length of the encoder input of all passages, in tokens
+  std::function<void(Index, std::span<const RowScore>)> on_scores = {};  // if set, called on every rank with the row scores of each passage
   Index count() const { return Index(lengths.size()); }
 };
 
-// Over the labelled tokens of one passage.
+// Sums over the labelled tokens of one passage.
 struct PassageScore {
   double loss = 0;     // sum of -ln p
   double squares = 0;  // sum of the squares of the same
-  double tokens = 0;   // how many
-  double hits = 0;     // how many of them no token is likelier than
+  double tokens = 0;   // number of labelled tokens
+  double hits = 0;     // number of labelled tokens that are the most likely ones for the model
 };
 
 }  // namespace gyr

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t batches_at_once = 16;  // of a data coordinate: enough to fill a pipeline
+constexpr std::size_t batches_at_once = 16;  // per data-parallel rank: enough to fill a pipeline
 
 MicroBatch padded(const Passages& passages, const Batch& batch) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
@@ -23,7 +23,8 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     append_source(p.source, m);
     m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
-    // What stands behind the last token reaches nothing before it: any token will do, and where documents are packed it is one of its own.
+    // Padding after the last token affects nothing before it, so any token id is valid. With packed documents, padding
+    // is a document of its own.
     for (Index t = Index(p.positions.size()); !p.positions.empty() && t < batch.seq_length; ++t)
       m.positions.push_back(std::int32_t(t - Index(p.positions.size())));
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
@@ -36,7 +37,7 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
   return m;
 }
 
-// What the largest batch of each number of passages takes, by category.
+// Memory by category that is enough for all batches: the maximum over the longest batch of each size.
 Capacity capacity_of(EngineConfig config, const Grid& grid, const std::vector<Batch>& batches) {
   std::map<Index, Index> longest;
   for (const Batch& batch : batches) {
@@ -58,10 +59,10 @@ void add_up(PassageScore& score, const RowScore& token) {
   score.hits += token.shortfall <= 0;
 }
 
-// Scores of the rows of some passages, which all ranks get from the one that has them.
+// Row scores by passage. One rank computes them and then sends them to all ranks.
 using RowScores = std::map<Index, std::vector<RowScore>>;
 
-// Adds the scores of some batches to those of their passages, on one rank of the last stage.
+// Computes the scores of some batches. Tensor rank 0 of the last stage adds them to the scores of the passages.
 void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
            const Counted& counted, RowScores& rows) {
   std::vector<MicroBatch> micros;
@@ -71,7 +72,7 @@ void score(Engine& engine, const Passages& passages, const std::vector<const Bat
   for (std::size_t i = 0; i < micros.size(); ++i) {
     const std::vector<RowScore>& said = each[i].rows;
     if (counted.figures) counted.figures->add(each[i]);
-    for (std::size_t r = 0; r < said.size(); ++r) {  // none before the last stage
+    for (std::size_t r = 0; r < said.size(); ++r) {  // stages before the last have no rows
       if (const Index at = Index(r) % batches[i]->seq_length, passage = batches[i]->members[r / batches[i]->seq_length];
           passages.on_scores && at < passages.lengths[passage])
         rows[passage].push_back(said[r]);
@@ -82,7 +83,7 @@ void score(Engine& engine, const Passages& passages, const std::vector<const Bat
   }
 }
 
-// Shows all ranks the rows of these passages.
+// Sends the row scores of these passages to all ranks.
 void report_scores(Grid& grid, Device& dev, const Passages& passages, const std::vector<const Batch*>& batches, const RowScores& here) {
   std::vector<double> numbers;
   const auto each = [&](const auto& visit) {
@@ -104,7 +105,7 @@ void report_scores(Grid& grid, Device& dev, const Passages& passages, const std:
   });
 }
 
-// Sums over all ranks, where each number comes from one of them.
+// All-reduces the scores. Each value comes from one rank and is 0 on the others.
 void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Counted& counted) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
   grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
@@ -113,14 +114,15 @@ void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Cou
   if (counted.figures) counted.figures->share(grid, dev);
 }
 
-// The same scores on every rank, so that all end with the same words.
+// Exit::numeric if a score is not finite. All ranks have the same scores and fail with the same message.
 void require_numbers(const std::vector<PassageScore>& scores) {
   const auto bad = [](const PassageScore& s) { return !std::isfinite(s.loss); };
   const auto first = std::find_if(scores.begin(), scores.end(), bad);
-  require(first == scores.end(), Exit::numeric,
-          "the loss of sequence {} is {}, and {} of {} are not finite: the weights are none (`info --statistics` shows where), or too large for this "
-          "precision",
-          first - scores.begin(), first == scores.end() ? 0 : first->loss, std::count_if(first, scores.end(), bad), scores.size());
+  require(
+      first == scores.end(), Exit::numeric,
+      "the loss of sequence {} is {}, and {} of {} are not finite: the weights are not finite (`info --statistics` shows where), or too large for "
+      "this precision",
+      first - scores.begin(), first == scores.end() ? 0 : first->loss, std::count_if(first, scores.end(), bad), scores.size());
 }
 
 }  // namespace
@@ -143,7 +145,8 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
 
   if (logits) logits->attach(engine.stage());
 
-  // Data coordinates take turns; those that write logits stay together from turn to turn.
+  // Each data-parallel rank computes one batch per round. When logits are written, all ranks exchange them after every
+  // round.
   const std::size_t sharers = grid.layout().size(Axis::data), rounds = (batches.size() + sharers - 1) / sharers,
                     at_once = logits ? 1 : batches_at_once;
   const auto batch_of = [&](std::size_t round, std::size_t data) {

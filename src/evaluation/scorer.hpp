@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asks a model for passages: the grid's data coordinates share the batches, tensor and pipeline ranks share the model.
+// Scores passages with a model. Data-parallel ranks share the batches; tensor- and pipeline-parallel ranks share the
+// model.
 #pragma once
 
 #include <string>
@@ -14,17 +15,17 @@
 
 namespace gyr {
 
-// Gives a stage its weights.
+// Loads the weights of a stage.
 using Fill = std::function<void(Stage&)>;
 
-// What is counted besides, where it is given: of a model that tells classes these, and its objective's figures.
+// Optional results: class counts of a classifier, and metrics of the objective.
 struct Counted {
   ClassCounts* classes = nullptr;
   Figures* figures = nullptr;
 };
 
-// The score of every passage, the same on every rank. The batches, and so the figures but for the order of sums inside the model, are
-// those of any other grid. `logits`, where given, is written. Collective.
+// Score of every passage, the same on every rank. Every grid computes the same batches, so results differ only by the
+// order of sums inside the model. Writes `logits` if given. Collective.
 std::vector<PassageScore> score_passages(const ModelConfig&, DType, Grid&, const Fill&, const Passages&, const BatchLimits&,
                                          LogitsFile* logits = nullptr, Factors = Factors::stored, const Counted& = {});
 

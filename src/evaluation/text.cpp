@@ -10,7 +10,7 @@ namespace gyr {
 
 namespace {
 
-// Runs of bytes that are not ASCII white space.
+// Number of words: runs of bytes that are not ASCII white space.
 Index words_of(std::string_view text) {
   Index words = 0;
   for (std::size_t at = 0; (at = text.find_first_not_of(white_space, at)) != text.npos; ++words)
@@ -19,7 +19,7 @@ Index words_of(std::string_view text) {
 }
 
 struct Document {
-  std::vector<Token> tokens;  // settings.begin, if any, and the text's
+  std::vector<Token> tokens;  // settings.begin if set, then the tokens of the text
   Index words, bytes;
 };
 
@@ -95,8 +95,8 @@ class TextEvaluation : public Evaluation {
   }
 
   std::vector<Document> documents_;
-  Index skipped_ = 0;                                    // lines
-  std::vector<std::pair<std::size_t, Window>> windows_;  // and the document each reads
+  Index skipped_ = 0;                                    // number of lines skipped
+  std::vector<std::pair<std::size_t, Window>> windows_;  // each window with the index of its document
   Passages passages_;
 };
 

@@ -54,11 +54,11 @@ class TokenFileEvaluation : public Evaluation {
       if (!model_.objective->predicts())
         c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
-    require(loss.count() > 0, Exit::data, "no token of the {} sequences is to be predicted; score more of them, or longer ones", scores.size());
+    require(loss.count() > 0, Exit::data, "the {} sequences have no token to predict; score more of them, or longer ones", scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
     if (left_out_ > 0)
-      c.text += fmt::format("{} token{} behind the last window {} left out: fewer than --length make no sample\n", left_out_,
-                            left_out_ > 1 ? "s" : "", left_out_ > 1 ? "are" : "is");
+      c.text += fmt::format("{} token{} after the last window {} not scored: a sample has --length tokens\n", left_out_, left_out_ > 1 ? "s" : "",
+                            left_out_ > 1 ? "are" : "is");
     c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
                           scores.size());
     c.results = {{"loss", loss.value()},
@@ -71,7 +71,8 @@ class TokenFileEvaluation : public Evaluation {
   }
 
  private:
-  // A text is as long as its labels reach, and sources are padded to the longest.
+  // Sets the length of each text to the position of its last label, and the source length to that of the longest
+  // source.
   void measure_pairs() {
     passages_.source_length = 0;
     for (Index i = 0; i < windows_; ++i) {
@@ -81,7 +82,8 @@ class TokenFileEvaluation : public Evaluation {
       passages_.source_length = std::max(passages_.source_length, Index(l.source.size()));
     }
   }
-  // Behind the windows, of each corpus what is left, which tells next tokens as a shorter window; other objectives need whole ones.
+  // Adds the remainder of each corpus after its last window. Next-token objectives score it as a shorter window; others
+  // need full windows and skip it.
   void add_rests(Index most) {
     for (Index c = 0; c < dataset_.corpora() && Index(rests_.size()) < most; ++c) {
       Sample rest = dataset_.rest(c);
@@ -114,7 +116,7 @@ class TokenFileEvaluation : public Evaluation {
   Dataset dataset_;
   ModelConfig model_;
   Passages passages_;
-  Index windows_ = 0, left_out_ = 0;  // left_out_: tokens
+  Index windows_ = 0, left_out_ = 0;  // left_out_: number of tokens not scored
   std::vector<Sample> rests_;
   std::map<Index, std::vector<Record>> predicted_;
 };

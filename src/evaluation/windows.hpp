@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a text longer than a model's window is scored.
+// Strided windows, which score a text that is longer than a model's window.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,10 @@ struct Window {
   Index first, last, scored;
 };
 
-// Of y_0 .. y_n every token but y_0 is scored once. The first window reads y_0 .. y_{W-1} and scores all that follow them; each further one
-// ends S tokens later (the last one at y_{n-1}), reads the W tokens before its end and scores only those not scored yet: all of them see at
-// least W - S + 1 tokens, or the whole beginning of the text. S = W is fastest; S = 1 gives every token all the context there can be.
+// Scores every token of y_0 .. y_n but y_0 once. The first window reads y_0 .. y_{W-1} and scores the token after each
+// of them. Each further one ends S tokens later (the last one at y_{n-1}), reads the W tokens before its end and scores
+// only the tokens not scored yet. Each token is predicted from at least W - S + 1 tokens, or from the full beginning of
+// the text. S = W is fastest; S = 1 gives every token the longest possible context.
 inline std::vector<Window> strided_windows(Index tokens /* n + 1 */, Index window /* W */, Index stride /* S */) {
   std::vector<Window> list;
   for (Index scored = 1; scored < tokens; scored = list.back().last + 1) {

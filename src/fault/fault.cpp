@@ -35,7 +35,8 @@ void Fault::strike(Index step) {
     return;
   }
   if (step != settings_.step) return;
-  if (settings_.kind != FaultKind::kill && settings_.kind != FaultKind::stop) mine_ = false;  // once: a step may be taken again
+  // only once, because a step may be repeated after a rollback
+  if (settings_.kind != FaultKind::kill && settings_.kind != FaultKind::stop) mine_ = false;
   switch (settings_.kind) {
     case FaultKind::kill: ::kill(getpid(), SIGKILL); break;
     case FaultKind::stop: ::kill(getpid(), SIGSTOP); break;
@@ -53,7 +54,7 @@ void Fault::strike(Index step) {
   }
 }
 
-// Sleeps as long as the last step worked, less its waiting, times what makes it so many times as slow.
+// Makes the rank `amount` times as slow: sleeps (amount - 1) times the duration of the last step without its waiting.
 void Fault::delay() {
   const Recorder::Span span(state_.grid().recorder(), "fault");
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
@@ -68,7 +69,8 @@ AnyTensor Fault::largest() const {
   return found;
 }
 
-// All of them, or a bit of the largest: most numbers of an embedding's gradient are 0.
+// Sets all gradients to NaN, or flips a bit of the largest gradient element. It takes the largest one because most
+// elements of an embedding's gradient are 0.
 void Fault::spoil(const std::vector<AnyTensor>& gradients) {
   state_.device().fence();
   double largest = -1;

@@ -10,12 +10,12 @@
 
 namespace gyr {
 
-// Strikes on the rank and in the step that the settings name.
+// Injects the fault on the rank and at the step that the settings name.
 class Fault {
  public:
-  // Exit::config where it is to strike in this attempt, on a rank that there is not.
+  // Exit::config if the fault is for this attempt and its rank does not exist.
   Fault(const FaultSettings&, const Identity&, ModelState&, const ProgressRecord&);
-  // To be called before every step.
+  // Call this before every step.
   void strike(Index step);
 
  private:
@@ -29,7 +29,7 @@ class Fault {
   bool mine_ = false;
   ModelState& state_;
   const ProgressRecord& progress_record_;
-  bool spoil_ = false;  // the gradients of this step
+  bool spoil_ = false;  // true: corrupt the gradients of this step
   std::chrono::steady_clock::time_point last_;
   double last_waited_ = 0;
 };

@@ -47,10 +47,12 @@ FaultSettings parse_fault(const std::string& kind) {
 
 FaultSettings read_fault(Section& s) {
   FaultSettings c = parse_fault(
-      s.get("kind", "", "for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none").value());
-  c.rank = s.get("rank", 0, "the rank it happens to").at_least(0);
-  c.step = s.get("step", 1, "the step before which it happens").positive().at_most(most_steps);
-  c.attempt = s.get("attempt", 0, "the attempt it happens in, as counted by gyrfalcon run; -1: every one").at_least(-1);
+      s.get("kind", "",
+            "fault to inject, for tests: kill, stop, hang, exit:CODE, slow:FACTOR, nan, bitflip:BIT, gradflip:BIT or scale:FACTOR; empty: none")
+          .value());
+  c.rank = s.get("rank", 0, "rank with the fault").at_least(0);
+  c.step = s.get("step", 1, "step before which the fault is injected").positive().at_most(most_steps);
+  c.attempt = s.get("attempt", 0, "attempt with the fault, as counted by gyrfalcon run; -1: every attempt").at_least(-1);
   return c;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which fault a run is to meet, and when: deck keys fault.*.
+// Fault to inject into a run, with its rank, step and attempt: deck keys fault.*.
 #pragma once
 
 #include <string>
@@ -12,19 +12,20 @@ enum class FaultKind { none, kill, stop, hang, leave, slow, nan, bitflip, gradfl
 
 struct FaultSettings {
   FaultKind kind = FaultKind::none;
-  double amount = 0;  // slow: times as slow; leave: exit code; bitflip, gradflip: which bit of the number; scale: factor of all this rank's weights
-  std::string text;   // as in the deck
-  int rank = 0, attempt = 0;  // attempt -1: every one
+  double amount = 0;  // slow: slowdown factor; leave: exit code; bitflip, gradflip: index of the bit; scale: factor of all weights of this rank
+  std::string text;   // fault.kind as written in the deck
+  int rank = 0, attempt = 0;  // attempt -1: every attempt
   Index step = 1;
 
   bool any() const { return kind != FaultKind::none; }
 };
 
-// "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30", "scale:100"; "" none. Exit::config otherwise. nan and
-// gradflip spoil this rank's gradients once they are summed over the data axis, as a bad receive buffer would.
+// Parses "kill", "stop", "hang", "exit:3", "slow:2.0", "nan", "bitflip:30", "gradflip:30" or "scale:100"; "" is no
+// fault. Exit::config otherwise. nan and gradflip corrupt this rank's gradients after their reduction over
+// data-parallel ranks, as a bad receive buffer would.
 FaultSettings parse_fault(const std::string& kind);
 FaultSettings read_fault(Section&);
-// "rank 3 gets kill at step 7 of attempt 0 (fault.kind)"
+// Log line: "FAULT INJECTION (fault.kind, for tests): rank 3 gets kill at step 7 of attempt 0".
 std::string describe(const FaultSettings&);
 
 }  // namespace gyr

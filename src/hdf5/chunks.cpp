@@ -17,7 +17,7 @@ namespace {
 
 constexpr Index sum_bytes = 4;
 
-// Little endian, whatever this machine is.
+// Checksums are stored in little endian on every machine.
 std::uint32_t stored_sum(const std::byte* at) {
   std::uint32_t sum = 0;
   for (int i = 0; i < 4; ++i) sum |= std::to_integer<std::uint32_t>(at[i]) << 8 * i;
@@ -28,12 +28,12 @@ void store_sum(std::uint32_t sum, std::byte* at) {
 }
 
 std::unique_ptr<std::byte[]> room_for(Index bytes) {
-  return std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[std::size_t(bytes)]);  // how large it is, a file says
+  return std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[std::size_t(bytes)]);  // nothrow, because the size comes from an untrusted file
 }
 
 std::vector<hsize_t> place(const Shape& corner) { return {corner.begin(), corner.end()}; }
 
-// HDF5 2.0 also asks how much room there is.
+// H5Dread_chunk of HDF5 2.0 takes the size of the buffer as an additional argument.
 template <class Call>
 herr_t read_stored(Call* call, hid_t dataset, const hsize_t* corner, std::uint32_t* skipped, void* to, std::size_t room) {
   if constexpr (std::is_invocable_v<Call*, hid_t, hid_t, const hsize_t*, std::uint32_t*, void*>)
@@ -41,7 +41,7 @@ herr_t read_stored(Call* call, hid_t dataset, const hsize_t* corner, std::uint32
   else return call(dataset, H5P_DEFAULT, corner, skipped, to, &room);
 }
 
-// What all parts lie in.
+// Bounding box of the parts' source boxes.
 Box around(std::span<const BoxPair> parts) {
   Box all = parts[0].from;
   for (const BoxPair& part : parts)
@@ -53,7 +53,8 @@ Box around(std::span<const BoxPair> parts) {
   return all;
 }
 
-// Calls visit(corner) for each chunk that meets the box, in rising order, until one says false; false then.
+// Calls visit(corner) for each chunk that intersects the box, in ascending order. Stops and returns false once visit
+// does.
 template <class Visit>
 bool for_each_chunk(const Box& box, const Shape& chunk, Visit&& visit) {
   const std::size_t dims = chunk.size();
@@ -84,12 +85,12 @@ std::optional<Chunks> Chunks::of(Handle::Id dataset, const Shape& shape, Index e
   return Chunks(dataset, shape, Shape(extents.begin(), extents.end()), element_bytes);
 }
 
-// What a chunk takes in the file is what its index says; nothing is read before that is known to fit.
+// The chunk's size in the file comes from its index. It is checked against the buffer before anything is read.
 bool Chunks::read_chunk(const Shape& corner, std::byte* to) const {
   const auto at = place(corner);
   const Index size = bytes_ + sum_bytes;
   hsize_t stored = 0;
-  std::uint32_t skipped = 0;  // filters
+  std::uint32_t skipped = 0;  // bit mask of the filters that HDF5 skipped for this chunk
   return H5Dget_chunk_storage_size(dataset_, at.data(), &stored) >= 0 && stored == hsize_t(size) &&
          read_stored(H5Dread_chunk, dataset_, at.data(), &skipped, to, std::size_t(size)) >= 0 && skipped == 0 &&
          stored_sum(to + bytes_) == fletcher32(to, std::size_t(bytes_));

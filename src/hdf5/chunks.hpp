@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The chunks of a dataset under Fletcher's sum and no other filter, brought to the file and back as they lie there: the sums are taken
-// here and HDF5, whose own way costs several times the bytes' own time, only says where. Whoever calls has the Turn.
+// Direct reading and writing of the raw chunks of a dataset that has Fletcher32 checksums and no other filter. The
+// checksums are computed here, because HDF5's filter pipeline takes several times the time of the transfer. HDF5 only
+// locates the chunks. The caller must hold a Turn.
 #pragma once
 
 #include <optional>
@@ -12,18 +13,20 @@ namespace gyr::hdf5 {
 
 class Chunks {
  public:
-  // None where the dataset is stored in any other way.
+  // nullopt if the dataset is stored in any other way.
   static std::optional<Chunks> of(Handle::Id dataset, const Shape& shape, Index element_bytes);
 
-  // Dataset::read; false where anything at all is not plain and right, which HDF5 then has to read or to refuse.
+  // Like Dataset::read. Returns false if anything is unusual or damaged; HDF5 must then read the data or report the
+  // error.
   bool read(std::span<const BoxPair> parts, void* data, const Shape& array) const;
 
-  // Of the rows from `first` up to `last` those that fill chunks to the end of the dataset or their own; {first, first} where none do.
+  // Rows of [first, last) that fill complete chunks, where the last chunk may end with the dataset; {first, first} if
+  // there are none.
   struct Rows {
     Index first, last;
   };
   Rows filled(Index first, Index last) const;
-  // All that is behind the end of the dataset in its last chunk is zero. False as HDF5 fails.
+  // Rows past the end of the dataset in its last chunk are set to zero. Returns false if HDF5 fails.
   bool write(const Rows& filled, const void* data) const;
 
  private:
@@ -34,7 +37,7 @@ class Chunks {
 
   Handle::Id dataset_;
   Shape shape_, chunk_;
-  Index element_bytes_, bytes_;  // of a chunk, without its sum
+  Index element_bytes_, bytes_;  // bytes of an element; bytes of a chunk without its checksum
 };
 
 }  // namespace gyr::hdf5

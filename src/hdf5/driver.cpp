@@ -17,13 +17,13 @@ namespace gyr::hdf5 {
 namespace {
 
 constexpr haddr_t largest = haddr_t(1) << 62;
-constexpr haddr_t stretch = haddr_t(16) << 20;  // bytes of datasets between hints to the disk
+constexpr haddr_t stretch = haddr_t(16) << 20;  // bytes of dataset content between write-back hints to the kernel
 
 struct OpenFile {
-  H5FD_t base;  // HDF5's own part comes first
+  H5FD_t base;  // HDF5's base class must be the first member
   int descriptor;
   haddr_t end_of_addresses, end_of_file, handed_over;
-  std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file where a caller still holds it
+  std::shared_ptr<Condition> condition = std::make_shared<Condition>();  // outlives the file if a caller still holds it
 };
 
 OpenFile& file_of(H5FD_t* base) { return *reinterpret_cast<OpenFile*>(base); }
@@ -33,7 +33,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   int how = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
   if (flags & H5F_ACC_CREAT) how |= O_CREAT;
   if (flags & H5F_ACC_EXCL) how |= O_EXCL;
-  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC | O_NOFOLLOW;  // a link that somebody has put there may lead to anything
+  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC | O_NOFOLLOW;  // a symbolic link placed here by another user may point to any file
   const int descriptor = ::open(name, how | O_CLOEXEC, 0666);
   struct stat status;
   if (descriptor < 0) return nullptr;
@@ -46,7 +46,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
 
 herr_t close_file(H5FD_t* base) {
   OpenFile& file = file_of(base);
-  const bool closed = ::close(file.descriptor) == 0;  // network file systems tell of a quota here, and then not in fsync
+  const bool closed = ::close(file.descriptor) == 0;  // network file systems report an exceeded quota here, and then not in fsync
   if (!closed && file.condition->failure.empty()) file.condition->failure = std::strerror(errno);
   delete &file;
   return 0;
@@ -69,7 +69,7 @@ herr_t get_handle(H5FD_t* base, hid_t, void** handle) {
   return 0;
 }
 
-// Addresses behind the end of the file read as zeros, as HDF5 expects.
+// Addresses past the end of the file read as zeros, as HDF5 expects.
 herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void* to) {
   OpenFile& file = file_of(base);
   auto* bytes = static_cast<char*>(to);
@@ -90,7 +90,8 @@ herr_t read(H5FD_t* base, H5FD_mem_t kind, hid_t, haddr_t at, size_t size, void*
   return 0;
 }
 
-// The disk begins while more is written, and whoever synchronises later waits less. Only a hint: it may fail, and it promises nothing.
+// Starts write-back while more is written, so that a later fsync waits less. This is only a hint: it may fail and
+// guarantees nothing.
 void hand_over(OpenFile& file, haddr_t end) {
   if (end < file.handed_over + stretch) return;
 #ifdef SYNC_FILE_RANGE_WRITE
@@ -134,7 +135,7 @@ hid_t registered() {
   H5FD_class_t driver{};
 #if H5_VERSION_GE(1, 13, 0)
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = H5FD_class_value_t(511);  // of those HDF5 leaves to others
+  driver.value = H5FD_class_value_t(511);  // a value that HDF5 reserves for external drivers
 #endif
   driver.name = "gyrfalcon";
   driver.maxaddr = largest;
@@ -157,7 +158,7 @@ hid_t registered() {
 }  // namespace
 
 hid_t driver() {
-  static const hid_t once = registered();  // never unregistered: HDF5 1.10 still reads the driver while it closes a file
+  static const hid_t once = registered();  // never unregistered: HDF5 1.10 still uses the driver while it closes a file
   return once;
 }
 

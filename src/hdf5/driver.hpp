@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How HDF5 reaches the disk: a file driver that remembers the first failed write or close and reports success to HDF5 from then on. HDF5 1.10 crashes
-// in MPI_Finalize after a close that could not write; so it is not told, and the writer asks the driver.
+// HDF5 file driver that records the first failed write or close and reports success to HDF5 from then on. HDF5 1.10
+// crashes in MPI_Finalize if a close fails to write. The writer therefore queries the driver for failures.
 #pragma once
 
 #include <hdf5.h>
@@ -11,15 +11,15 @@
 
 namespace gyr::hdf5 {
 
-// The driver's id, the process's.
+// Id of the driver, registered once per process.
 hid_t driver();
 
-// What became of a file of this driver.
+// State of a file that was opened with this driver.
 struct Condition {
-  std::string failure;          // empty while all is well
-  std::int64_t bytes_read = 0;  // of datasets, from the disk
+  std::string failure;          // first write, close or read error; empty if there is none
+  std::int64_t bytes_read = 0;  // bytes of dataset content read from disk so far
 };
-// Of an open file; it goes on to tell while that is being closed.
+// State of an open file; it stays valid and up to date while the file is being closed.
 std::shared_ptr<const Condition> condition_of(hid_t file);
 inline std::string failure_of(hid_t file) { return condition_of(file)->failure; }
 

@@ -18,7 +18,7 @@ namespace gyr::hdf5 {
 
 static_assert(std::is_same_v<hid_t, Handle::Id> && std::is_same_v<herr_t, int>);
 
-// HDF5's state is the process's, so its lock is too.
+// HDF5's state is global to the process, so its lock is, too.
 std::recursive_mutex& Turn::library() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -29,7 +29,7 @@ namespace {
 constexpr Index chunk_bytes = Index(2) << 20;
 constexpr std::size_t longest_text = std::size_t(64) << 20;
 
-// What HDF5 says of its last failure: the innermost of its messages.
+// Innermost message of HDF5's last error.
 std::string reason() {
   std::string text;
   H5Ewalk2(
@@ -42,12 +42,13 @@ std::string reason() {
   return text.empty() ? "HDF5 gives no reason (gyrfalcon info --check compares files with their checksums)" : text;
 }
 
-// Our messages carry the reasons; HDF5 must not print its own.
+// Our messages contain HDF5's reasons; HDF5 must not print them itself.
 void disable_hdf5_messages() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 [[noreturn]] void fail_write(const std::string& name, const std::string& why) { fail(Exit::io, "{}: cannot be written: {}", name, why); }
 
-// Why nothing could be written there: as the disk has it, if that failed, since HDF5, which is not told, stumbles over what is not there then.
+// Reason of a failed write: the disk error if there is one, otherwise `otherwise`. HDF5 does not learn of disk errors
+// and fails later for other reasons.
 std::string cause(hid_t object, const std::string& otherwise) {
   const Handle file(H5Iget_file_id(object), H5Fclose);
   const std::string disk = file < 0 ? "" : failure_of(file);
@@ -59,7 +60,7 @@ Handle owned(hid_t id, Handle::Close close, const std::string& name) {
   return Handle(id, close);
 }
 
-// Sign 1, exponent 8 of bias 127, mantissa 7 bits: readers that know no bfloat16 still see numbers.
+// Sign 1 bit, exponent 8 bits with bias 127, mantissa 7 bits: readers without bfloat16 support still read the values.
 Handle bfloat16() {
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
   H5Tset_fields(type, 15, 7, 8, 0, 7);
@@ -99,7 +100,7 @@ Shape chunk_of(DType type, const Shape& shape) {
     const Index others = elements(chunk) / chunk[d] * size_of(type);
     if (others * chunk[d] <= chunk_bytes) break;
     const Index most = std::max<Index>(1, chunk_bytes / others), chunks = (shape[d] + most - 1) / most;
-    chunk[d] = (shape[d] + chunks - 1) / chunks;  // all alike, as the last one takes as much of the file as the others
+    chunk[d] = (shape[d] + chunks - 1) / chunks;  // chunks of equal size, because the last chunk takes as much space in the file as the others
   }
   return chunk;
 }
@@ -108,7 +109,7 @@ Handle file_access() {
   disable_hdf5_messages();
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_driver(access, driver(), nullptr);
-  // From this format on all of HDF5's own structures carry checksums; HDF5 1.10 (2016) and later read it.
+  // H5F_LIBVER_V110: from this format on, all of HDF5's metadata has checksums. HDF5 1.10 (2016) and later read it.
   H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
   return access;
 }
@@ -164,7 +165,7 @@ std::string Object::text(const char* name) const {
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
   const bool is_text = H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1;
-  require(is_text && H5Tget_size(type) <= longest_text, Exit::data, "{}: attribute '{}' is not a text", name_, name);
+  require(is_text && H5Tget_size(type) <= longest_text, Exit::data, "{}: attribute '{}' is not a string", name_, name);
   std::string text(H5Tget_size(type), '\0');
   require(H5Aread(attribute, type, text.data()) >= 0, Exit::data, "{}: attribute '{}': {}", name_, name, reason());
   text.erase(std::find(text.begin(), text.end(), '\0'), text.end());
@@ -194,7 +195,7 @@ namespace {
 DType dtype_in(const Handle& type, const std::string& name) {
   for (const DType known : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
     if (H5Tequal(type, type_of(known)) > 0) return known;
-  fail(Exit::data, "{}: has elements of a type that is not known here", name);
+  fail(Exit::data, "{}: has elements of an unknown type", name);
 }
 
 Shape shape_in(const Handle& space, const std::string& name) {
@@ -202,11 +203,11 @@ Shape shape_in(const Handle& space, const std::string& name) {
   require(dims >= 1 && dims <= 8, Exit::data, "{}: has {} dimensions", name, dims);
   std::vector<hsize_t> extents(dims);
   H5Sget_simple_extent_dims(space, extents.data(), nullptr);
-  Index count = 8;  // bytes, at most
+  Index count = 8;  // starts with 8, the largest element size in bytes
   Shape shape;
   for (const hsize_t extent : extents) {
     const bool fits = extent > 0 && extent < hsize_t(std::numeric_limits<Index>::max()) && !__builtin_mul_overflow(count, Index(extent), &count);
-    require(fits, Exit::data, "{}: has impossible extents", name);
+    require(fits, Exit::data, "{}: has an impossible shape", name);
     shape.push_back(Index(extent));
   }
   return shape;
@@ -331,7 +332,7 @@ File File::open(const std::filesystem::path& path) {
   require(readable, missing ? Exit::missing : Exit::io, "{}: cannot be opened: {}", path.string(), std::strerror(why));
   const Handle access = file_access();
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
-  require(file >= 0, Exit::data, "{}: is not a whole HDF5 file: {}", path.string(), reason());
+  require(file >= 0, Exit::data, "{}: is not a complete HDF5 file: {}", path.string(), reason());
   return File(path.string(), std::move(file));
 }
 
@@ -343,7 +344,7 @@ Handle create_missing_groups() {
   return links;
 }
 
-// In every floating-point type its not-a-number; zero in the others.
+// NaN of a floating-point type; zero for integer types.
 std::vector<std::byte> fill_value_of(DType type) {
   std::vector<std::byte> value(size_of(type));
   const auto put = [&](auto x) { std::memcpy(value.data(), &x, sizeof x); };
@@ -430,7 +431,7 @@ void File::close() {
   const std::shared_ptr<const Condition> disk = condition_of(object_);
   const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
   const std::string why = flushed ? "" : reason();
-  object_ = Handle();  // which still clears a flag of the file's first block
+  object_ = Handle();  // closing still clears a flag in the file's superblock
   if (!disk->failure.empty() || !flushed) fail_write(name_, disk->failure.empty() ? why : disk->failure);
 }
 

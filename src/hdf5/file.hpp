@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of HDF5, their attributes and datasets, owned by what holds them. Every failure is an Error naming file and object: Exit::missing,
-// Exit::data where the content is wrong, Exit::io where disk or file system fail. The library serves one thread at a time; everything
-// here waits for its turn, so that any thread may call it.
+// RAII wrappers of HDF5 files, attributes and datasets. Every failure is an Error naming file and object:
+// Exit::missing, Exit::data if the content is wrong, Exit::io if disk or file system fail. The HDF5 library is not
+// thread-safe; these classes serialise all calls, so any thread may use them.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace gyr::hdf5 {
 
-// While one lives, no other thread is inside HDF5.
+// Lock on the HDF5 library: while one exists, no other thread calls HDF5.
 class Turn {
  public:
   Turn() : lock_(library()) {}
@@ -24,7 +24,7 @@ class Turn {
   std::lock_guard<std::recursive_mutex> lock_;
 };
 
-// An identifier of HDF5 (hid_t) with the function that gives it back.
+// An HDF5 identifier (hid_t) with the function that closes it.
 class Handle {
  public:
   using Id = std::int64_t;
@@ -52,12 +52,12 @@ class Handle {
   Close close_ = nullptr;
 };
 
-// What carries attributes.
+// HDF5 object with attributes: a file or a dataset.
 class Object {
  public:
   const std::string& name() const { return name_; }  // FILE for a file, FILE:PATH for a dataset
 
-  // Text is UTF-8 of fixed length, which lies inside HDF5's checksummed metadata.
+  // Text is stored as UTF-8 of fixed length, inside HDF5's checksummed metadata.
   void set(const char* attribute, const std::string& text);
   void set(const char* attribute, std::int64_t number);
   void set(const char* attribute, std::uint64_t number);
@@ -65,7 +65,7 @@ class Object {
   bool has(const char* attribute) const;
   std::string text(const char* attribute) const;
   template <class I>
-  I number(const char* attribute) const;  // std::int64_t or std::uint64_t
+  I number(const char* attribute) const;  // I: std::int64_t or std::uint64_t
 
  protected:
   Object(std::string name, Handle object) : name_(std::move(name)), object_(std::move(object)) {}
@@ -78,12 +78,12 @@ class Object {
 
 class File;
 
-// Bytes of a file.
+// A byte range of a file.
 struct Extent {
   Index offset, bytes;
 };
 
-// A box of a virtual dataset is the whole of a dataset of another file in the same folder.
+// A box of a virtual dataset, and the dataset in another file of the same folder that provides all of it.
 struct VirtualPart {
   Box box;
   std::string file, dataset;
@@ -93,15 +93,17 @@ class Dataset : public Object {
  public:
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
-  bool checksummed() const;  // chunked under Fletcher's sum and no other filter but deflate
+  bool checksummed() const;  // chunked with the Fletcher32 filter, and no other filter except deflate
 
-  // The elements of `box` become those of the equally large `there` in the row-major `array` at `data`, in the dataset's dtype.
+  // Copies the elements of `box` to the box `there`, of equal size, in the row-major `array` at `data`, in the
+  // dataset's dtype.
   void read(const Box& box, void* data, const Shape& array, const Box& there) const;
-  // The same for several parts, whose elements have the same order in dataset and array. No chunk is read twice.
+  // The same for several parts, whose elements have the same order in dataset and array. Every chunk is read at most
+  // once.
   void read(std::span<const BoxPair> parts, void* data, const Shape& array) const;
   void read_rows(Index first, Index count, void* data) const;
   void write_rows(Index first, Index count, const void* data);
-  // Where the numbers lie in the file, in rising order, neighbours as one.
+  // Byte ranges of the dataset's chunks in the file, ascending; adjacent ranges are merged.
   std::vector<Extent> extents() const;
 
  private:
@@ -117,32 +119,34 @@ class Dataset : public Object {
 
 class File : public Object {
  public:
-  static File create(const std::filesystem::path& path);  // empties what is there
-  static File open(const std::filesystem::path& path);    // to read
+  static File create(const std::filesystem::path& path);  // creates a file; truncates an existing one
+  static File open(const std::filesystem::path& path);    // opens a file for reading
 
-  // A dataset in equal chunks of at most about 2 MiB along its first dimensions, each with its checksum, and compressed where `deflate` (1 to 9) says
-  // so; groups on the way are made.
+  // Creates a dataset in equal chunks of at most about 2 MiB along its first dimensions, each with a checksum.
+  // `deflate`: compression level 1 to 9, 0: none. Missing groups are created.
   Dataset create_dataset(const std::string& path, DType type, const Shape& shape, int deflate = 0);
-  // A dataset made of others, with not-a-number where none is or its file is missing. HDF5 looks for relative names beside this file.
+  // Creates a virtual dataset, a view of datasets in other files. Elements that no part provides, or whose file is
+  // missing, read as NaN. HDF5 resolves relative file names in this file's folder.
   Dataset create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts);
   Dataset dataset(const std::string& path) const;
-  // A second name of the root: /NAME/PATH is /PATH. A soft link, which neither datasets() nor h5py's visitors follow.
+  // Adds a second name of the root group: /NAME/PATH is /PATH. It is a soft link, which neither datasets() nor h5py's
+  // visitors follow.
   void name_root(const std::string& name);
-  // Paths of all datasets, sorted; links that lead elsewhere are not followed.
+  // Paths of all datasets, sorted. Soft and external links are not followed.
   std::vector<std::string> datasets() const;
-  // Writes out everything and closes; Exit::io where any write has failed.
+  // Flushes and closes the file. Exit::io if any write has failed.
   void close();
-  Index bytes_read() const;  // of datasets from the disk so far, in whole chunks
+  Index bytes_read() const;  // dataset bytes read from disk so far, in full chunks
 
  private:
   Dataset create(const std::string& path, DType type, const Shape& shape, const Handle& properties);
   File(std::string name, Handle file) : Object(std::move(name), std::move(file)) {}
 };
 
-// Of the library, as in "1.10.8".
+// Version of the HDF5 library, such as "1.10.8".
 std::string library_version();
 
-// Rows of the first dimension that one chunk of a dataset holds.
+// Rows of the first dimension in one chunk of a dataset.
 Index chunk_rows(DType type, const Shape& shape);
 
 }  // namespace gyr::hdf5

@@ -8,7 +8,8 @@ namespace gyr::hdf5 {
 
 namespace {
 
-// Words at a time: their weighted sum, at most 65535 * 256 * 257 / 2, fits 32 bits, and so the loop is one of vectors.
+// Words per block. Their weighted sum is at most 65535 * 256 * 257 / 2 and fits 32 bits, so the compiler can vectorise
+// the loop.
 constexpr std::uint32_t block = 256;
 
 constexpr std::uint64_t remainder(std::uint64_t x) { return x == 0 ? 0 : (x - 1) % 65535 + 1; }
@@ -33,7 +34,8 @@ std::uint32_t fletcher32(const void* bytes, std::size_t count) {
     plain += word, weighted += plain;
     at += n, count -= n;
   }
-  // Swapping the bytes of a word is multiplying it by 256 modulo 65535; so the words may be summed as this machine reads them.
+  // Swapping the bytes of a word multiplies it by 256 modulo 65535. Words are therefore summed in native byte order,
+  // and only the result is swapped.
   constexpr std::uint64_t swap = std::endian::native == std::endian::little ? 256 : 1;
   return std::uint32_t(remainder(swap * remainder(weighted)) << 16 | remainder(swap * remainder(plain)));
 }

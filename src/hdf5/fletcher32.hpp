@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fletcher's sum of 32 bits as HDF5 keeps it behind the bytes of a chunk: with the 16-bit words w_1 ... w_n, first byte high and an odd
-// last byte followed by zero, its low half is the sum of all w_i and its high half the sum of all (n + 1 - i) w_i, both modulo 65535.
-// Where a remainder is zero, 65535 stands for it unless all words are zero.
+// Fletcher-32 checksum as HDF5 stores it after the bytes of a chunk. Let w_1 ... w_n be the 16-bit words, first byte
+// high; a last odd byte is followed by a zero byte. The low half is the sum of all w_i, the high half the sum of all (n
+// + 1 - i) w_i, both modulo 65535. A remainder of zero is stored as 65535 unless all words are zero.
 #pragma once
 
 #include <cstddef>

@@ -12,12 +12,12 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_points = 1000;  // of a curve
+constexpr std::size_t most_points = 1000;  // limit of points per curve
 constexpr Index most_checkpoints = 300, most_events = 4000;
 
 struct Series {
   std::vector<double> step, tokens, time, value;
-  std::vector<double> part;  // of a curve in several parts: which
+  std::vector<double> part;  // for a curve of several parts: index of the part
 
   void add(double of_step, double of_tokens, double of_time, double of_part, double v) {
     if (!std::isfinite(v) || !std::isfinite(of_tokens) || !std::isfinite(of_time)) return;
@@ -25,7 +25,7 @@ struct Series {
   }
 };
 
-// Buckets hold the same steps whatever the axis.
+// Points are grouped into the same steps for every x axis.
 Json json_of(const Series& s) {
   const Thinned thin = thinned(s.step, s.value, most_points);
   if (thin.mean.empty()) return nullptr;
@@ -36,7 +36,8 @@ Json json_of(const Series& s) {
   return json;
 }
 
-// Of the steps that count, or of those that were taken again: each stretch of them is a part of its own, from 1 on.
+// Curve over the steps that count, or (overtaken) over those that were repeated later. Each stretch of repeated steps
+// is a part of its own, numbered from 1.
 template <class Steps, class F>
 Json series(const Steps& steps, double begin, bool overtaken, const F& of) {
   Series s;
@@ -51,7 +52,7 @@ Json series(const Steps& steps, double begin, bool overtaken, const F& of) {
   return json_of(s);
 }
 
-// All but those that nobody could look through: the last ones, and of checkpoints one of every few.
+// Selects as many events as a page can show: the last ones, and one of every few checkpoints.
 Json events_of(const RunHistory& run, double begin) {
   Json events = Json::array();
   Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;

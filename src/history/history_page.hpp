@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs as one page that a browser shows without any network: page.html with the numbers in it.
+// Runs as one HTML page that needs no network: page.html with the data inserted.
 #pragma once
 
 #include <string>

@@ -11,15 +11,16 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_line_points = 200, most_circles = 40;                              // of a line, and upon it
-constexpr double picture_width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;  // of the picture, its curves and its margins, in pixels
+constexpr std::size_t most_line_points = 200, most_circles = 40;  // limits of points per line, and of validation circles per line
+// sizes of the picture, its plot and its margins, in pixels
+constexpr double picture_width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;
 constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
 constexpr std::size_t longest_name = 40;
 
 struct LossCurve {
   std::string name;
   Thinned training, validation;
-  bool thinned;  // a point stands for several steps
+  bool thinned;  // true if a point represents several steps
 };
 
 template <class Steps>
@@ -38,7 +39,7 @@ LossCurve curve_of(const RunHistory& run) {
   return c;
 }
 
-// Between the least and the most that is drawn, and where that is on the paper.
+// An axis: the range of its values, and the range of positions in the picture.
 struct PlotAxis {
   double least = INFINITY, most = -INFINITY, from = 0, to = 0;
 
@@ -48,9 +49,9 @@ struct PlotAxis {
   void widen() {
     if (!(most > least)) least -= 0.5 + std::abs(least) / 100, most += 0.5 + std::abs(most) / 100;
   }
-  // Halves are subtracted: the whole span of two large numbers may be beyond what a double holds.
+  // Halves are subtracted, because the difference of two large values may overflow a double.
   double operator()(double value) const { return from + (value / 2 - least / 2) / (most / 2 - least / 2) * (to - from); }
-  // About `count` round numbers.
+  // About `count` round values for the labels of the axis.
   std::vector<double> ticks(int count, double finest) const {
     const double rough = (most - least) / count, unit = std::pow(10, std::floor(std::log10(rough)));
     double step = unit;
@@ -76,7 +77,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// The first characters of a long name; none of them is cut.
+// First characters of a long name; multi-byte characters are not split.
 std::string shortened(const std::string& name) {
   std::size_t characters = 0;
   for (std::size_t i = 0; i < name.size(); ++i)
@@ -97,7 +98,7 @@ std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y,
     svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}{}Z\"/>\n", colour, path(x, y, c.training.at, c.training.most, 'M'),
                        path(x, y, back, least, 'L'));
   }
-  const char* dot = c.training.at.size() == 1 ? "h0" : "";  // a line's round end
+  const char* dot = c.training.at.size() == 1 ? "h0" : "";  // a zero-length line, whose round end shows as a dot
   if (!c.training.at.empty())
     svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}{}\"/>\n", colour, path(x, y, c.training.at, c.training.mean, 'M'), dot);
   for (std::size_t i = 0; i < c.validation.at.size(); ++i)
@@ -107,7 +108,7 @@ std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y,
 
 const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
 
-// The name of each run behind a piece of its line, in rows beside what the picture shows.
+// Legend: the run names, each after a piece of its line, in rows next to the description of the picture.
 struct Legend {
   std::string svg;
   double height = 28;
@@ -152,7 +153,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
     for (const Thinned* t : {&c.training, &c.validation}) x.take(t->at), y.take(t->least), y.take(t->most);
     validated = validated || !c.validation.at.empty();
   }
-  require(y.least <= y.most, Exit::data, "{}: no step has a loss that is a number", runs.front().folder);
+  require(y.least <= y.most, Exit::data, "{}: no step has a finite loss", runs.front().folder);
   x.widen(), y.widen();
   const Legend legend = legend_of(curves);
   const double height = legend.height + plot_height + bottom;

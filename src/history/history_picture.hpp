@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Losses of runs over their steps as a picture in SVG, of a few kB: for each run a line, the least and most around it where a point stands for
-// several steps, and dots where it was validated. Its colours can be read on light and on dark paper.
+// Loss curves of runs as an SVG picture of a few kB. Each run has a line, a band from minimum to maximum if a point
+// represents several steps, and circles for validations. The colours are legible on light and dark backgrounds.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-// Of the steps that count. Exit::data where no run has a loss that is a number.
+// Shows only steps that were not repeated later. Exit::data if no run has a finite loss.
 std::string picture_of(const std::vector<RunHistory>&);
 
 }  // namespace gyr

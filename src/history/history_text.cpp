@@ -14,8 +14,8 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t width = 60;       // of a sparkline
-constexpr Index most_event_lines = 40;  // lines, the last ones; checkpoints are counted
+constexpr std::size_t width = 60;       // width of a sparkline in characters
+constexpr Index most_event_lines = 40;  // only the last events are listed; checkpoints are only counted
 
 std::string or_dash(double value, const char* format) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; }
 
@@ -50,7 +50,8 @@ const std::vector<Sparkline>& curves() {
   return all;
 }
 
-// A row of a number over the run: where it begins, its bars, where it ends, its least and most. What is not finite is left out.
+// Table row of a metric: first value, sparkline, last value, minimum and maximum. Values that are not finite are left
+// out.
 void add_curve(Table& table, const char* title, const char* format, const std::vector<double>& values) {
   std::vector<double> at(values.size());
   for (std::size_t i = 0; i < at.size(); ++i) at[i] = double(i);
@@ -64,7 +65,7 @@ void add_curve(Table& table, const char* title, const char* format, const std::v
 }
 
 std::string curves_of(const RunHistory& run) {
-  Table table({{"", false}, {"first", true}, {"over the steps that count", false, width}, {"last", true}, {"least", true}, {"most", true}});
+  Table table({{"", false}, {"first", true}, {"over steps", false, width}, {"last", true}, {"min", true}, {"max", true}});
   const auto steps = run.counted();
   for (const Sparkline& c : curves()) add_curve(table, c.title, c.format, column(steps, c.of));
   std::vector<double> validation;
@@ -75,7 +76,7 @@ std::string curves_of(const RunHistory& run) {
 }
 
 std::string events_of(const RunHistory& run) {
-  Table table({{"when"}, {"step", true}, {"what"}, {"", false, 90}});
+  Table table({{"time"}, {"step", true}, {"event"}, {"", false, 90}});
   const Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
   const Index left_out = std::max<Index>(0, others - most_event_lines);
   Index at = 0;
@@ -83,7 +84,7 @@ std::string events_of(const RunHistory& run) {
     if (e.kind != RunEvent::Kind::checkpoint && ++at > left_out)
       table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
   std::string text =
-      left_out > 0 ? fmt::format("{} earlier event{} left out; the page (--html) has them\n", left_out, left_out == 1 ? " is" : "s are") : "";
+      left_out > 0 ? fmt::format("{} earlier event{} left out; the HTML page (--html) shows them\n", left_out, left_out == 1 ? " is" : "s are") : "";
   if (others > 0) text += table.str();
   if (checkpoints > 0) text += fmt::format("{} checkpoint{} written\n", checkpoints, checkpoints == 1 ? "" : "s");
   return text;
@@ -91,7 +92,7 @@ std::string events_of(const RunHistory& run) {
 
 std::string sections_of(const RunHistory& run) {
   if (run.sections.empty() || run.ranks < 2) return "";
-  Table table({{"section"}, {"mean s", true}, {"slowest rank", true}, {"its s", true}, {"over the mean", true}});
+  Table table({{"section"}, {"mean s", true}, {"slowest rank", true}, {"max s", true}, {"max/mean", true}});
   for (const SectionTime& s : run.sections)
     table.row({s.name, fmt::format("{:.3f}", s.mean), s.slowest_rank >= 0 ? fmt::format("{}", s.slowest_rank) : "-", fmt::format("{:.3f}", s.most),
                s.mean > 0 ? fmt::format("{:.2f}", s.most / s.mean) : "-"});
@@ -101,7 +102,7 @@ std::string sections_of(const RunHistory& run) {
 std::string differences_of(const std::vector<RunHistory>& runs) {
   const auto differences = deck_differences(runs);
   if (differences.empty()) return "the decks are the same\n";
-  std::vector<TableColumn> columns{{"key of the deck", false, 48}};
+  std::vector<TableColumn> columns{{"deck key", false, 48}};
   for (const RunHistory& run : runs) columns.push_back({printable(run.name)});
   Table table(columns);
   for (const auto& [key, values] : differences) {
@@ -174,12 +175,12 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run)
           {"best validation", or_dash(best, "{:.4f}")},
           {"tokens/s", or_dash(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })), "{:.0f}")},
           {"MFU %", or_dash(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })), "{:.1f}")},
-          {"MiB a rank", or_dash(of_last([](const TakenStep& s) { return s.memory_bytes; }) / (1 << 20), "{:.1f}")},
+          {"MiB per rank", or_dash(of_last([](const TakenStep& s) { return s.memory_bytes; }) / (1 << 20), "{:.1f}")},
           {"ranks", run.ranks > 0 ? fmt::format("{}", run.ranks) : "-"},
           {"starts", starts > 0 ? fmt::format("{}", starts) : "-"},
           {"kills", fmt::format("{}", run.count(RunEvent::Kind::killed))},
           {"time in steps", duration(seconds)},
-          {"of it counts", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
+          {"of it kept", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
 }
 
 std::string text_of(const std::vector<RunHistory>& runs) {

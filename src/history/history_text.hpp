@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs as a terminal shows them.
+// Runs as text for a terminal.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace gyr {
 
-// Bars of eight heights, one for each number, between the least and the most of them; a space where there is none.
+// Bars of eight heights, one per value, scaled from the smallest to the largest; a space for a value that is not
+// finite.
 std::string sparkline(const std::vector<double>& values);
 
-// Of each run: what it was, its curves, what happened, and sections with the rank that takes longest; of several first a table of them all, and the
-// keys of their decks that differ.
+// Per run: summary, sparklines, events, and timer sections with the slowest rank. For several runs, first a table of
+// all runs and the deck keys that differ.
 std::string text_of(const std::vector<RunHistory>&);
 
-// What a run comes to, in the order of a table's columns.
+// Summary of a run as pairs of name and value, in the order of the table's columns.
 std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory&);
 
 }  // namespace gyr

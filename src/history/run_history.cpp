@@ -36,7 +36,7 @@ std::string word(const Json& line, const char* name) {
   return at != line.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// Takes the lines of metrics.jsonl in their order.
+// Processes the lines of metrics.jsonl in order.
 class HistoryReader {
  public:
   explicit HistoryReader(RunHistory& history) : history_(history) {}
@@ -46,7 +46,7 @@ class HistoryReader {
     if (const auto known = readers_.find(kind); known != readers_.end()) (this->*known->second)(line);
     if (const double time = number(line, "time"); !std::isnan(time)) last_time_ = time;
   }
-  // Where the last attempt has said nothing of its end: it goes on, or was killed.
+  // Called after the last line. If the last attempt has reported no end, it is still running or was killed.
   void finish(bool alive) {
     if (running_ && (!alive || exit_record_text())) killed();
     mark(history_.steps), mark(history_.validations);
@@ -55,7 +55,7 @@ class HistoryReader {
  private:
   void add(RunEvent::Kind kind, double time, const std::string& text) { history_.events.push_back({kind, time, step_, text}); }
 
-  // What stands before is not of this run.
+  // All earlier lines belong to another run.
   void run(const Json& line) {
     history_.run = word(line, "run");
     history_.steps.clear(), history_.validations.clear(), history_.events.clear(), history_.sections.clear();
@@ -73,7 +73,7 @@ class HistoryReader {
     add(RunEvent::Kind::start, number(line, "time"), fmt::format("{} ranks, {}", history_.ranks, history_.grid));
   }
   void end(const Json& line) {
-    if (!running_) return;  // of a hang every rank that has noticed it tells
+    if (!running_) return;  // on a hang, every rank that noticed it writes an end line
     const std::string state = word(line, "state"), message = word(line, "message");
     const auto kind = state == "done" ? RunEvent::Kind::done : state == "stopped" ? RunEvent::Kind::stopped : RunEvent::Kind::failed;
     add(kind, number(line, "time"), fmt::format("code {}{}{}", integer(line, "code"), message.empty() ? "" : ": ", message));
@@ -91,8 +91,9 @@ class HistoryReader {
                                     number(line, "order_accuracy"), number(line, "margin")});
   }
   void checkpoint(const Json& line) {
-    history_.events.push_back({RunEvent::Kind::checkpoint, number(line, "time"), integer(line, "step"),
-                               fmt::format("{:.1f} MB, steps waited {:.2f} s", number(line, "bytes") / 1e6, number(line, "blocked_seconds"))});
+    history_.events.push_back(
+        {RunEvent::Kind::checkpoint, number(line, "time"), integer(line, "step"),
+         fmt::format("{:.1f} MB, training blocked for {:.2f} s", number(line, "bytes") / 1e6, number(line, "blocked_seconds"))});
   }
   void skip(const Json& line) { history_.events.push_back({RunEvent::Kind::skip, number(line, "time"), integer(line, "step"), word(line, "why")}); }
   void rollback(const Json& line) {
@@ -108,15 +109,15 @@ class HistoryReader {
         history_.sections.push_back({word(s, "name"), number(s, "mean_seconds"), number(s, "max_seconds"), integer(s, "slowest_rank", -1)});
   }
 
-  void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or("ended without a word")); }
-  // As the keeper of the process that ended this attempt has written it down.
+  void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or("ended without a message")); }
+  // End of this attempt according to the exit record, which the watcher process of a rank writes.
   std::optional<std::string> exit_record_text() const {
     const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
     if (!record || record->time < started_) return {};
     return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
   }
 
-  // Steps never fall but where a run goes back.
+  // Marks repeated steps. Step numbers decrease only where a run resumes from an earlier checkpoint.
   template <class Steps>
   static void mark(Steps& steps) {
     Index least = std::numeric_limits<Index>::max();
@@ -147,7 +148,7 @@ void read_deck(const std::filesystem::path& file, std::map<std::string, std::str
   if (text.empty()) return;
   try {
     values = values_by_path(parse_yaml(text, file.string()));
-  } catch (const Error&) {  // of a folder that somebody has written into: a report without a deck
+  } catch (const Error&) {  // users may have changed the folder: the report then has no deck
   }
 }
 
@@ -177,7 +178,7 @@ Index RunHistory::count(RunEvent::Kind kind) const {
   return Index(std::count_if(events.begin(), events.end(), [&](const RunEvent& e) { return e.kind == kind; }));
 }
 Index RunHistory::reached() const { return !steps.empty() ? steps.back().step : !events.empty() ? events.back().step : 0; }
-// fmin and fmax pass over what is no number.
+// fmin and fmax are used because they ignore NaN.
 double RunHistory::begin() const {
   double begin = events.empty() && !steps.empty() ? steps.front().time - steps.front().seconds : nothing;
   for (const RunEvent& e : events) begin = std::fmin(begin, e.time);
@@ -199,9 +200,8 @@ RunHistory read_history(const std::filesystem::path& output) {
   history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
   std::error_code ignored;
   std::ifstream in(metrics, std::ios::binary);
-  require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; is it yours to read?", metrics.string());
-  require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; give the folder that a deck's output.folder names, where `train` has run",
-          history.folder);
+  require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; check its permissions", metrics.string());
+  require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; pass the output.folder of a run of `train`", history.folder);
   HistoryReader reader(history);
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
@@ -209,7 +209,7 @@ RunHistory read_history(const std::filesystem::path& output) {
     if (json.is_object()) reader.read(json);
     else ++history.broken_lines;
   }
-  require(!history.steps.empty() || history.count(RunEvent::Kind::start) > 0, Exit::data, "{}: tells of no start and no step of a run",
+  require(!history.steps.empty() || history.count(RunEvent::Kind::start) > 0, Exit::data, "{}: contains no start and no step of a run",
           metrics.string());
   const auto outcome = read_outcome(history.folder);
   const auto beats = read_heartbeats(heartbeat_path(history.folder));

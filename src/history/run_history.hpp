@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an output folder tells of its run: the steps of metrics.jsonl with what happened between them, how attempts ended, and the deck.
+// History of a run, read from its output folder: the steps in metrics.jsonl, the events between them, the ends of its
+// attempts, and its deck.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +13,12 @@
 
 namespace gyr {
 
-// Numbers that are not finite, or that no line has, are NaN.
+// Values that are missing or not finite are NaN.
 struct TakenStep {
-  double time = 0;  // seconds since 1970
+  double time = 0;  // end of the step, seconds since 1970
   Index step = 0;
   double tokens, seconds, tokens_per_second, mfu, learning_rate, loss, grad_norm, expert_load, memory_bytes;
-  bool overtaken = false;  // taken again later: it does not count
+  bool overtaken = false;  // true if the step was repeated later, so that it does not count
 };
 
 struct ValidatedStep {
@@ -36,11 +37,11 @@ struct RunEvent {
 };
 std::string_view name_of(RunEvent::Kind);
 
-// Time of a section of the program over the ranks of an attempt.
+// Time of a timer section over the ranks of an attempt.
 struct SectionTime {
   std::string name;
-  double mean = 0, most = 0;  // seconds
-  Index slowest_rank = -1;    // -1: not told
+  double mean = 0, most = 0;  // seconds: mean and maximum over the ranks
+  Index slowest_rank = -1;    // rank with the longest time; -1: unknown
 };
 
 struct RunHistory {
@@ -49,31 +50,33 @@ struct RunHistory {
   Index ranks = 0, parameters = 0, steps_wanted = 0;
   std::vector<TakenStep> steps;
   std::vector<ValidatedStep> validations;
-  std::vector<RunEvent> events;                       // by time
-  std::vector<std::pair<std::string, Index>> memory;  // bytes by category, most of any rank
-  std::vector<SectionTime> sections;                  // of the last attempt that came to its end
-  std::map<std::string, std::string> deck;            // every key and its value
-  Index broken_lines = 0;                             // of metrics.jsonl, which a killed run may leave
-  std::vector<const TakenStep*> counted() const;      // steps that were not taken again
+  std::vector<RunEvent> events;                       // events in order of time
+  std::vector<std::pair<std::string, Index>> memory;  // memory in bytes by category, maximum over the ranks
+  std::vector<SectionTime> sections;                  // times of the last attempt that wrote its timers
+  std::map<std::string, std::string> deck;            // all deck keys with their values
+  Index broken_lines = 0;                             // lines of metrics.jsonl that cannot be parsed; a killed run may leave one
+  std::vector<const TakenStep*> counted() const;      // steps that were not repeated later
   Index count(RunEvent::Kind) const;
-  Index reached() const;  // the step at which the run stands
-  double begin() const;   // seconds since 1970; NaN where nothing tells a time
+  Index reached() const;  // number of the last step that was taken
+  double begin() const;   // seconds since 1970; NaN if no time is known
   double end() const;
 };
 
-// Of an output folder, or of the metrics.jsonl in it; the name is the folder's. A run that has said nothing of its end and gives no sign of life was
-// killed. Exit::missing where there are no metrics, Exit::data where not one line of them is a start or a step.
+// Reads an output folder, given by its path or that of the metrics.jsonl in it; the run's name is the folder's. A run
+// without a reported end and without a sign of life counts as killed. Exit::missing if there are no metrics; Exit::data
+// if they contain no start and no step.
 RunHistory read_history(const std::filesystem::path& output);
 
-// Keys that not all of the decks say alike, with the value of each; a key that a deck lacks is "".
+// Deck keys whose values differ between the runs, with the value of each run; "" if a deck lacks the key.
 std::vector<std::pair<std::string, std::vector<std::string>>> deck_differences(const std::vector<RunHistory>&);
 
-// Numbers in so few buckets of neighbours that they can be drawn: x of a bucket is that of its last number. NaN is left out.
+// Points grouped into at most `buckets` buckets of neighbours for drawing. `at` of a bucket is that of its last point.
+// NaN is left out.
 struct Thinned {
   std::vector<double> at, mean, least, most;
 };
 Thinned thinned(const std::vector<double>& at, const std::vector<double>& value, std::size_t buckets);
 
-double median(std::vector<double> values);  // of those that are finite; NaN where there is none
+double median(std::vector<double> values);  // median of the finite values; NaN if there are none
 
 }  // namespace gyr

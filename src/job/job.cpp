@@ -17,7 +17,7 @@ std::string environment(const char* name) {
   return text ? text : "";
 }
 
-// Ids come from a file that anybody may have written: no options, no patterns.
+// Job ids come from a file that any user may have written, so they must not contain options or patterns.
 bool is_id(const std::string& id) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto plain = [&](char c) {
@@ -26,7 +26,7 @@ bool is_id(const std::string& id) {
   return !id.empty() && digit(id[0]) && id.size() < 256 && std::all_of(id.begin(), id.end(), plain);
 }
 
-// The word behind NAME= in a text of such fields, or NAME = in one of lines.
+// Value of a field: the word after NAME= in a line of fields, or after NAME = in a line of its own.
 std::string value(const std::string& text, const std::string& name) {
   for (const std::string& mark : {name + "=", name + " = "})
     for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
@@ -42,7 +42,7 @@ bool among(const std::string& word, const std::array<std::string_view, N>& list)
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-// Of a job that is over, or waits to be started again.
+// States of jobs without running processes: ended, or waiting to be started again.
 constexpr std::array<std::string_view, 11> slurm_gone{"PENDING",   "COMPLETED", "CANCELLED", "FAILED",  "TIMEOUT",      "NODE_FAIL",
                                                       "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "REVOKED", "OUT_OF_MEMORY"};
 constexpr std::array<std::string_view, 2> slurm_still{"SUSPENDED", "STOPPED"};
@@ -54,7 +54,7 @@ JobState state_in_slurm(const Job& old, double seconds) {
   if (!answer) return JobState::unknown;
   if (answer->code != 0) return answer->err.find("Invalid job id") != std::string::npos ? JobState::gone : JobState::unknown;
   std::istringstream lines(answer->out);
-  for (std::string line; std::getline(lines, line);) {  // asked for the first element of an array it tells of all
+  for (std::string line; std::getline(lines, line);) {  // for the first task of a job array, scontrol lists all tasks
     if (value(line, "JobId") != old.id) continue;
     const std::string state = value(line, "JobState");
     if (among(state, slurm_gone) || std::atoi(value(line, "Restarts").c_str()) > old.attempt) return JobState::gone;
@@ -71,7 +71,7 @@ JobState step_in_slurm(const Job& old, double seconds) {
                                                                                                                   : JobState::unknown;
 }
 
-// Ids mean something else on another cluster, and a machine for logging in names none.
+// Job ids differ between clusters. A login node sets no cluster name, so Slurm's configuration is read instead.
 bool on_this_cluster(const Job& old, const Job& mine, double seconds) {
   if (old.cluster.empty()) return false;
   if (!mine.cluster.empty()) return old.cluster == mine.cluster;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The batch job that a process belongs to, and what its scheduler says of others.
+// The batch job of a process, and the state of other jobs according to the scheduler (Slurm, PBS).
 #pragma once
 
 #include <string>
@@ -7,26 +7,28 @@
 namespace gyr {
 
 struct Job {
-  std::string scheduler;  // slurm | pbs | lsf; empty: none
-  std::string cluster;    // job ids of Slurm count within one
-  std::string id;         // elements of an array have an id each
-  std::string step;       // several steps of a job may run at once
-  int attempt = 0;        // how often the same job has been started again
+  std::string scheduler;  // slurm, pbs or lsf; empty: no batch job
+  std::string cluster;    // Slurm: job ids are unique only within a cluster
+  std::string id;         // tasks of a job array have an id each
+  std::string step;       // Slurm job step; several steps of a job may run at once
+  int attempt = 0;        // Slurm restart count of the job
 
   bool operator==(const Job&) const = default;
 };
 
-// By the variables that Slurm, PBS and LSF set.
+// Reads the environment variables of Slurm, PBS and LSF.
 Job job_of_environment();
 
-bool same_job(const Job&, const Job&);  // whatever their steps and attempts
-// Slurm starts a job again once all processes of its attempt before are gone.
+bool same_job(const Job&, const Job&);  // true for the same job id on the same cluster; ignores steps and attempts
+// True if `old` is an earlier attempt of this job; Slurm restarts a job only after all processes of the previous
+// attempt have ended.
 bool earlier_attempt(const Job& old, const Job& mine);
 
 enum class JobState { gone, suspended, unknown };
 
-// What the scheduler of `old` says of it, asked with scontrol or qstat: gone: none of its processes is left, by its state, its restarts or its
-// steps; suspended: they exist and do not run; unknown: it runs, no scheduler can be asked, or there is no answer within `seconds`.
+// State of job `old` according to its scheduler (scontrol or qstat). gone: no process is left, according to its state,
+// restart count or steps. suspended: its processes exist but do not run. unknown: it runs, no scheduler is available,
+// or there was no reply within `seconds`.
 JobState state_of(const Job& old, const Job& mine, double seconds = 10);
 
 }  // namespace gyr

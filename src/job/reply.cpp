@@ -31,7 +31,8 @@ struct Pipe {
   int ends[2];
 };
 
-// Started by posix_spawn, which copies nothing of a process that MPI has pinned memory in. 0: it could not be.
+// Starts the command with posix_spawn, which does not copy a process in which MPI has pinned memory. Returns 0 on
+// failure.
 pid_t started(const std::vector<std::string>& command, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t how;
@@ -52,14 +53,14 @@ pid_t started(const std::vector<std::string>& command, const Pipe& out, const Pi
   return failed == 0 ? pid : 0;
 }
 
-// Waits for it at most `milliseconds`. false: it has said nothing.
+// Waits for output for at most `milliseconds`. Returns false if there was none.
 bool read_some(Pipe& pipe, std::string& text, int milliseconds) {
   pollfd wait{pipe.ends[0], POLLIN, 0};
   if (::poll(&wait, 1, milliseconds) <= 0 || wait.revents == 0) return false;
   char bytes[4096];
   const ssize_t count = ::read(pipe.ends[0], bytes, sizeof bytes);
   if (count > 0 && text.size() < most) text.append(bytes, std::size_t(count));
-  if (count <= 0) pipe.close(0);  // poll passes over what is closed
+  if (count <= 0) pipe.close(0);  // poll ignores closed descriptors
   return count > 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What another program says when it is asked something.
+// Runs another program, such as scontrol, and returns its output.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 namespace gyr {
 
 struct Answer {
-  int code = 0;  // exit code, 128 + signal where one ended it
+  int code = 0;  // exit code, or 128 + signal if a signal ended it
   std::string out, err;
 };
 
-// Runs a program of PATH without input. Nothing where there is none of this name, or it has not ended within `seconds`: then it is killed, with
-// what it has started. Of what it says the first 64 KiB count.
+// Runs a program from PATH without input. nullopt if there is no such program, or if it does not end within `seconds`;
+// it is then killed with its descendants. Only the first 64 KiB of each output are kept.
 std::optional<Answer> reply_of(const std::vector<std::string>& command, double seconds);
 
 }  // namespace gyr

@@ -9,7 +9,7 @@ namespace gyr {
 void RunFolder::take(const std::filesystem::path& output, const LockSettings& settings, const std::string& supervisor) {
   std::error_code error;
   std::filesystem::create_directories(output, error);
-  require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", output.string(), error.message());
+  require(!error, Exit::io, "{}: cannot be created: {}; choose another output.folder", output.string(), error.message());
   lock_.emplace(output, settings);
   const std::filesystem::path other = output / RunLock::of_supervisor;
   if (std::filesystem::exists(other, error) && (supervisor.empty() || RunLock::token_in(other) != supervisor)) try {

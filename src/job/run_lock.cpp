@@ -25,7 +25,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double beat_seconds = 1, settle_seconds = 2;  // a holder notices within a beat that another has taken its folder
+constexpr double beat_seconds = 1, settle_seconds = 2;  // a holder notices within one beat that another run has taken its folder
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -56,7 +56,7 @@ RunLock::Owner RunLock::myself() {
   return {host, line_of("/proc/sys/kernel/random/boot_id"), drawn_token(), job_of_environment(), getpid()};
 }
 
-// No owner where the text is empty or not understood.
+// Returns no owner (pid 0) if the text is empty or cannot be parsed.
 RunLock::Owner RunLock::owner_in(const std::string& text) {
   const Json json = json_in(text);
   if (!json.is_object()) return {};
@@ -91,21 +91,21 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
     ::close(descriptor_);
     throw;
   }
-  sigset_t all, previous;  // signals are for the thread that works
+  sigset_t all, previous;  // signals are handled by the main thread
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
-// `locked`: no other process of this machine holds the file.
+// `locked`: this process got the flock, so no other process on this machine holds the file.
 void RunLock::require_free(const Owner& before, bool locked, const LockSettings& settings) {
   const auto taken_over = [&](const std::string& why) {
-    note_ = fmt::format("output folder taken over from {}, which has ended without giving it back{}", before.text(), why);
+    note_ = fmt::format("output folder taken over from {}, which ended without releasing it{}", before.text(), why);
   };
   const bool here = before.host == me_.host && (before.boot.empty() || before.boot == me_.boot);
   if (here && (locked || (::kill(pid_t(before.pid), 0) != 0 && errno == ESRCH))) return taken_over("");
-  if (settings.take_over) return taken_over(", as --take-over says");
+  if (settings.take_over) return taken_over(" (--take-over)");
   if (earlier_attempt(before.job, me_.job)) return taken_over(": its job has been started again");
   const JobState state = here ? JobState::unknown : state_of(before.job, me_.job);
   require(state != JobState::suspended, Exit::io,
@@ -113,23 +113,23 @@ void RunLock::require_free(const Owner& before, bool locked, const LockSettings&
           before.text());
   if (state == JobState::gone) {
     require_still(before, 3 * beat_seconds);
-    return taken_over(": its scheduler says that the job is gone");
+    return taken_over(": its scheduler reports that the job is gone");
   }
   if (settings.say)
     settings.say(
-        fmt::format("{}: {} has not given this folder back; it is taken over after {} s without a sign of life (output.lock_seconds, --take-over)",
+        fmt::format("{}: {} has not released this folder; waiting {} s for a sign of life before taking it over (output.lock_seconds, --take-over)",
                     name_.string(), before.text(), settings.patience));
   require_still(before, settings.patience);
   taken_over(fmt::format(": no sign of life for {} s", settings.patience));
 }
 
-// Signs of life: the lock's own beats, and the heartbeats of all ranks.
+// Signs of life: the beats in the lock file, and the heartbeats of all ranks.
 void RunLock::require_still(const Owner& before, double seconds) const {
   const auto look = [&] { return contents(name_) + contents(heartbeat_path(folder_)); };
   const std::string first = look();
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
-    require(StopSignals::caught() == 0, Exit::again, "stopped by {} while it waited for {}", stop_reason(StopSignals::caught()), name_.string());
+    require(StopSignals::caught() == 0, Exit::again, "stopped by {} while waiting for {}", stop_reason(StopSignals::caught()), name_.string());
     sleep(0.1);
     require(look() == first, Exit::io,
             "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another output.folder",
@@ -137,7 +137,7 @@ void RunLock::require_still(const Owner& before, double seconds) const {
   }
 }
 
-// A text that never shrinks, so that whoever reads while it is written reads one of the two.
+// The text never shrinks, so that a concurrent reader sees either the old or the new one.
 void RunLock::write(std::uint64_t beat) {
   const Job& job = me_.job;
   const Json json = {
@@ -152,7 +152,7 @@ void RunLock::settle() const {
   sleep(settle_seconds);
   const Owner now = owner_in(contents(name_));
   require(now.token == me_.token, Exit::io,
-          "{}: another run has taken this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(),
+          "{}: another run took this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(),
           now.text());
 }
 
@@ -167,15 +167,15 @@ void RunLock::look() {
   if (seen >= 0) ::close(seen);
   const Owner now = seen >= 0 ? owner_in(contents(name_)) : me_;
   if (gone)
-    why_lost_ = fmt::format(
-        "{}: is not there any more: the output folder has been deleted or moved while the run was at work, and nothing can be saved in it",
-        name_.string());
+    why_lost_ = fmt::format("{}: does not exist any more: the output folder has been deleted or moved during the run, so nothing can be saved",
+                            name_.string());
   else if (other || (now.pid != 0 && now.token != me_.token))
-    why_lost_ = fmt::format("{}: {} has taken this folder; nothing more is written to it", name_.string(), now.pid != 0 ? now.text() : "another run");
+    why_lost_ =
+        fmt::format("{}: {} has taken this folder; this run writes nothing more to it", name_.string(), now.pid != 0 ? now.text() : "another run");
   if (!why_lost_.empty()) return lost_.store(true);
   try {
     write(++beat_);
-  } catch (const Error&) {  // the disk may be full for a while: the next beat comes in a second
+  } catch (const Error&) {  // the disk may be full temporarily: the next beat follows in a second
   }
 }
 
@@ -190,7 +190,7 @@ void RunLock::require_held() {
   require(!lost(), Exit::io, "{}", why_lost_);
 }
 
-// Emptied rather than removed: a file of the same name could otherwise be locked twice.
+// The file is emptied, not removed: otherwise two runs could lock different files of the same name.
 RunLock::~RunLock() {
   {
     const std::lock_guard lock(mutex_);
@@ -200,7 +200,7 @@ RunLock::~RunLock() {
   thread_.join();
   look();
   if (!lost()) {
-    [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);  // where it fails, the next run takes the folder over
+    [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);  // if this fails, the next run takes the folder over
   }
   ::close(descriptor_);
 }

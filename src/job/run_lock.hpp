@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One run at a time writes to an output folder: a file in it is locked (flock) while the run lives, names it, and is written anew every second.
+// Lock of an output folder: only one run at a time writes to it. A file in the folder is locked (flock) while the run
+// lives. It names the run and is rewritten every second.
 //
-// Where the file system carries flock from machine to machine that is enough, also for runs that start at the same instant. Where it does not,
-// what is written decides: a holder on this machine lives if its process does. One on another machine has ended if its job is known to be over
-// or is this job's attempt before, and gives no sign of life for a few beats; or if it gives none for `patience` seconds, by the clock of the one
-// that waits. A run that has written its name waits `settle` seconds and looks whether it still stands there; one that finds another's name in
-// its file, or no file, has lost the folder and ends. Assumed: what one machine has written and flushed another reads when it opens the
-// file anew (NFS's close-to-open), and no process is held up for longer than `settle` between reading a lock and writing to it.
+// If the file system propagates flock between machines, this is sufficient, also for runs that start at the same
+// instant. Otherwise the content of the file decides:
+// - A holder on this machine is alive if its process exists.
+// - A holder on another machine has ended if it is a previous attempt of this job, or if its job is known to be over and
+//   there is no sign of life for a few beats.
+// - Any other holder has ended if there is no sign of life for `patience` seconds by the clock of the waiting run.
+// A run that has written its name waits `settle` seconds and checks that its name is still there. A run that finds
+// another name in its file, or no file, has lost the folder and ends. Assumptions: data that one machine has written
+// and flushed is seen by another that opens the file afterwards (NFS close-to-open consistency), and no process is
+// delayed for longer than `settle` between reading a lock and writing it.
 #pragma once
 
 #include <atomic>
@@ -22,35 +27,37 @@
 namespace gyr {
 
 struct LockSettings {
-  bool take_over = false;  // from a holder on another machine without asking whether it lives
-  double patience = 60;    // seconds
-  Note say{};              // is told when there is something to wait for
+  bool take_over = false;  // take the folder from a holder on another machine without checking if it is alive
+  double patience = 60;    // seconds without a sign of life until a holder counts as ended
+  Note say{};              // receives a message if the run has to wait
 };
 
 class RunLock {
  public:
-  static constexpr const char* of_run = "lock";                    // of the ranks of a run
-  static constexpr const char* of_supervisor = "supervisor.lock";  // of gyrfalcon run, also between two attempts of its ranks
+  static constexpr const char* of_run = "lock";                    // lock of a run's ranks
+  static constexpr const char* of_supervisor = "supervisor.lock";  // lock of gyrfalcon run, also held between two attempts
 
-  // Exit::io naming host, process and job where another run has the folder; Exit::again where a signal tells to stop while it waits.
+  // Exit::io naming host, process and job if another run holds the folder; Exit::again if a stop signal arrives while
+  // waiting.
   explicit RunLock(const std::filesystem::path& folder, const LockSettings& = {}, const char* name = of_run);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  const std::string& note() const { return note_; }       // from whom the folder was taken over, and why
-  const std::string& token() const { return me_.token; }  // that no other lock has had
+  const std::string& note() const { return note_; }       // previous owner and reason, if the folder was taken over
+  const std::string& token() const { return me_.token; }  // random token of this lock, different from all others
   static std::string token_in(const std::filesystem::path& file);
 
-  // Whether the file is there and names this run; a second old, or looked up now. Once lost it stays so.
+  // True if the file is gone or names another run, according to the last check (at most a second old). Stays true once
+  // set.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
-  void require_held();  // Exit::io saying what has become of it
+  void require_held();  // checks now; Exit::io with the reason if the folder is lost
 
  private:
   struct Owner {
     std::string host, boot, token;
     Job job;
-    long pid = 0;  // 0: none
+    long pid = 0;  // process id of the holder; 0: no owner
     std::string text() const;
   };
   static Owner myself();
@@ -59,7 +66,7 @@ class RunLock {
   void require_still(const Owner& before, double seconds) const;
   void write(std::uint64_t beat);
   void settle() const;
-  void look();  // and beat
+  void look();  // checks that the lock is still held, and writes the next beat
   void run();
 
   const std::filesystem::path folder_, name_;
@@ -69,7 +76,7 @@ class RunLock {
   bool shared_ = false;
   std::uint64_t beat_ = 0;
   std::atomic<bool> lost_{false};
-  std::mutex mutex_;  // of what the thread and require_held() touch
+  std::mutex mutex_;  // protects the state that the thread and require_held() share
   std::condition_variable wake_;
   bool done_ = false;
   std::thread thread_;

@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-// JSON inside of a script element: nothing in it can end the element.
+// JSON for a script element. Escapes '<', so that no text in the data can end the element.
 std::string embedded(const Json& json) {
   std::string text;
   for (const char c : json_text(json)) {
@@ -26,7 +26,7 @@ void replace(std::string& page, std::string_view place, std::string_view with) {
 
 }  // namespace
 
-// The numbers last: texts in them may look like places.
+// The data is inserted last, because its texts may look like placeholders.
 std::string page_of(std::string_view form, const Json& numbers) {
   std::string page(form);
   replace(page, "@HEAD@", page_head);

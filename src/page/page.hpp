@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pages that a browser shows without any network: a form with the head, which has the style, the tools and the numbers in it.
+// Self-contained HTML pages that a browser shows without a network: a template with the common head, scripts and data
+// filled in.
 #pragma once
 
 #include <string_view>
@@ -8,7 +9,8 @@
 
 namespace gyr {
 
-// `form` with head.html in place of @HEAD@, tools.js of @TOOLS@, and the numbers, which tools.js calls so, of @NUMBERS@: each once.
+// Returns `form` with @HEAD@ replaced by head.html, @TOOLS@ by tools.js, and @NUMBERS@ by the data, which scripts read
+// as `numbers`. Each placeholder occurs once.
 std::string page_of(std::string_view form, const Json& numbers);
 
 }  // namespace gyr

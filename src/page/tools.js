@@ -1,4 +1,4 @@
-// What scripts of pages share: the numbers, elements, numbers as people say them, tables, and what the pointer shows.
+// Helpers that the scripts of all pages share: the data, DOM elements, number formatting, tables and tooltips.
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const by = id => document.getElementById(id);
 const colour = i => `var(--c${i % 8})`;
@@ -11,7 +11,7 @@ function make(name, attributes = {}, ...children) {
 }
 const swatch = i => make("span", { class: "swatch", style: `background:${colour(i)}` });
 
-// Numbers as people say them.
+// Formats a number with an SI suffix.
 function short(x) {
   if (!Number.isFinite(x)) return "-";
   const a = Math.abs(x);
@@ -53,7 +53,7 @@ function show_tip(event, lines) {
 }
 const hide_tip = () => { tip.style.display = "none"; };
 
-// Nearest index in ascending numbers.
+// Index of the element of the ascending array xs that is nearest to x.
 function nearest(xs, x) {
   let low = 0, high = xs.length - 1;
   while (low < high) { const m = (low + high) >> 1; if (xs[m] < x) low = m + 1; else high = m; }

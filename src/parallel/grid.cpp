@@ -5,7 +5,7 @@ namespace gyr {
 
 namespace {
 
-// Ranks of `comm` of one color; MPI_COMM_NULL where color is MPI_UNDEFINED.
+// Splits `comm` by color; returns MPI_COMM_NULL if color is MPI_UNDEFINED.
 MPI_Comm split(MPI_Comm comm, int color, int key) {
   MPI_Comm part;
   MPI_Comm_split(comm, color, key, &part);
@@ -19,10 +19,10 @@ Grid::Grid(Layout layout, MPI_Comm world, WaitPolicy patience, ProgressRecord* p
   int ranks = 0, rank = 0;
   MPI_Comm_size(world, &ranks);
   MPI_Comm_rank(world, &rank);
-  ensure(ranks == layout_.ranks(), "a layout of {} ranks on {}", layout_.ranks(), ranks);
+  ensure(ranks == layout_.ranks(), "a layout of {} ranks on {} MPI ranks", layout_.ranks(), ranks);
   position_ = layout_.position_of(rank);
 
-  // The permutation is the order of the ranks; the Cartesian grid then numbers them as they stand.
+  // The permutation is applied by reordering the ranks. The Cartesian grid then keeps their order.
   plain_.comm = split(world, 0, position_);
   std::vector<int> sizes, periodic(layout_.axes.size(), 0);
   for (const LayoutAxis& axis : layout_.axes) sizes.push_back(axis.size);
@@ -38,7 +38,7 @@ Grid Grid::dry_run(Layout layout, int position) {
   return grid;
 }
 
-// What every run needs.
+// Creates the groups that every run needs.
 void Grid::make_groups() {
   group(all_axes), group(Axis::data), group(Axis::pipeline);
   if (size(Axis::context) > 1) group(Axis::context), group(token_axes);
@@ -52,12 +52,12 @@ MPI_Comm Grid::along(Axes axes) const {
   std::vector<int> keep;
   for (const LayoutAxis& a : layout_.axes) keep.push_back(axes.has(a.axis));
   MPI_Comm comm;
-  if (axes == Axes{}) MPI_Comm_dup(MPI_COMM_SELF, &comm);  // MPICH gives a communicator without dimensions to the first rank alone
+  if (axes == Axes{}) MPI_Comm_dup(MPI_COMM_SELF, &comm);  // MPICH returns a communicator without dimensions only on the first rank
   else MPI_Cart_sub(cart_, keep.data(), &comm);
   return comm;
 }
 
-// The same ranks, named by the axes that there are.
+// The given axes without those that the layout does not have.
 Axes Grid::present(Axes axes) const {
   if (axes == all_axes) return axes;
   Axes some{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ranks of a layout as an MPI Cartesian grid, with communicators of those among them that differ along given axes.
+// The ranks of a layout as an MPI Cartesian grid, with a communicator for each group of ranks that differ only along
+// given axes.
 #pragma once
 
 #include <mpi.h>
@@ -16,10 +17,11 @@ namespace gyr {
 
 class Grid {
  public:
-  // Collective over `world`, whose size must be the layout's. `patience`: of all the job's ranks on this machine. `beacon`: told what
-  // this rank does and waits for; may be null, and outlives the grid.
+  // Collective over `world`, whose size must be that of the layout. `patience`: how all ranks on this machine wait
+  // (spin or yield). `beacon`: receives the current task of this rank and the communication it waits for; may be null,
+  // and must outlive the grid.
   Grid(Layout layout, MPI_Comm world, WaitPolicy patience, ProgressRecord* progress_record = nullptr);
-  // The same place without communication: for plans.
+  // The grid at a position, without communication: for planning.
   static Grid dry_run(Layout layout, int position);
 
   const Layout& layout() const { return layout_; }
@@ -27,37 +29,41 @@ class Grid {
   int size(Axes along) const { return layout_.size(along); }
   int coordinate(Axes along) const { return layout_.coordinate(position_, along); }
   bool is_dry_run() const { return cart_ == MPI_COMM_NULL; }
-  // What this rank does from now on, for those who watch it. `task`: a literal.
+  // Records the current task of this rank for the processes that monitor it. `task`: a string literal.
   void begin_task(const char* task, std::int64_t micro = -1) {
     if (progress_record_) progress_record_->task(task, micro);
   }
-  // Records what all communicators transfer from now on, and what others do who ask for the recorder; null: no more. It outlives the events.
+  // Records the transfers of all communicators from now on; null stops recording. The recorder must outlive the events.
+  // Other code that records transfers obtains it from recorder().
   void record(Recorder* recorder);
   Recorder* recorder() { return recorder_; }
 
-  // This rank and those that differ from it only along these axes, in the order of positions. A communicator is made when it is first asked
-  // for, which is collective over the grid: all ranks ask for the same ones in the same order. Those of each axis and of all are made at once.
+  // Communicator of this rank and the ranks that differ from it only along these axes, ordered by position. It is
+  // created on first use, which is collective over the grid: all ranks must request the same groups in the same order.
+  // The constructor creates the groups that every run needs.
   Communicator& group(Axes);
   Communicator& world() { return group(all_axes); }
   BlockedCommunicator& tensor() { return *tensor_; }
-  // The ranks of the tensor axis that work on the same mixer as this one; null where all work on both.
+  // Tensor-parallel ranks that compute the same mixer as this one; null if every rank computes both mixers.
   BlockedCommunicator* team() { return team_blocks_ ? &*team_blocks_ : nullptr; }
-  // The ranks with other tokens that deal experts among themselves, and those that have the same experts: null where every rank has all.
+  // Expert-parallel ranks, and ranks with the same experts as this one; null if every rank has all experts.
   Communicator* experts() { return experts_ ? &*experts_ : nullptr; }
   Communicator* expert_replicas() { return expert_replicas_ ? &*expert_replicas_ : nullptr; }
-  // Those that hold the same of experts, or of what else there is, and work on other tokens.
+  // Ranks with other tokens that hold the same weights as this one: expert weights, or all other weights.
   Communicator& replicas(bool of_experts);
-  // First and last stage, which share a tied embedding: null on the others and where they are one.
+  // First and last pipeline stage, which share a tied embedding; null on other stages and if there is only one stage.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
-  // Makes the blocks of the tensor axis, or of this rank's team, that weights with fewer units than ranks need. Collective over these ranks.
+  // Creates sub-communicators (blocks) of the tensor-parallel group, or of this rank's team, for weights with fewer
+  // units than ranks. Collective over these ranks.
   void add_blocks(BlockedCommunicator&, const std::vector<int>& sizes);
-  // Plain duplicate of the ranks in the order of positions, for file libraries (some corrupt data on Cartesian communicators).
+  // Plain duplicate of the communicator with ranks ordered by position, for file libraries (some corrupt data on
+  // Cartesian communicators).
   MPI_Comm duplicate() const;
 
   template <class Visit>
   void visit(Visit&& visit) {
-    for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)  // of inner axes first
+    for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)  // visit the groups of inner axes first
       if (group->first == Axis::tensor) tensor_->visit(visit);
       else visit(group->second.communicator);
     if (team_blocks_) team_blocks_->visit(visit);
@@ -75,7 +81,7 @@ class Grid {
   Axes present(Axes) const;
   MPI_Comm along(Axes) const;
   void make_groups();
-  std::unique_ptr<Transport> transport_over(MPI_Comm) const;  // takes it over
+  std::unique_ptr<Transport> transport_over(MPI_Comm) const;  // takes ownership of the MPI communicator
   Communicator made(std::string name, std::unique_ptr<Transport>);
   void add_embedding_group();
   void add_team();
@@ -92,13 +98,13 @@ class Grid {
   };
   Owned plain_, cart_;
   struct Group {
-    MPI_Comm comm;  // the communicator's own
+    MPI_Comm comm;  // MPI handle, owned by `communicator`
     Communicator communicator;
   };
   std::map<Axes, Group> groups_;
   std::optional<Communicator> embedding_group_, experts_, expert_replicas_;
   std::optional<BlockedCommunicator> tensor_;
-  std::unique_ptr<Group> team_;  // of one place, which its blocks point to
+  std::unique_ptr<Group> team_;  // group on the heap, because its blocks point to it
   std::optional<BlockedCommunicator> team_blocks_;
   WaitPolicy patience_ = WaitPolicy::spin;
   ProgressRecord* progress_record_ = nullptr;

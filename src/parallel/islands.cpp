@@ -39,14 +39,13 @@ Island island_in(const std::string& text, const std::string& all) {
   Island island{trimmed(parts.front())};
   const bool known = !island.name.empty() && (parts.size() == 2 || parts.size() == 3) && number_of(trimmed(parts[1]), island.ranks) &&
                      (parts.size() == 2 || number_of(trimmed(parts[2]), island.speed));
-  require(
-      known && island.ranks > 0 && Index(island.ranks) <= most_ranks && std::isfinite(island.speed) && island.speed > 0, Exit::config,
-      "cluster.emulate = '{}': '{}' is no island; write name:ranks or name:ranks:speed for each, with commas between, as in \"ib:4:197,roce:4:160\"",
-      all, text);
+  require(known && island.ranks > 0 && Index(island.ranks) <= most_ranks && std::isfinite(island.speed) && island.speed > 0, Exit::config,
+          "cluster.emulate = '{}': '{}' is not an island; write name:ranks or name:ranks:speed, separated by commas, as in \"ib:4:197,roce:4:160\"",
+          all, text);
   return island;
 }
 
-// Positions of a stage, or of all, in the order in which ranks are dealt.
+// All positions, in the order in which ranks are assigned to them.
 std::vector<int> in_order(const Layout& layout) {
   std::vector<int> positions(std::size_t(layout.ranks()));
   std::iota(positions.begin(), positions.end(), 0);
@@ -75,15 +74,15 @@ std::string range_text(const std::set<int>& numbers) {
   return text;
 }
 
-// Why more than messages of the pipeline goes between islands.
+// Reason why more than pipeline messages crosses islands.
 std::string why_text(const Layout& layout, const Islands& islands) {
   const int of_stage = layout.ranks() / layout.size(Axis::pipeline);
   for (const Island& island : islands)
     if (island.ranks % of_stage != 0)
       return fmt::format(
-          "a stage has {} ranks (data x context x tensor), which do not divide the {} of {}; a pipeline of more ranks has smaller stages", of_stage,
+          "a stage has {} ranks (data x context x tensor), which do not divide the {} ranks of {}; more pipeline ranks make stages smaller", of_stage,
           island.ranks, island.name);
-  return "so says parallel.permutation";
+  return "parallel.permutation is set";
 }
 
 }  // namespace
@@ -101,8 +100,8 @@ int island_of(const Islands& islands, int rank) {
 Islands read_islands(Section& s) {
   const std::string text =
       s.get("emulate", "",
-            "islands of ranks to be reckoned with, in their order: name:ranks or name:ranks:speed of each, with commas between. Stages are dealt to "
-            "islands as wholes and cut by speed, unless parallel.permutation or parallel.layers says otherwise")
+            "emulated islands, in rank order: name:ranks or name:ranks:speed of each, separated by commas. Each pipeline stage is placed on one "
+            "island, with layers by its speed, unless parallel.permutation or parallel.layers is set; empty: none")
           .value();
   Islands islands;
   if (text.empty()) return islands;
@@ -114,7 +113,7 @@ Islands read_islands(Section& s) {
             islands.back().name);
     ranks += islands.back().ranks;
   }
-  require(ranks <= most_ranks, Exit::config, "cluster.emulate = '{}' has {} ranks; {} are the most", text, ranks, most_ranks);
+  require(ranks <= most_ranks, Exit::config, "cluster.emulate = '{}' has {} ranks; at most {} are allowed", text, ranks, most_ranks);
   return islands;
 }
 
@@ -153,7 +152,7 @@ bool crosses(const Layout& layout, const Islands& islands, Axis axis) {
 }
 
 std::string text_of(const Layout& layout, const Islands& islands) {
-  std::vector<int> stage_of(std::size_t(layout.ranks()));  // of each rank
+  std::vector<int> stage_of(std::size_t(layout.ranks()));  // pipeline stage of each rank
   for (int p = 0; p < layout.ranks(); ++p) stage_of[std::size_t(layout.rank_at(p))] = layout.coordinate(p, Axis::pipeline);
   std::string text;
   int rank = 0;
@@ -171,9 +170,9 @@ std::string text_of(const Layout& layout, const Islands& islands) {
     if (crosses(layout, islands, axis)) across.emplace_back(name_of(axis));
   if (across.empty())
     return text + (crosses(layout, islands, Axis::pipeline)
-                       ? ". Between them go messages of the pipeline, sums over its ends and norms, and nothing of data, context or tensor ranks"
-                       : ". Nothing goes between them but norms");
-  return text + fmt::format(". Between them go sums of {} ranks too: {}", listed(across), why_text(layout, islands));
+                       ? ". Between islands: pipeline messages, sums of tied embeddings and norms, no data, context or tensor parallel traffic"
+                       : ". Between islands: only sums of norms");
+  return text + fmt::format(". Between islands there are also reductions over {} ranks, because {}", listed(across), why_text(layout, islands));
 }
 
 }  // namespace gyr

@@ -35,9 +35,9 @@ std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));
   if (size(Axis::context) > 1)
-    text += std::array{" (keys go round)", " (heads are exchanged)", " (ranks help each other)"}[std::size_t(context_mode)];
+    text += std::array{" (ring attention)", " (all-to-all of heads)", " (load-balanced attention)"}[std::size_t(context_mode)];
   if (attention_ranks > 0) text += fmt::format(" ({} attention, {} SSM)", attention_ranks, size(Axis::tensor) - attention_ranks);
-  if (expert > 1) text += fmt::format(" (experts dealt among {})", expert);
+  if (expert > 1) text += fmt::format(" (expert parallel over {})", expert);
   if (sequence) text += " with sequence parallelism";
   if (shard != Shard::none) text += fmt::format("{} sharded {}", sequence ? "," : " with", name_of(shard));
   return text;
@@ -67,12 +67,13 @@ Layout grid_layout(int data, int pipeline, int tensor, std::vector<Span> stages,
   return layout;
 }
 
-// best[n]: the least possible cost of the dearest stage when the first n layers are cut into the stages up to s. The later the last of them begins
-// the less it costs: where it costs more than the best place found, no earlier one is better.
+// best[n]: minimum cost of the slowest stage if the first n layers are split into the stages up to s. The last stage
+// costs less the later it begins. Once it costs more than the best split found, no earlier begin can be better.
 std::vector<Span> split_stages(const std::vector<double>& costs, double before, double after, int stages, const std::vector<double>& speeds) {
   const int layers = int(costs.size());
   require(stages <= layers, Exit::config,
-          "{} layers cannot be cut into {} pipeline stages; set parallel.pipeline (x parallel.virtual_stages) to {} or less", layers, stages, layers);
+          "{} layers cannot be split into {} pipeline stages; set parallel.pipeline (x parallel.virtual_stages) to {} or less", layers, stages,
+          layers);
   std::vector<double> sum(layers + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
   const auto cost = [&](int stage, int first, int last) {
@@ -88,7 +89,8 @@ std::vector<Span> split_stages(const std::vector<double>& costs, double before, 
       for (int first = n - 1; first >= s; --first) {
         const double last = cost(s, first, n);
         if (last > best[n]) break;
-        if (const double slowest = std::max(before_s[first], last); slowest <= best[n]) best[n] = slowest, from[s][n] = first;  // the first of equals
+        // <= selects the earliest begin among equal costs
+        if (const double slowest = std::max(before_s[first], last); slowest <= best[n]) best[n] = slowest, from[s][n] = first;
       }
   }
   std::vector<Span> spans(stages);

@@ -8,7 +8,8 @@ namespace gyr {
 
 namespace {
 
-// A box and the ranks that hold it. Those of a weight are disjoint: a layout deals a weight out in parts, and copies of a part are equal.
+// A box and the ranks that hold it. The boxes of a weight are disjoint: a layout splits a weight into parts, and copies
+// of a part are equal.
 struct MovedPart {
   Box box;
   std::vector<int> ranks;
@@ -27,7 +28,8 @@ std::vector<MovedPart> parts_of(const PlacedTensor& weight, const Layout& layout
   return all;
 }
 
-// Of `holders`, the one that shall send `elements` to `receiver`.
+// Chooses the holder that sends to `receiver`: on the same node first, then with the fewest elements sent, then the
+// lowest rank.
 int sender(const std::vector<int>& holders, int receiver, const std::vector<Index>& sent, int ranks_per_node) {
   const auto cost = [&](int rank) { return std::tuple(rank / ranks_per_node != receiver / ranks_per_node, sent[rank], rank); };
   return *std::min_element(holders.begin(), holders.end(), [&](int a, int b) { return cost(a) < cost(b); });

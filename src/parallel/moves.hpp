@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From one layout of a model's weights to another: which rank sends which part of which weight to whom.
+// Resharding plan from one layout of a model's weights to another: which rank sends which part of which weight to which
+// ranks.
 #pragma once
 
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
 
-// A weight as some stage has it, or what training keeps beside it.
+// A weight on a pipeline stage, or its optimizer state.
 struct PlacedTensor {
   Weight weight;
   int stage;  // coordinate on the pipeline axis
   bool trained = true;
-  FlatCut cut = {};  // of a share, where ranks along token_axes keep parts of it
+  FlatCut cut = {};  // position of the tensor-parallel shard in a ZeRO-sharded run
   Content content = Content::weight;
-  DType dtype = DType::f32;  // as it is stored
+  DType dtype = DType::f32;  // dtype in which the tensor is stored
 };
 
-// What the rank at a position holds of it; nothing where another stage does. Copies are counted along all axes but the pipeline.
+// Boxes that the rank at a position holds; none if the weight is on another stage. Copies are counted along all axes
+// except the pipeline.
 std::vector<Held> held_at(const PlacedTensor&, const Layout&, int position);
-// The same of what it keeps of a share that is cut.
+// Boxes of the ZeRO part of its shard that the rank keeps.
 std::vector<Held> kept_at(const PlacedTensor&, const Layout&, int position);
 
-// A box of a tensor on its way from one rank to others.
+// A box of a tensor that one rank sends to others.
 struct Move {
-  std::size_t tensor;  // number in a list
+  std::size_t tensor;  // index of the tensor in a list
   Box box;
   int from;
-  std::vector<int> to = {};  // rising; several: a broadcast; none: not decided yet
+  std::vector<int> to = {};  // receiving ranks, ascending; several: a broadcast; empty: not decided yet
 
   Index elements_sent() const { return elements(box.count) * Index(to.size()); }
 };
 
-// What must be sent so that every rank holds what `to` says after it held what `from` says: the same weights in the same order, on as many
-// ranks. Nothing that a rank holds already is sent to it. Each box comes from one of its holders: from one on the same node where there is one,
-// then from the one that has sent least so far, then from the lowest rank. Every rank finds the same answer without asking the others.
+// Transfers after which every rank holds what `to` specifies, if it held what `from` specifies: the same weights in the
+// same order, on the same number of ranks. No rank receives elements that it already holds. The sender of each box is
+// one of its holders: preferably on the same node, then the one that has sent least so far, then the lowest rank. Every
+// rank computes the same list without communication.
 std::vector<Move> moves(const std::vector<PlacedTensor>& from, const Layout& before, const std::vector<PlacedTensor>& to, const Layout& after,
                         int ranks_per_node);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The grid as a deck asks for it: keys parallel.*.
+// Settings of the rank grid: deck keys parallel.*.
 #pragma once
 
 #include <array>
@@ -15,41 +15,42 @@
 
 namespace gyr {
 
-// How tensor ranks share the two mixers of hybrid blocks: each both, some one and others the other, or whichever computes less.
+// How tensor-parallel ranks compute the two mixers of hybrid blocks: each rank a part of both (split), each rank one of
+// them (apart), or the cheaper of these (automatic).
 enum class Mixer { split, apart, automatic };
 inline constexpr std::array<const char*, 3> mixer_names{"split", "apart", "auto"};
 
-// Who decides how ranks share the work: the deck, or a search for what is fastest on the machine that a file describes.
+// Source of the parallel layout: the deck, or a search for the fastest layout on the cluster that a file describes.
 enum class Planning { deck, automatic };
 
-// Keys that a search decides, which a deck may keep from it (parallel.keep).
+// Keys that the layout search decides, unless parallel.keep lists them.
 inline constexpr std::array<const char*, 13> searched_keys{"data",           "pipeline",         "context",      "tensor", "expert",
                                                            "virtual_stages", "schedule",         "context_mode", "mixer",  "sequence",
                                                            "shard",          "micro_batch_size", "recompute"};
 
 struct ParallelConfig {
   Planning plan;
-  std::string cluster, profile;         // files: of the machine, of its kernels' times
-  std::vector<std::string> keep;        // searched keys that stay as the deck says
-  int data, pipeline, context, tensor;  // data 0: whatever the ranks leave
-  std::vector<Axis> order;              // of the axes, outermost first
+  std::string cluster, profile;         // paths: cluster description; measured kernel times
+  std::vector<std::string> keep;        // keys that keep their value in the deck when a search decides the others
+  int data, pipeline, context, tensor;  // data 0: all ranks that the other axes leave
+  std::vector<Axis> order;              // order of the axes, outermost first
   std::vector<int> permutation;
-  Islands islands;  // by which ranks are ordered and stages are cut, where the deck does not say how; none: all ranks are alike
-  bool sequence;    // tensor ranks keep shares of the residual stream
+  Islands islands;  // islands, which determine rank order and stage sizes if the deck does not; empty: all ranks are alike
+  bool sequence;    // sequence parallel: tensor-parallel ranks keep shards of the residual stream
   Mixer mixer;
-  int attention_ranks;        // where mixers are apart; 0: by cost
-  Schedule one_chunk;         // of the pipeline, where virtual_stages is 1
-  int virtual_stages;         // chunks of layers of each pipeline rank
-  std::vector<Index> layers;  // per stage; empty: cut by cost
+  int attention_ranks;        // tensor ranks that compute attention if mixers are apart; 0: chosen by cost
+  Schedule one_chunk;         // pipeline schedule if virtual_stages is 1
+  int virtual_stages;         // chunks of layers per pipeline rank
+  std::vector<Index> layers;  // layers of each stage; empty: split by cost
   ContextMode context_mode;
-  int expert;          // ranks that deal experts among themselves
-  double expert_room;  // for rows, in even shares; 0: for any routing
-  Shard shard;         // what data ranks cut among themselves
+  int expert;          // expert-parallel size
+  double expert_room;  // capacity of expert receive buffers, in multiples of balanced routing; 0: for any routing
+  Shard shard;         // ZeRO level over the data-parallel ranks
   Index bucket_bytes;
-  std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
+  std::optional<DType> reduce_dtype;  // dtype of gradients in the reduction over the data axis; empty: dtype of accumulation
 
-  int model_ranks() const { return pipeline * context * tensor; }        // that each index of the data axis takes
-  int data_grain() const { return expert / std::gcd(expert, context); }  // the data axis is a multiple of it, so that experts can be dealt
+  int model_ranks() const { return pipeline * context * tensor; }        // number of ranks for each index of the data axis
+  int data_grain() const { return expert / std::gcd(expert, context); }  // the data axis must be a multiple of this, so that experts can be sharded
   int least_ranks() const { return !islands.empty() ? ranks_of(islands) : model_ranks() * (data > 0 ? data : data_grain()); }
   int stages() const { return pipeline * virtual_stages; }
   Schedule schedule() const { return virtual_stages > 1 ? interleaved : one_chunk; }

@@ -13,7 +13,7 @@ namespace {
 
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weights; }
 
-// The turns behind which a chunk has nothing more to do for a micro-batch.
+// Last turn of each micro-batch on a chunk, and last backward of each chunk.
 class LastTurns {
  public:
   explicit LastTurns(const std::vector<Turn>& turns) {
@@ -23,7 +23,7 @@ class LastTurns {
     }
   }
   bool ends(const Turn& turn, std::size_t i) const { return last_.at({turn.chunk, turn.micro}) == i; }
-  // Whether the gradients of the chunk's weights get their last summand here.
+  // True if the gradients of the chunk's weights are complete after this turn.
   bool completes(const Turn& turn, std::size_t i) const {
     const auto found = last_backward_.find(turn.chunk);
     return found != last_backward_.end() && found->second == i;
@@ -34,7 +34,7 @@ class LastTurns {
   std::map<int, std::size_t> last_backward_;
 };
 
-// Slots of one chunk: a micro-batch takes the lowest that is free.
+// Slots of one chunk: a micro-batch takes the lowest free slot.
 class Slots {
  public:
   int take(int micro) {
@@ -88,7 +88,7 @@ class Compiler {
     return {.op = turn.op, .chunk = turn.chunk, .micro = turn.micro, .slot = slots_[turn.chunk].of(turn.micro), .parts = parts};
   }
 
-  // `stage` is where the message begins to be needed.
+  // `needing_stage`: stage that needs the message first; part of the tag.
   void transfer(Op op, const Turn& turn, Payload payload, int peer_stage, int needing_stage) {
     Task t = task(turn, {});
     t.op = op, t.payload = payload;
@@ -111,7 +111,8 @@ class Compiler {
     if ((turn.op == Op::backward || turn.op == Op::backward_input) && stage > 0) transfer(Op::send, turn, Payload::gradients, stage - 1, stage - 1);
   }
 
-  // Part by part where something begins or is awaited between them.
+  // True if a computation is split into one task per part, because reductions or gathers start or are awaited between
+  // the parts.
   bool in_parts(const Turn& turn, bool completes) {
     if (plan_.buckets.empty()) return false;
     if (turn.op != Op::forward) return completes || plan_.shard >= Shard::gradients;
@@ -139,7 +140,8 @@ class Compiler {
     slots_[turn.chunk].give_back(slots_[turn.chunk].of(turn.micro));
   }
 
-  // What is cut and has no place of its own is reduced when its buffer is taken.
+  // Adds reductions of complete buckets. With ZeRO-2 and 3, buckets without memory of their own are reduced when their
+  // buffer is reused instead.
   void complete(Index part) {
     for (const int bucket : plan_.buckets[part])
       if (--incomplete_[bucket] == 0 && (plan_.shard < Shard::gradients || plan_.kept_whole[bucket]))
@@ -161,17 +163,18 @@ class Compiler {
   int rank_;
   const BucketPlan& plan_;
   std::vector<Slots> slots_;
-  std::set<int> awaited_;        // chunks whose first forward has come
-  std::vector<int> incomplete_;  // parts of each bucket that will still get something
+  std::set<int> awaited_;        // chunks whose first forward has been compiled
+  std::vector<int> incomplete_;  // by bucket: number of parts whose gradients are incomplete
   Program program_;
 };
 
-// Puts in what follows from two buffers that buckets share.
+// Adds the tasks that are needed because buckets share two buffers.
 class Turns {
  public:
   Turns(const BucketPlan& plan, std::vector<Task> tasks) : plan_(plan), tasks_(std::move(tasks)) {}
 
-  // Before a computation: the bucket of values it needs, unless it is there, and the one that is needed next.
+  // Before a computation, gathers the bucket of weights that it needs, unless it is in a buffer, and the bucket that is
+  // needed next.
   std::vector<Task> with_gathers() {
     std::vector<Task> all;
     std::array<int, 2> holds{-1, -1};
@@ -195,7 +198,8 @@ class Turns {
     return all;
   }
 
-  // A bucket's gradients begin at zero in the buffer whose turn it is, and are reduced before another bucket gets some.
+  // Gradients of a bucket start at zero in the buffer that is free, and are reduced before gradients of another bucket
+  // are written.
   std::vector<Task> with_reductions() {
     std::vector<Task> all;
     int present = 1, open = -1;
@@ -222,13 +226,13 @@ class Turns {
   std::vector<int> written(const Task& t) const {
     return is_computation(t) && (t.op == Op::forward) == is_head(t) ? buckets_of(t) : std::vector<int>{};
   }
-  // The one of them that has no place of its own; -1: none.
+  // The first of these buckets that has no memory of its own; -1: none.
   int turn_of(const std::vector<int>& buckets) const {
     for (const int bucket : buckets)
       if (!plan_.kept_whole[bucket]) return bucket;
     return -1;
   }
-  // The first such bucket, other than `present`, of the tasks behind the i-th.
+  // The first such bucket, other than `present`, in the tasks after the i-th.
   int next_turn(std::size_t i, int present, std::vector<int> (Turns::*use)(const Task&) const) const {
     while (++i < tasks_.size())
       if (const int bucket = turn_of((this->*use)(tasks_[i])); bucket >= 0 && bucket != present) return bucket;
@@ -255,7 +259,7 @@ PipelineShape pipeline_shape(const Layout& layout, int micros) {
 bool is_computation(const Task& t) { return t.op == Op::forward || is_backward(t.op); }
 
 Program compile(Schedule schedule, const PipelineShape& shape, int rank, const BucketPlan& plan) {
-  ensure(shape.ranks > 1 || shape.chunks == 1, "one rank has one chunk, not {}", shape.chunks);
+  ensure(shape.ranks > 1 || shape.chunks == 1, "a pipeline of one rank has one chunk, not {}", shape.chunks);
   Program program = Compiler(shape, rank, plan).compile(schedule(shape, rank));
   if (plan.buckets.empty()) return program;
   const bool backwards = std::any_of(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return is_backward(t.op); });

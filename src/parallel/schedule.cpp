@@ -27,7 +27,7 @@ namespace {
 
 void one_chunk(const PipelineShape& shape, const char* name) { ensure(shape.chunks == 1, "{} has one chunk per rank, not {}", name, shape.chunks); }
 
-// Forwards before the first backward under 1F1B: as many as there are ranks behind.
+// Warm-up forwards of a rank in 1F1B, before its first backward: one for each rank after it.
 int warm_up_of(const PipelineShape& shape, int rank) { return std::min(shape.ranks - rank - 1, shape.micros); }
 
 }  // namespace
@@ -64,7 +64,8 @@ std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
 std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
   const auto [p, v, m] = shape;
   std::vector<Turn> list;
-  // The i-th forward, or backward, of a rank. What the last group lacks is left out, so that messages stay in the order of full groups.
+  // Adds the i-th forward, or backward, of a rank. Micro-batches missing in the last group are skipped, so that
+  // messages stay in the order of full groups.
   const auto add = [&, p = p, v = v, m = m](Op op, int i) {
     const int group = i / (p * v), within = i % (p * v), chunk = within / p, micro = group * p + within % p;
     if (micro < m) list.push_back({op, op == Op::forward ? chunk : v - 1 - chunk, micro});
@@ -82,7 +83,7 @@ std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
 std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
   one_chunk(shape, "ZB-H1");
   std::vector<Turn> list;
-  int left = 0;  // the first micro-batch whose weights are left
+  int left = 0;  // first micro-batch whose weight gradients are postponed
   const auto backward = [&](int i, int leave) {
     list.push_back({Op::backward_input, 0, i});
     for (; left <= i - leave; ++left) list.push_back({Op::backward_weights, 0, left});
@@ -93,7 +94,7 @@ std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
     list.push_back({Op::forward, 0, i});
     backward(i - warm_up, rank);
   }
-  // While it drains, a rank waits after each backward for as long as weights take.
+  // During the drain, a rank waits after each backward for about as long as weight gradients take.
   for (int i = shape.micros - warm_up; i < shape.micros; ++i) {
     list.push_back({Op::backward_input, 0, i});
     if (left <= i) list.push_back({Op::backward_weights, 0, left++});

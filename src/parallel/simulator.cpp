@@ -11,14 +11,14 @@ namespace gyr {
 
 namespace {
 
-// Messages from one rank to another, in order. The number of a message is its place in the line of those sent, or received.
+// Messages from one rank to another, in order. A message is identified by its index among those sent, or received.
 struct Line {
   int from, to;
   std::vector<std::pair<int, double>> sent;  // tag and time of arrival
   std::vector<int> receives;                 // tags of the receives that have begun
 };
 
-// A message: its line, and its number there.
+// A message: its line, and its index there.
 struct Message {
   Line* line = nullptr;
   std::size_t number = 0;
@@ -27,15 +27,15 @@ struct Message {
 struct Walker {
   double clock = 0, busy = 0, message_wait = 0, bucket_wait = 0;
   std::size_t next = 0;
-  std::deque<Line> lines;                      // to each rank that it sends to
-  std::vector<Message> inbox;                  // by chunk, micro-batch and payload: what has been received for a computation
-  std::vector<std::vector<Message>> outbox;    // by slot of all chunks: what is still on its way out of it
-  std::vector<int> first_slot;                 // of each chunk
-  double transfers_end = 0;                    // of its sums and gathers so far
-  double before_next = 0;                      // what it has waited for them since its last task that is not beside others
-  std::vector<double> gathered;                // by bucket: when its weights are there
-  std::vector<std::pair<int, double>> summed;  // by buffer: when the sum that was begun there ends
-  std::vector<TaskSpan> spans;                 // of its tasks
+  std::deque<Line> lines;                      // message lines, one for each rank that it sends to
+  std::vector<Message> inbox;                  // by chunk, micro-batch and payload: message received for a computation
+  std::vector<std::vector<Message>> outbox;    // by slot of all chunks: messages that are still being sent from it
+  std::vector<int> first_slot;                 // first slot of each chunk
+  double transfers_end = 0;                    // end of its latest reduction or gather
+  double before_next = 0;                      // seconds waited for transfers that do not overlap, to be added to the next task
+  std::vector<double> gathered;                // by bucket: time at which its weights are gathered
+  std::vector<std::pair<int, double>> summed;  // by buffer: end of the reduction that started there
+  std::vector<TaskSpan> spans;                 // time spans of its tasks
 };
 
 class Simulator {
@@ -70,7 +70,7 @@ class Simulator {
   }
 
  private:
-  // Behind the step nothing is walked: it was, at the begin.
+  // Tasks after the step are not executed: their gathers ran at the start (regather).
   bool is_at_end(int rank) const { return has_ended(rank) || programs_[rank].tasks[walkers_[rank].next].op == Op::step; }
 
   void regather(int rank) {
@@ -109,7 +109,7 @@ class Simulator {
     return known != lines.end() ? *known : lines.emplace_back(Line{from, to, {}, {}});
   }
 
-  // Seconds that it has waited.
+  // Advances the clock to `moment` and returns the seconds waited.
   static double wait_until(Walker& w, double moment, double& waited) {
     if (moment <= w.clock) return 0;
     const double seconds = moment - w.clock;
@@ -133,7 +133,7 @@ class Simulator {
   }
   static std::vector<Message>& outbox(Walker& w, const Task& task) { return w.outbox[w.first_slot[task.chunk] + task.slot]; }
 
-  // Whether the rank could do its task.
+  // Executes a task of the rank; returns false if the task has to wait for another rank.
   bool advance(int rank, std::size_t number) {
     Walker& w = walkers_[rank];
     const Task& task = programs_[rank].tasks[number];
@@ -174,7 +174,7 @@ class Simulator {
     return true;
   }
 
-  // Behind those before it.
+  // Starts a transfer after the previous transfers of the rank.
   void transfer(Walker& w, int rank, std::size_t number) const {
     const double seconds = times_[rank].seconds[number];
     done(w, number, std::max(w.clock, w.transfers_end), seconds);
@@ -204,7 +204,7 @@ class Simulator {
     return true;
   }
 
-  // Without buffers a send ends when the facing receive has begun.
+  // True if no message from the slot is pending. Without buffering, a send ends when the matching receive has started.
   static bool slot_is_free(Walker& w, const Task& task) {
     std::vector<Message>& out = outbox(w, task);
     if (std::any_of(out.begin(), out.end(), [](const Message& m) { return m.line->receives.size() <= m.number; })) return false;
@@ -214,7 +214,7 @@ class Simulator {
 
   bool has_ended(int rank) const { return walkers_[rank].next == programs_[rank].tasks.size(); }
 
-  // The rank that one which cannot go on waits for: to send what its next task reads, or to receive what is in its slot.
+  // Rank that a blocked rank waits for: to send the input of its next task, or to receive the message in its slot.
   int awaited_rank(int rank) {
     Walker& w = walkers_[rank];
     const Task& task = programs_[rank].tasks[w.next];
@@ -232,14 +232,14 @@ class Simulator {
     return fmt::format("rank {} at '{}' of chunk {}, micro-batch {}", rank, name_of(t.op), t.chunk, t.micro);
   }
 
-  // Of ranks that cannot go on, each the next one's: until one comes again, or has ended.
+  // Chain of blocked ranks, each of which waits for the next one, until a rank occurs again or has ended.
   std::string wait_chain_text(int rank) {
     std::vector<int> chain{rank};
     while (!is_at_end(chain.back())) {
       const int next = awaited_rank(chain.back());
       const auto before = std::find(chain.begin(), chain.end(), next);
       const bool again = before != chain.end();
-      if (again) chain.erase(chain.begin(), before);  // what only leads there
+      if (again) chain.erase(chain.begin(), before);  // ranks that only lead to the cycle
       chain.push_back(next);
       if (again) break;
     }
@@ -275,7 +275,7 @@ double cost_of(const Task& task, const TaskCosts& costs, int chunks) {
 
 }  // namespace
 
-// A group that is not full costs the same however many full ones come before it.
+// The cost of an incomplete group does not depend on the number of full groups before it.
 double bubble_fraction(Schedule schedule, const PipelineShape& shape) {
   const auto [p, v, m] = shape;
   const bool splits = schedule == zero_bubble;

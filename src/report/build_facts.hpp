@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this binary was built from.
+// Versions of the program and of the libraries it was built with.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace gyr {
 
-// Git hash, compiler, MPI, Kokkos and its execution space, HDF5, BLAS, backend.
+// Git hash, compiler and flags, MPI, Kokkos and its execution space, HDF5, BLAS, backend.
 std::vector<std::pair<std::string, std::string>> build_facts();
 std::string version();
 

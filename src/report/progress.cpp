@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lines are composed as text and written in one piece.
+// Each line is composed as text and written in one call.
 #include "src/report/progress.hpp"
 
 #include <fmt/chrono.h>
@@ -25,7 +25,7 @@ std::string date(double time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-// 1234567 -> "1.23M"
+// Abbreviates a count: 1234567 -> "1.23M".
 std::string short_count(double x) {
   static constexpr const char* letters[] = {"", "k", "M", "G", "T"};
   int power = 0;
@@ -33,7 +33,7 @@ std::string short_count(double x) {
   return fmt::format("{:.{}f}{}", x, power == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2, letters[power]);
 }
 
-// "[====>     ]"
+// Progress bar as text: "[====>     ]".
 std::string bar(double part, int width) {
   const int inside = width - 2;
   const int filled = int(std::clamp(part, 0.0, 1.0) * inside);
@@ -69,13 +69,13 @@ std::string step_line(const StepReport& r) {
   if (r.order_loss) field("sop loss", fmt::format("{:.6E}", *r.order_loss));
   for (std::size_t k = 0; k < r.mtp_losses.size(); ++k)
     field(fmt::format("mtp_{} loss", k + 1), r.mtp_losses[k] ? fmt::format("{:.6E}", *r.mtp_losses[k]) : "none");
-  field("loss scale", "1.0");  // bf16 needs none
+  field("loss scale", "1.0");  // constant: bf16 needs no loss scaling
   field("grad norm", fmt::format("{:.3f}", r.grad_norm));
   if (r.params_norm) field("params norm", fmt::format("{:.3f}", *r.params_norm));
   field("number of skipped iterations", fmt::format("{:3}", r.skipped));
   field("number of nan iterations", fmt::format("{:3}", r.nans));
-  field("tokens per second", fmt::format("{:.1f}", r.tokens_per_second));  // ours stand after the last field of theirs
-  if (r.expert_load) field("fullest expert", fmt::format("{:.3f}", *r.expert_load));
+  field("tokens per second", fmt::format("{:.1f}", r.tokens_per_second));  // this and the following fields do not exist in Megatron-LM
+  if (r.expert_load) field("max expert load", fmt::format("{:.3f}", *r.expert_load));
   if (r.dropped_choices) field("dropped choices (%)", fmt::format("{:.3f}", *r.dropped_choices * 100));
   if (r.mfu) field("MFU (%)", fmt::format("{:.2f}", *r.mfu * 100));
   field("memory (MiB)", fmt::format("{:.1f}", double(r.memory_bytes) / (1 << 20)));
@@ -116,7 +116,7 @@ ProgressStyle progress_style(std::FILE* out, Index every) {
 }
 
 void Progress::write(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), out_);  // output that cannot be written any more must not end the training
+  std::fwrite(text.data(), 1, text.size(), out_);  // output that can no longer be written must not end the training
   std::fflush(out_);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a person sees while the run goes on. A terminal gets one line that redraws itself; a file gets plain lines in
-// the field order of Megatron-LM's log, so that scripts written for it go on working. One rank prints.
+// Progress output of a run. A terminal gets one line that is redrawn; a file gets plain lines in the field order of
+// Megatron-LM's log, so that scripts for that log keep working. Only one rank prints.
 #pragma once
 
 #include <cstdio>
@@ -12,14 +12,14 @@
 namespace gyr {
 
 struct ProgressStyle {
-  bool live = false;    // redraw one line with control characters; otherwise not a single one is written
-  bool colour = false;  // of the live line
-  int width = 80;       // columns of the terminal
-  Index every = 1;      // steps from one plain line to the next
+  bool live = false;    // redraw one line with control characters; otherwise no control characters are written
+  bool colour = false;  // colour the live line
+  int width = 80;       // width of the terminal in columns
+  Index every = 1;      // steps between plain lines
 };
 
-// How to write to `out`: live on a terminal that can move its cursor, in colour unless NO_COLOR is set.
-// GYR_PROGRESS=live or plain decides where `out` cannot tell, as behind mpiexec, which hands each rank a pipe.
+// Style for `out`: live on a terminal that can move its cursor, coloured unless NO_COLOR is set. GYR_PROGRESS=live or
+// plain overrides it, for example under mpiexec, where every rank writes to a pipe.
 ProgressStyle progress_style(std::FILE* out, Index every);
 
 class Progress {
@@ -29,10 +29,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // To be called after every step. Live: redraws at most ten times a second, and always at the last step.
+  // To be called after every step. A live line is redrawn at most ten times a second, and always at the last step.
   void show(const StepReport&);
   void show(const ValidationReport&);
-  void say(std::string_view line);  // anything else, on a line of its own
+  void say(std::string_view line);  // prints any other text on its own line
 
  private:
   void clear();
@@ -40,15 +40,15 @@ class Progress {
 
   std::FILE* out_;
   ProgressStyle style_;
-  std::string drawn_;         // the live line now on the screen
-  double drawn_at_ = -1e300;  // seconds since 1970
+  std::string drawn_;         // live line on the screen
+  double drawn_at_ = -1e300;  // time of the last redraw, seconds since 1970
 };
 
-// The lines themselves, without '\n'.
+// Text of the lines, without '\n'.
 std::string step_line(const StepReport&);
 std::string validation_line(const ValidationReport&);
 std::string live_line(const StepReport&, int width, bool colour);
 
-std::string duration(double seconds);  // "1:02:03", "4d 01:02:03", "unknown"
+std::string duration(double seconds);  // formats a duration: "1:02:03", "4d 01:02:03", "unknown"
 
 }  // namespace gyr

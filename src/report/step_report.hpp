@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one optimizer step has to say. Progress line, JSON lines and TensorBoard all show these numbers.
+// Metrics of one optimizer step, for the progress line, JSON lines and TensorBoard.
 #pragma once
 
 #include <cmath>
@@ -11,33 +11,34 @@
 namespace gyr {
 
 struct StepReport {
-  double time = 0;                // seconds since 1970, when the step ended
-  Index step = 0, steps = 0;      // done so far, and wanted
-  Index samples = 0, tokens = 0;  // consumed since the training began
-  Index global_batch_size = 0;    // samples per step
-  double seconds = 0;             // per step
-  double tokens_per_second = 0;   // all ranks together
+  double time = 0;                // end of the step, seconds since 1970
+  Index step = 0, steps = 0;      // steps done so far, and total of the run
+  Index samples = 0, tokens = 0;  // samples and tokens consumed since the start of the training
+  Index global_batch_size = 0;    // global batch size, samples per step
+  double seconds = 0;             // duration of a step in seconds
+  double tokens_per_second = 0;   // throughput of all ranks together
   double tflops = 0;              // 10^12 floating-point operations per second and rank
-  std::optional<double> mfu;      // 0..1: tflops as a part of the rank's peak, where the peak is known
+  std::optional<double> mfu;      // 0..1: tflops divided by the peak of a rank, if the peak is known
   double learning_rate = 0;
-  double loss = 0;                                     // mean over tokens, natural logarithm
-  std::vector<std::optional<double>> mtp_losses = {};  // of tokens further ahead, by depth, where they are told; nothing: no token is so far ahead
-  std::optional<double> order_loss = {};               // of the order of halves, where it is told
-  double grad_norm = 0;                                // before clipping
+  double loss = 0;  // mean training loss over tokens, natural logarithm
+  // multi-token prediction (MTP) losses by depth, if reported; nullopt: no token has a target at this depth
+  std::vector<std::optional<double>> mtp_losses = {};
+  std::optional<double> order_loss = {};  // loss of sentence-order prediction, if reported
+  double grad_norm = 0;                   // gradient norm before clipping
   std::optional<double> params_norm;
-  std::optional<double> expert_load;      // tokens of the fullest expert of any layer by an even share, where there are experts
-  std::optional<double> dropped_choices;  // 0..1: of all choices of experts those that there was no room for, where room is limited
-  Index skipped = 0, nans = 0;            // steps not applied, and those of them with a loss or gradient that was not finite
-  Index memory_bytes = 0;                 // most used on any rank
-  double seconds_left = 0;                // to the end of the run
+  std::optional<double> expert_load;      // for models with experts: maximum expert load of any layer, in tokens relative to an even distribution
+  std::optional<double> dropped_choices;  // if capacity is limited: fraction 0..1 of the expert choices that exceeded it
+  Index skipped = 0, nans = 0;            // steps that were not applied; those of them with a non-finite loss or gradient
+  Index memory_bytes = 0;                 // memory in use, maximum over all ranks
+  double seconds_left = 0;                // estimated seconds until the end of the run
 };
 
 struct ValidationReport {
-  double time = 0;  // seconds since 1970
+  double time = 0;  // time of the validation, seconds since 1970
   Index step = 0;
   Index samples = 0;                                         // training samples consumed so far
-  double loss = 0;                                           // mean over tokens, natural logarithm
-  std::vector<std::pair<std::string, double>> figures = {};  // how well the model does, by name
+  double loss = 0;                                           // mean validation loss over tokens, natural logarithm
+  std::vector<std::pair<std::string, double>> figures = {};  // metrics of model quality by name, such as accuracy
   double perplexity() const { return std::exp(loss); }
 };
 

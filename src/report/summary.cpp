@@ -19,16 +19,16 @@ std::string last_line(Exit code) {
 std::string_view meaning(Exit code) {
   switch (code) {
     case Exit::ok: return "done";
-    case Exit::usage: return "command line";
-    case Exit::data: return "a file's content is wrong";
-    case Exit::missing: return "a file is not there";
+    case Exit::usage: return "invalid command line";
+    case Exit::data: return "a file's content is invalid or damaged";
+    case Exit::missing: return "a file does not exist";
     case Exit::internal: return "internal error: please report it";
     case Exit::device: return "MPI, device, processor or number of ranks";
     case Exit::io: return "reading or writing failed";
-    case Exit::again: return "stopped early: submit again to go on from the last checkpoint";
-    case Exit::config: return "the deck";
+    case Exit::again: return "stopped early: submit again to resume from the last checkpoint";
+    case Exit::config: return "invalid deck";
     case Exit::numeric: return "loss or gradient not finite, or replicas differ";
-    case Exit::unequal: return "verify: the ranks do not compute what one rank does";
+    case Exit::unequal: return "verify: results of the layout differ from those of one rank";
   }
   return "unknown";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The four protobuf messages we need, by field number:
+// Protobuf messages of an event file, by field number:
 //   Event      { 1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary, 7: SessionLog }
 //   Summary    { 1: repeated Value }      Value { 1: string tag, 2: float simple_value }
 //   SessionLog { 1: enum status, START = 1 }
@@ -18,7 +18,7 @@ namespace gyr {
 namespace {
 
 constexpr auto crc_table = [] {
-  constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli's, bits reversed
+  constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli polynomial, bits reversed
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t c = byte;
@@ -41,7 +41,7 @@ std::string varint(std::uint64_t value) {
   return bytes += char(value);
 }
 
-// One field: its number, its wire type, its value.
+// Encoding of one protobuf field: field number, wire type, value.
 enum Wire { as_varint = 0, as_64_bits = 1, as_bytes = 2, as_32_bits = 5 };
 std::string key(int number, Wire wire) { return varint(std::uint64_t(number) << 3 | wire); }
 std::string field(int number, Index value) { return key(number, as_varint) + varint(std::uint64_t(value)); }
@@ -69,10 +69,10 @@ EventFile::EventFile(const std::filesystem::path& folder, double time, std::opti
     : name_(folder / file_name(time)), file_(nullptr, std::fclose) {
   std::error_code wrong;
   std::filesystem::create_directories(folder, wrong);
-  file_.reset(std::fopen(name_.c_str(), "wbx"));  // never over another run's file
+  file_.reset(std::fopen(name_.c_str(), "wbx"));  // x: never overwrites the file of another run
   require(file_ != nullptr, Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
   record(field(1, time) + field(3, std::string_view("brain.Event:2")));
-  const Index start = 1;  // SessionLog's status; what is at or beyond its step goes
+  const Index start = 1;  // SessionLog status START: TensorBoard discards earlier events at or after its step
   if (resumed) record(field(1, time) + field(2, *resumed + 1) + field(7, field(1, start)));
   flush();
 }

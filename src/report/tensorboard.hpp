@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TensorBoard event files, written without TensorFlow. The file is a row of records
+// TensorBoard event files, written without TensorFlow. A file is a sequence of records
 //   u64 length | u32 masked CRC32C of the length | payload | u32 masked CRC32C of the payload      (little-endian)
-// and each payload a protobuf message Event. Scalars bear the names Megatron-LM gives them.
+// and each payload is a protobuf message Event. Scalars have the names that Megatron-LM uses.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace gyr {
 
-std::uint32_t crc32c(std::string_view bytes);         // Castagnoli; crc32c("123456789") = 0xe3069283
-std::uint32_t masked_crc32c(std::string_view bytes);  // rotated right by 15 bits, plus 0xa282ead8
+std::uint32_t crc32c(std::string_view bytes);         // CRC-32C (Castagnoli); crc32c("123456789") = 0xe3069283
+std::uint32_t masked_crc32c(std::string_view bytes);  // TensorBoard's masked CRC: rotated right by 15 bits, plus 0xa282ead8
 
 // One event file: scalars by (step, tag).
 class EventFile {
  public:
-  // A new file in `folder` (made where missing). `resumed`: the last step an earlier run keeps; TensorBoard then drops
-  // what earlier files of the folder hold beyond it. Error(io) when nothing can be written.
+  // Creates a file in `folder`, which is created if needed. `resumed`: last step of the earlier run that stays valid;
+  // TensorBoard then discards later events in the folder's earlier files. Exit::io if the file cannot be written.
   EventFile(const std::filesystem::path& folder, double time, std::optional<Index> resumed);
 
   void scalar(double time, Index step, std::string_view tag, double value);
@@ -37,8 +37,8 @@ class EventFile {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };
 
-// The series of a training run: against steps in `folder`, and against consumed samples in `folder`/vs_samples. They
-// need a folder each, since the point of a restart counts for a whole folder.
+// Scalars of a training run: over steps in `folder`, over consumed samples in `folder`/vs_samples. They need separate
+// folders, because a restart at a step applies to all files of a folder.
 class TensorBoard {
  public:
   struct Resumed {

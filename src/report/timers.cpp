@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A scope adds to its entry when it ends; the rest is counting over ranks.
+// A scope adds its time to its entry when it ends. The other functions compute statistics over ranks.
 #include "src/report/timers.hpp"
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace {
 
 struct OverRanks {
   std::string name;
-  Index calls = 0;                       // most of any rank
-  double least = 0, mean = 0, most = 0;  // seconds
-  std::size_t slowest = 0;               // rank that takes most
-  double part = 0;                       // mean of this name over mean of the first
+  Index calls = 0;                       // number of calls, maximum over the ranks
+  double least = 0, mean = 0, most = 0;  // minimum, mean and maximum over the ranks, in seconds
+  std::size_t slowest = 0;               // rank with the longest time
+  double part = 0;                       // mean of this entry divided by the mean of the first entry
 };
 
 std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const double> packed) {
   const std::size_t row = 2 * names.size();
-  ensure(row > 0 && !packed.empty() && packed.size() % row == 0, "timers: {} numbers are not rows of {}", packed.size(), row);
+  ensure(row > 0 && !packed.empty() && packed.size() % row == 0, "timers: {} values are not a multiple of {}", packed.size(), row);
   const std::size_t ranks = packed.size() / row;
   std::vector<OverRanks> all;
   for (std::size_t n = 0; n < names.size(); ++n) {

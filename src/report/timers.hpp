@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the time went: named stopwatches, and the table over ranks at the end of a run.
+// Named timers, and their table over all ranks at the end of a run.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@ namespace gyr {
 
 class Timers {
  public:
-  // All names, in the same order on every rank. The first is the whole: percentages refer to it. Names may nest in each
-  // other; each counts all the time inside it.
+  // All names, in the same order on every rank. The first entry is the total that percentages refer to. Entries may
+  // nest; each includes the time of the entries inside it.
   explicit Timers(std::vector<std::string> names);
 
-  // Counts from here to the end of the enclosing block:   auto t = timers.scope("forward");
+  // Measures from here to the end of the enclosing block:   auto t = timers.scope("forward");
   class [[nodiscard]] Scope {
    public:
     ~Scope();
@@ -33,16 +33,16 @@ class Timers {
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   };
   Scope scope(std::string_view name) { return Scope(*this, find(name)); }
-  void add(std::string_view name, double seconds);  // one call that took so long
+  void add(std::string_view name, double seconds);  // adds one call with this duration
 
   const std::vector<std::string>& names() const { return names_; }
   Index calls(std::string_view name) const { return entries_[find(name)].calls; }
   double seconds(std::string_view name) const { return entries_[find(name)].seconds; }
-  // calls and seconds of every name in turn: 2 x names numbers, to be gathered over the ranks.
+  // Calls and seconds of every entry in turn (2 x names values), to be gathered over the ranks.
   std::vector<double> packed() const;
   void reset();
 
-  // Both from the packed numbers of all ranks, one rank after the other: names never used are left out.
+  // Both take the packed values of all ranks, rank by rank. Entries that were never used are omitted.
   static std::string table(std::span<const std::string> names, std::span<const double> packed);
   static std::string json(std::span<const std::string> names, std::span<const double> packed);
 

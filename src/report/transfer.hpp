@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How far a long copy is and how long it will take: on a terminal one line that redraws itself and is gone at the end, elsewhere a line every half
-// minute.
+// Progress and remaining time of a long copy: on a terminal one line that is redrawn, and erased at the end; elsewhere
+// one line every 30 seconds.
 #pragma once
 
 #include <cstdio>
@@ -23,7 +23,7 @@ class Transfer {
   std::string what_;
   Index bytes_, done_ = 0;
   bool live_;
-  double begun_, drawn_at_ = 0;  // seconds of the steady clock
+  double begun_, drawn_at_ = 0;  // start and last redraw, seconds of the steady clock
 };
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How ranks are started.
+// Command line that starts the ranks.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace gyr {
 
 using Words = std::vector<std::string>;
 
-// What launchers that are known are told to do with the other ranks: to leave them alone, so that those who look on can compare them with the
-// one that died, or what they do by themselves.
+// Fate of the other ranks when one dies. others_stay: options make srun and Hydra keep them running, so that their
+// heartbeats can be compared with that of the dead rank. all_end: the launcher's default.
 enum class WhenOneDies { others_stay, all_end };
 
-// `program` on so many ranks. launcher: empty (the mpiexec of this program's MPI), srun, none (one rank, no launcher), or
-// words that take "-n RANKS PROGRAM" after them. Exit::usage where there is none.
+// Command that runs `program` on `ranks` ranks. `launcher`: empty (the mpiexec of this program's MPI), srun, none (one
+// rank without a launcher), or a command that accepts "-n RANKS PROGRAM". Exit::usage if there is no launcher.
 Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies = WhenOneDies::others_stay);
 
 }  // namespace gyr

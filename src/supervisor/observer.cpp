@@ -20,7 +20,7 @@ double median(std::vector<double> x) {
 
 enum class ProcessState { alive, gone, elsewhere };
 
-// Only processes of this host can be looked up. A zombie counts as gone.
+// State of the process that wrote a heartbeat; only processes on this host can be checked. A zombie counts as gone.
 ProcessState state_of(const Heartbeat& h) {
   static const std::string here = host_name();
   if (host_of(h) != here) return ProcessState::elsewhere;
@@ -57,7 +57,7 @@ int Observer::hosts() const {
 }
 
 double Observer::stale_limit() const {
-  constexpr double start = 10;  // times as long for thousands of ranks to come up
+  constexpr double start = 10;  // factor on supervise.stale until the first heartbeat, because thousands of ranks take long to start
   return std::max(settings_.stale * (now_.empty() ? start : 1), 5 * median(step_seconds_));
 }
 
@@ -69,7 +69,8 @@ void Observer::read(Clock::time_point now) {
     Seen& seen = seen_[h.rank];
     if (seen.written != h.written) seen.written = h.written, seen.changed = now;
     const ProcessState state = state_of(h);
-    if (state == ProcessState::alive) seen.was_alive = true;  // in a container its number may mean nothing here
+    // only then is_gone is meaningful: in a container the pid may be that of another namespace
+    if (state == ProcessState::alive) seen.was_alive = true;
     if (seen.was_alive && !seen.is_gone && state == ProcessState::gone) seen.is_gone = true, seen.gone = now;
   }
 }
@@ -79,14 +80,16 @@ std::optional<Finding> Observer::finding_of_ranks() const {
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it
+  // before its first heartbeat only its launcher knows the rank
   const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid,
                                           manner(*dead), beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
   if (!dead->signal.empty()) return Finding{"lost", verdict, int(Exit::again), dead->host};
-  return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal), dead->host};  // 0 without having said that it was done
+  // exit code 0 without an outcome counts as an internal error
+  return Finding{"died", verdict, dead->code != 0 ? dead->code : int(Exit::internal), dead->host};
 }
 
-// For ranks whose keepers cannot tell: stopped ones, and those that went with their node or their keeper. A process may be gone for a second
-// before its end is taken for a bad one.
+// Finds lost ranks without an exit record: stopped processes, and those that died together with their node or their
+// watcher process. A process must be gone for one second before it counts as lost.
 std::optional<Finding> Observer::lost_rank(Clock::time_point now) const {
   const auto seconds = [&](Clock::time_point since) { return std::chrono::duration<double>(now - since).count(); };
   std::vector<Heartbeat> missing;
@@ -94,7 +97,7 @@ std::optional<Finding> Observer::lost_rank(Clock::time_point now) const {
     const Seen& seen = seen_.at(h.rank);
     if (!ended(h) && ((seen.is_gone && seconds(seen.gone) >= 1) || seconds(seen.changed) > settings_.silent)) missing.push_back(h);
   }
-  if (missing.empty() || missing.size() == now_.size()) return {};  // all at once: the job itself is gone or stopped
+  if (missing.empty() || missing.size() == now_.size()) return {};  // all ranks at once: the job is gone or stopped, not a single rank
   Verdict verdict = judge(missing, now_);
   if (seen_.at(verdict.rank).is_gone) verdict.text += " (its process is gone)";
   return Finding{"lost", verdict};
@@ -116,8 +119,8 @@ std::optional<Finding> Observer::look(Clock::time_point now) {
   return {};
 }
 
-// Work is the time of steps less what was spent waiting for other ranks. All take the same steps in the same time: the one they wait for
-// is the one that works longer than most and for most of the time.
+// Work is the time of the steps without waiting for other ranks. All ranks take the same steps in the same time. The
+// straggler is a rank that works longer than the median rank and waits little.
 std::vector<std::string> Observer::slow_ranks() {
   std::vector<std::string> news;
   const auto steps = [](const std::vector<Heartbeat>& all) {
@@ -140,8 +143,9 @@ std::vector<std::string> Observer::slow_ranks() {
   for (std::size_t i = 0; i < now_.size(); ++i) {
     const int rank = now_[i].rank;
     if (work[i] <= settings_.slow * typical || part[i] < 0.5 || slow_.contains(rank)) continue;
-    slow_[rank] = fmt::format("rank {} on {} is slow: it works {:.1f} times as long as the median rank, {:.0f} % of the time, over {} steps", rank,
-                              host_of(now_[i]), work[i] / std::max(1e-9, typical), 100 * part[i], taken);
+    slow_[rank] =
+        fmt::format("rank {} on {} is slow (straggler): it works {:.1f} times as long as the median rank, {:.0f} % of the time, over {} steps", rank,
+                    host_of(now_[i]), work[i] / std::max(1e-9, typical), 100 * part[i], taken);
     news.push_back(slow_[rank]);
   }
   window_ = now_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks at the heartbeats and the exit record of an attempt from outside, again and again, and says what is wrong with it.
+// Monitors the heartbeats and the exit record of an attempt from outside and finds lost, stale and slow ranks.
 #pragma once
 
 #include <chrono>
@@ -12,28 +12,29 @@
 namespace gyr {
 
 struct Finding {
-  std::string state;  // lost: a rank is dead, stopped or cut off; died: it left by itself; stale: no rank moves
+  std::string state;  // lost: a rank is dead, stopped or unreachable; died: a rank exited by itself; stale: no rank makes progress
   Verdict verdict;
-  int code = int(Exit::again);  // that the attempt ends with
-  std::string host{};           // of the rank that is to blame, where an exit record names it
+  int code = int(Exit::again);  // exit code of the attempt
+  std::string host{};           // host of the rank at fault, if an exit record names it
 };
 
 class Observer {
  public:
-  // Takes away an exit record that an earlier run has left.
+  // Removes the exit record of an earlier run.
   Observer(const SuperviseSettings&, const std::filesystem::path& output, int attempt);
 
-  // To be called every few beats. A finding ends the attempt.
+  // Checks the attempt once; to be called every few heartbeats. A finding ends the attempt.
   std::optional<Finding> look(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
-  // What the exit record says, if there is one: also once the launcher has gone.
+  // Finding from the exit record, if there is one. Valid after the launcher has exited, too.
   std::optional<Finding> finding_of_ranks() const;
-  // "rank 2 on node7 is slow: it works 2.1 times as long as the median rank ...", once for each slow rank.
+  // New stragglers since the last call: "rank 2 on node7 is slow (straggler): it works 2.1 times as long as ...", once
+  // per rank.
   std::vector<std::string> slow_ranks();
-  // Ranks that were slow, with the words.
+  // All stragglers so far, by rank, with these messages.
   const std::map<int, std::string>& slow() const { return slow_; }
-  Index step() const;                // under way on the rank that is furthest
-  std::string host(int rank) const;  // by its heartbeat, empty: it has had none
-  int hosts() const;                 // of all ranks
+  Index step() const;                // highest current step of any rank
+  std::string host(int rank) const;  // host name in the rank's heartbeat; empty if it has written none
+  int hosts() const;                 // number of hosts with ranks
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -51,7 +52,7 @@ class Observer {
   int attempt_;
   Clock::time_point begin_ = Clock::now(), moved_ = begin_, stepped_ = begin_;
   std::map<int, Seen> seen_;
-  std::vector<Heartbeat> now_, window_;  // window_: where the measurement of slowness began
+  std::vector<Heartbeat> now_, window_;  // window_: heartbeats at the start of the current straggler measurement
   std::uint64_t progress_ = 0;
   Index step_ = 0;
   std::vector<double> step_seconds_;

@@ -12,7 +12,7 @@ namespace {
 
 Decision give_up(const std::string& why) { return {false, 0, why}; }
 
-// Two attempts in a row without a new checkpoint, or one: the last ones.
+// True if none of the last `count` attempts wrote a new checkpoint.
 bool made_no_progress(const std::vector<Attempt>& attempts, std::size_t count) {
   return attempts.size() >= count &&
          std::none_of(attempts.end() - std::ptrdiff_t(count), attempts.end(), [](const Attempt& attempt) { return attempt.made_progress(); });
@@ -36,26 +36,27 @@ bool is_final(int code) {
 Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
   const Attempt& last = attempts.back();
   if (last.state == "done" || last.state == "stopped") return {};
-  if (is_final(last.code)) return give_up(fmt::format("another start would end the same way ({})", meaning(Exit(last.code))));
+  if (is_final(last.code)) return give_up(fmt::format("a restart would end the same way ({})", meaning(Exit(last.code))));
   const auto restarts = Index(attempts.size()) - 1;
-  if (restarts >= policy.max_restarts) return give_up(fmt::format("{} restarts (supervise.max_restarts)", restarts));
+  if (restarts >= policy.max_restarts) return give_up(fmt::format("limit of {} restarts reached (supervise.max_restarts)", restarts));
 
   const int now = last.ranks / policy.model_ranks;
   const auto losses = std::count_if(attempts.begin(), attempts.end(), [](const Attempt& attempt) { return attempt.lost_a_rank(); });
   const int missing = policy.spares < 0 ? 0 : int(std::max<std::ptrdiff_t>(0, losses - policy.spares));
   int data = policy.data_axis(std::max(0, policy.ranks - missing) / policy.model_ranks);
   if (data == 0)
-    return give_up(fmt::format("rank {} is lost, there is no spare, and the batches do not split on fewer than {} data ranks", last.rank, now));
-  std::string why = fmt::format("rank {} is lost and there is no spare", last.rank);
+    return give_up(fmt::format("rank {} is lost, no spare rank is left, and the batches cannot be divided over fewer than {} data-parallel ranks",
+                               last.rank, now));
+  std::string why = fmt::format("rank {} is lost and no spare rank is left", last.rank);
   const int fewer = host_fails_again(attempts) ? policy.data_axis(now - 1) : 0;
-  if (fewer > 0 && fewer < data)
-    data = fewer, why = fmt::format("{} has lost a rank for the second time, and nothing was saved in between", last.host);
+  if (fewer > 0 && fewer < data) data = fewer, why = fmt::format("host {} lost a rank in two attempts in a row without a new checkpoint", last.host);
   if (data >= now && made_no_progress(attempts, 2))
     return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
-  if (data > now) why = fmt::format("step {} was saved", last.to);
+  if (data > now) why = fmt::format("step {} has been saved", last.to);
   if (data == now) return {true, last.ranks, ""};
   return {true, data * policy.model_ranks,
-          fmt::format("{}: from {} to {} data ranks, the same batch in {} micro-batches", why, now, data, data < now ? "more" : "fewer")};
+          fmt::format("{}: from {} to {} data-parallel ranks; the global batch stays the same, in {} micro-batches per rank", why, now, data,
+                      data < now ? "more" : "fewer")};
 }
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a run is started again, and on how many ranks: a function of its attempts so far.
+// Decides if a run is restarted, and on how many ranks, from its attempts so far.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace gyr {
 
-// From one start of the run to its end.
+// One attempt: a start of the run until its end.
 struct Attempt {
   int number = 0, ranks = 0;
-  Index from = 0, to = 0, reached = 0;  // newest checkpoint before and after; step under way at the end
+  Index from = 0, to = 0, reached = 0;  // step of the newest checkpoint before and after; current step at the end
   double seconds = 0;
   int code = 0;
   std::string state;    // done | stopped | lost | hung | stale | failed | died
-  int rank = -1;        // that is to blame
-  std::string host;     // of that rank
-  int hosts = 1;        // that the ranks were on
-  std::string culprit;  // in words
+  int rank = -1;        // rank at fault; -1: none
+  std::string host;     // host of the rank at fault
+  int hosts = 1;        // number of hosts with ranks
+  std::string culprit;  // message that names the rank at fault
   std::vector<std::string> slow;
 
   bool lost_a_rank() const { return rank >= 0 && state != "failed"; }
@@ -28,28 +28,29 @@ struct Attempt {
 };
 
 struct Policy {
-  int ranks = 1;        // that the run is to have
-  int model_ranks = 1;  // that each index of the data axis takes
-  int spares = -1;      // ranks that can be lost and replaced, -1: any number
+  int ranks = 1;        // number of ranks of the full run
+  int model_ranks = 1;  // ranks per model replica (one index of the data axis)
+  int spares = -1;      // lost ranks that can be replaced; -1: any number
   Index max_restarts = 10;
-  // The largest data axis up to so many ranks on which every batch splits, 0: there is none.
+  // Largest data axis of at most `most` that divides every batch; 0 if there is none.
   std::function<int(int most)> data_axis;
 };
 
 struct Decision {
   bool go_on = false;
-  int ranks = 0;    // of the next attempt
-  std::string why;  // why it is given up, or runs on another number of ranks; empty where there is nothing to say
+  int ranks = 0;    // number of ranks of the next attempt
+  std::string why;  // reason for giving up or for another number of ranks; empty otherwise
 };
 
-// Never again: a run that is done or was told to stop, an end that another start would come to as well (Exit::usage, data, missing, config),
-// more than max_restarts, two attempts in a row without a new checkpoint.
-// A lost rank is replaced while there are spares; the ranks that are then missing for good take their replicas with them. A host on which two
-// attempts in a row lose a rank, the second before it has saved anything, costs the data axis too, where there are other hosts: for as long as
-// that makes no progress. Any attempt that has saved something is followed by one on all ranks there are.
+// There is no restart after: a run that is done or was stopped on request; an exit code that a restart would repeat
+// (Exit::usage, data, missing, config); max_restarts restarts; two attempts in a row without a new checkpoint.
+// A lost rank is replaced while there are spares; after that, each missing rank removes its model replica from the data
+// axis. If two attempts in a row lose a rank on the same host, there are other hosts, and the second attempt saved
+// nothing, the next attempt uses a smaller data axis. After any attempt that saved a checkpoint, the next one uses all
+// available ranks.
 Decision decide(const std::vector<Attempt>&, const Policy&);
 
-// Codes that another start would end with too.
+// True for exit codes that a restart would repeat.
 bool is_final(int code);
 
 }  // namespace gyr

@@ -54,15 +54,16 @@ std::vector<pid_t> children() {
 Process::Process(const std::vector<std::string>& command) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   int out[2], err[2], report[2];
-  require(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0 && ::pipe2(report, O_CLOEXEC) == 0, Exit::io, "no pipe: {}",
+  require(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0 && ::pipe2(report, O_CLOEXEC) == 0, Exit::io, "cannot create a pipe: {}",
           std::strerror(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  require(pid_ >= 0, Exit::io, "no process can be started: {}", std::strerror(errno));
+  require(pid_ >= 0, Exit::io, "cannot start a process: {}", std::strerror(errno));
   if (pid_ == 0) become(command, parent, out[1], err[1], report[1]);
   for (const int fd : {out[1], err[1], report[1]}) ::close(fd);
   int error = 0;
-  const bool failed = ::read(report[0], &error, sizeof error) == ssize_t(sizeof error);  // nothing comes where the program has begun
+  // end of file without data: exec succeeded and closed the pipe
+  const bool failed = ::read(report[0], &error, sizeof error) == ssize_t(sizeof error);
   ::close(report[0]);
   streams_[0] = {out[0], 1}, streams_[1] = {err[0], 2};
   for (const Stream& stream : streams_) ::fcntl(stream.from, F_SETFL, O_NONBLOCK);
@@ -83,7 +84,7 @@ bool Process::pass_on(const Stream& stream) {
   if (count <= 0) return false;
   for (ssize_t done = 0; done < count;) {
     const ssize_t written = ::write(stream.to, bytes + done, std::size_t(count - done));
-    if (written < 0 && errno != EINTR) break;  // the output is closed: the run goes on without it
+    if (written < 0 && errno != EINTR) break;  // the output is closed: the run continues without it
     done += std::max<ssize_t>(written, 0);
   }
   return true;
@@ -99,7 +100,7 @@ std::optional<int> Process::attend(double seconds) {
   reap();
   if (!status_) {
     const bool closed = ::poll(waits, 2, int(seconds * 1000)) > 0 && !((waits[0].revents | waits[1].revents) & POLLIN);
-    if (closed) pause(int(seconds * 1000));  // its output is closed, and it has not ended
+    if (closed) pause(int(seconds * 1000));  // its output is closed, but the process has not ended
   }
   reap();
   for (const Stream& stream : streams_)
@@ -122,7 +123,7 @@ void Process::end(double seconds) {
     ::waitpid(pid_, &status, 0);
     status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  for (auto left = children(); !left.empty(); left = children()) {  // ranks that have outlived their launcher
+  for (auto left = children(); !left.empty(); left = children()) {  // kills ranks that have outlived their launcher
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     for (const pid_t pid : left) ::waitpid(pid, nullptr, 0);
   }

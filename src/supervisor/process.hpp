@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A launcher and everything it has started, as a child of this process.
+// A launcher process with all its descendants, as a child of this process.
 #pragma once
 
 #include <sys/types.h>
@@ -12,25 +12,26 @@ namespace gyr {
 
 class Process {
  public:
-  // Started in a process group of its own, so that a terminal's Ctrl-C reaches it only through this process, without standard input.
-  // Exit::usage where the program cannot be started. One at a time: descendants that lose their parent become this process' children.
+  // Starts the program without standard input, in its own process group, so that a terminal's Ctrl-C reaches it only
+  // through this process. Exit::usage if the program cannot be started. Only one object at a time: this process adopts
+  // orphaned descendants (child subreaper).
   explicit Process(const std::vector<std::string>& command);
-  ~Process();  // ends all that is left
+  ~Process();  // kills all remaining descendants
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Passes on what has been written for at most `seconds`. The exit code once the process has ended (128 + signal where one ended it)
-  // and everything it said has been passed on.
+  // Copies its output to ours for at most `seconds`. Returns the exit code (128 + signal if a signal ended it) once the
+  // process has ended and all its output was copied.
   std::optional<int> attend(double seconds);
   void signal(int number);
-  // Asks it to go, and ends it and its descendants where it has not within `seconds`.
+  // Sends SIGTERM; after `seconds` kills the process and its descendants.
   void end(double seconds);
 
  private:
   struct Stream {
     int from = -1, to = -1;
   };
-  static bool pass_on(const Stream&);  // false: there was nothing
+  static bool pass_on(const Stream&);  // returns false if there was no data
   void reap();
 
   pid_t pid_ = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a run is looked after from outside: deck keys supervise.*.
+// Deck keys supervise.*: restarts by gyrfalcon run, and its limits for lost, stale and slow ranks.
 #pragma once
 
 #include "modules/settings/settings.hpp"
@@ -8,10 +8,10 @@ namespace gyr {
 
 struct SuperviseSettings {
   Index max_restarts = 10;
-  double stale = 60;      // seconds in which no rank moves until the job is ended from outside
-  double silent = 10;     // seconds in which one rank gives no sign of life and others do, until it is taken for lost
-  double slow = 1.7;      // times the median rank's work that make a rank slow ...
-  Index slow_steps = 20;  // ... over so many steps
+  double stale = 60;      // seconds without progress of any rank until the job is ended from outside
+  double silent = 10;     // seconds without a heartbeat of one rank, while others send theirs, until it counts as lost
+  double slow = 1.7;      // multiple of the median rank's work time from which a rank counts as slow ...
+  Index slow_steps = 20;  // ... measured over this many steps
 };
 
 SuperviseSettings read_supervise(Section&);

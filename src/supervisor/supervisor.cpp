@@ -46,8 +46,8 @@ class Supervisor {
  private:
   std::filesystem::path output() const { return run_.output; }
 
-  // A run that was started by itself holds the other lock. Where there has been no supervisor yet that one is asked for first, so that nothing
-  // is left in the folder of a run that lives.
+  // A run that was started without gyrfalcon run holds the ranks' lock. If no supervisor lock file exists yet, the
+  // ranks' lock is taken first, so that this process leaves nothing in the folder of a running job.
   std::unique_ptr<RunLock> taken_folder() const {
     const LockSettings settings{options_.take_over, run_.lock_patience, say};
     std::optional<RunLock> rank_lock;
@@ -78,14 +78,14 @@ class Supervisor {
   int data_axis_up_to(int most) const {
     const int full = options_.ranks / run_.model_ranks;
     if (most >= full) return full;
-    return run_.permuted ? 0 : data_axis_of(run_, most);  // which names every rank
+    return run_.permuted ? 0 : data_axis_of(run_, most);  // a permutation names every rank, so the data axis cannot shrink
   }
 
   Attempt run_attempt() {
     Attempt attempt;
     attempt.number = int(attempts_.size()), attempt.ranks = ranks_, attempt.from = newest();
     std::error_code ignored;
-    std::filesystem::remove(status_path(output()), ignored);  // of the attempt before
+    std::filesystem::remove(status_path(output()), ignored);  // removes the status.json of the previous attempt
     const Clock::time_point begin = Clock::now();
     Observer observer(run_.limits, output(), attempt.number);
     std::optional<Finding> finding;
@@ -109,13 +109,14 @@ class Supervisor {
     return attempt;
   }
 
-  // Each signal to this process is one to the ranks.
+  // Forwards each signal that this process receives to the launcher.
   void forward(Process& process) {
     for (const int number : StopSignals::numbers)
       for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(number);
   }
 
-  // What has ended the attempt counts: a finding, or the run itself, in its own words or by its exit code.
+  // Determines how the attempt ended: by a finding of the observer, or by the run's own status.json, or by its exit
+  // code.
   void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding) const {
     const auto outcome = read_outcome(output());
     if (finding) {
@@ -124,23 +125,24 @@ class Supervisor {
     } else if (outcome && outcome->state != "running") {
       attempt.state = outcome->state, attempt.code = outcome->code;
       attempt.rank = outcome->rank, attempt.culprit = outcome->message;
-    } else if (code && is_final(*code)) {  // before there was a folder to say it in
+    } else if (code && is_final(*code)) {  // it failed before it had an output folder for status.json
       attempt.state = "failed", attempt.code = *code;
     } else {
       attempt.state = "died";
       attempt.code = code.value_or(int(Exit::internal));
-      if (attempt.code == 0) attempt.code = int(Exit::internal);  // without having said that it was done
-      attempt.culprit = fmt::format("the launcher ended with code {}, and there is no exit record of a rank", attempt.code);
+      if (attempt.code == 0) attempt.code = int(Exit::internal);  // exit code 0, but status.json does not report an end
+      attempt.culprit =
+          fmt::format("the launcher ended with exit code {}, and no rank left an exit record; see the launcher's messages above", attempt.code);
     }
   }
 
   bool go_on() {
     const Attempt& attempt = attempts_.back();
     Decision next = decide(attempts_, policy_);
-    if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "it was told to stop"};
-    if (next.go_on && run_.walltime > 0 && since(begin_) >= run_.walltime) next = {false, 0, "train.walltime is over"};
+    if (next.go_on && StopSignals::caught() != 0) next = {false, 0, "a signal stopped the run"};
+    if (next.go_on && run_.walltime > 0 && since(begin_) >= run_.walltime) next = {false, 0, "train.walltime is used up"};
     try {
-      if (next.go_on) lock_->require_held();  // an attempt would make the folder anew
+      if (next.go_on) lock_->require_held();  // otherwise an attempt would create a lost folder again
     } catch (const Error& lost) {
       next = {false, 0, lost.what()};
     }
@@ -151,8 +153,8 @@ class Supervisor {
   }
 
   static void print_attempt(const Attempt& attempt) {
-    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, checkpoint at {}{}", attempt.number, attempt.ranks, attempt.state,
-                    attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
+    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, newest checkpoint: step {}{}", attempt.number, attempt.ranks,
+                    attempt.state, attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
@@ -160,11 +162,11 @@ class Supervisor {
   void end() {
     Table table({{"attempt", true},
                  {"ranks", true},
-                 {"from", true},
-                 {"to", true},
-                 {"reached", true},
+                 {"checkpoint before", true},
+                 {"checkpoint after", true},
+                 {"step reached", true},
                  {"s", true},
-                 {"code", true},
+                 {"exit code", true},
                  {"end"},
                  {"culprit", false, 80}});
     for (const Attempt& attempt : attempts_)
@@ -173,8 +175,8 @@ class Supervisor {
                  attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());
-    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps that count in {:.1f} s, {} restarts", useful / wall, useful, wall,
-                    attempts_.size() - 1));
+    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps kept in the result, of {:.1f} s wall time; {} restarts", useful / wall, useful,
+                    wall, attempts_.size() - 1));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
@@ -206,7 +208,7 @@ class Supervisor {
       OutputFile file(output() / "supervisor.json");
       file.append(json_text(json, 2) + "\n");
       file.commit();
-    } catch (const Error& error) {  // what is printed says the same
+    } catch (const Error& error) {  // supervisor.json is optional: the printed table contains the same
       say(error.what());
     }
   }
@@ -218,7 +220,7 @@ class Supervisor {
   const Clock::time_point begin_ = Clock::now();
   const double epoch_ = double(wall_nanoseconds()) * 1e-9;
   int ranks_;
-  std::map<int, int> forwarded_;  // signals, how many of each
+  std::map<int, int> forwarded_;  // number of forwarded signals, by signal
   const Policy policy_;
   std::vector<Attempt> attempts_;
   std::string gave_up_;
@@ -253,7 +255,7 @@ int supervise(const SupervisedRun& run, const SuperviseOptions& options) {
           options.ranks, run.model_ranks);
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
-  require(!error, Exit::io, "{}: cannot be made: {}; choose another output.folder", run.output, error.message());
+  require(!error, Exit::io, "{}: cannot be created: {}; choose another output.folder", run.output, error.message());
   return Supervisor(run, options).run();
 }
 

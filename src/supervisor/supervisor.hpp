@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looks after a run from outside, without MPI: starts it, watches it, says what went wrong and on which rank, and starts it again from
-// the newest whole checkpoint until it is done or there is no sense in going on.
+// Supervises a run from outside, without MPI: starts it, monitors it, reports what failed on which rank, and restarts
+// it from the newest complete checkpoint until it is done or a restart is pointless.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace gyr {
 
-// What a supervisor needs to know of the run's deck.
+// Properties of the run's deck that the supervisor needs.
 struct SupervisedRun {
   std::string output;
   SuperviseSettings limits;
-  double lock_patience = 0, walltime = 0;  // seconds; walltime 0: without end
+  double lock_patience = 0, walltime = 0;  // in seconds: wait for a locked folder (output.lock_seconds); time limit of the run, 0: none
   int model_ranks = 1;
-  int data_grain = 1;          // the data axis is a multiple of it
-  bool permuted = false;       // the deck gives every rank its place: the data axis cannot shrink
-  std::vector<Index> batches;  // sequences of a step, all that the run has
+  int data_grain = 1;          // the data axis must be a multiple of it
+  bool permuted = false;       // the deck assigns every rank its position, so the data axis cannot shrink
+  std::vector<Index> batches;  // all global batch sizes of the run (batch size ramp), in sequences
   Index micro_batch_size = 1;
 };
 
@@ -27,19 +27,20 @@ struct SuperviseOptions {
   Words overrides;
   std::string launcher;
   int ranks = 1;
-  bool accept_changes = false;  // as of train
-  int spares = -1;              // ranks that can be lost and replaced, -1: any number; beyond that the data axis shrinks
-  bool take_over = false;       // the output folder, from a run on another machine
+  bool accept_changes = false;  // passes --accept-changes to train
+  int spares = -1;              // lost ranks that can be replaced, -1: any number; after that the data axis shrinks
+  bool take_over = false;       // take the output folder from a run on another machine
 };
 
-// Returns the exit code of the last attempt. Exit::usage where the launcher cannot be started, Exit::io where another run has the folder.
+// Returns the exit code of the last attempt. Exit::usage if the launcher cannot be started, Exit::io if another run
+// holds the folder.
 int supervise(const SupervisedRun&, const SuperviseOptions&);
 
-// The largest data axis up to so many ranks on which every batch of the run splits; 0: there is none.
+// Largest data axis of at most `most` that divides every batch of the run; 0 if there is none.
 int data_axis_of(const SupervisedRun&, int most);
 
-// Seconds of steps that are part of the result, each counted once, by the lines of a metrics.jsonl written since `begin` (seconds since
-// 1970).
+// Total seconds of the steps in a metrics.jsonl that were written since `begin` (seconds since 1970). A step that was
+// repeated counts once.
 double useful_seconds(const std::filesystem::path& metrics, double begin);
 
 }  // namespace gyr

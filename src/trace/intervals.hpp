@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stretches of time, and how much of them lies in others.
+// Sets of time intervals, their total length and their intersections.
 #pragma once
 
 #include <vector>
@@ -10,21 +10,21 @@ struct Interval {
   double begin = 0, end = 0;
 };
 
-// What any of some intervals covers.
+// Union of several intervals.
 class Intervals {
  public:
   Intervals() = default;
   explicit Intervals(std::vector<Interval>);
 
   double total() const { return sums_.empty() ? 0 : sums_.back(); }
-  double total_in(const Interval&) const;  // of what lies in there
-  Intervals in(const Intervals&) const;    // what both cover
+  double total_in(const Interval&) const;  // length of the union inside the given interval
+  Intervals in(const Intervals&) const;    // intersection with another union
 
  private:
-  double before(double time) const;  // how much lies before it
+  double before(double time) const;  // length of the union before `time`
 
-  std::vector<Interval> parts_;  // apart from each other, in order
-  std::vector<double> sums_;     // of the lengths up to each
+  std::vector<Interval> parts_;  // disjoint intervals in ascending order
+  std::vector<double> sums_;     // cumulative lengths of parts_
 };
 
 }  // namespace gyr

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_records = std::size_t(1) << 18;  // of a step: of each kind, 64 bytes or so each
+constexpr std::size_t most_records = std::size_t(1) << 18;  // capacity per step and kind of record; a record has about 64 bytes
 
 TraceProcess process_of(const Grid& grid) {
   const Layout& layout = grid.layout();
@@ -24,20 +24,20 @@ TraceProcess process_of(const Grid& grid) {
   return p;
 }
 
-// The whole step; what the loop records around all else is the first.
+// Record of the full step. It is the first record, because the training loop opens it before all others.
 const Recorder::Work& step_of(const Recorder& recorder) {
-  ensure(!recorder.work().empty() && recorder.work().front().name == std::string_view(step_span), "a trace without its step");
+  ensure(!recorder.work().empty() && recorder.work().front().name == std::string_view(step_span), "the trace has no record of the step");
   return recorder.work().front();
 }
 
-// A file on its way, rank by rank. An error is kept until all ranks have sent what they have.
+// Trace file that is written rank by rank. An error is kept until all ranks have sent their records.
 class TraceWriter {
  public:
   TraceWriter(const std::filesystem::path& file, const Json& facts) {
     attempt([&] {
       std::error_code error;
       std::filesystem::create_directories(file.parent_path(), error);
-      require(!error, Exit::io, "{}: cannot be made: {}", file.parent_path().string(), error.message());
+      require(!error, Exit::io, "{}: cannot be created: {}", file.parent_path().string(), error.message());
       file_.emplace(file).append("{\"displayTimeUnit\":\"ms\",\"otherData\":" + json_text(facts) + ",\"traceEvents\":[\n");
     });
   }
@@ -88,7 +88,7 @@ void Trace::write(Index step, Grid& grid) {
   Communicator& world = grid.world();
   grid.begin_task("trace");
   const Recorder::Work& whole = step_of(*recorder_);
-  const double zero = -world.max(-clock_.time(whole.begin));  // when the first rank began
+  const double zero = -world.max(-clock_.time(whole.begin));  // start of the step on the earliest rank
   const auto clock = [&](Moment m) { return std::llround(clock_.time(m) - zero); };
   const double uncertainty = world.max(clock_.difference.uncertainty), left_out = world.sum(double(recorder_->left_out()));
   std::optional<TraceWriter> writer;

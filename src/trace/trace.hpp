@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks do in a step, as a file that Perfetto (ui.perfetto.dev) and chrome://tracing show and `gyrfalcon trace show` sums up. A process is
-// a rank, named by its coordinates. Its first track has the tasks of the program and inside them what the rank waited; a second one kernels; and
-// every transfer, from its start to the end of the wait for it, has its place below.
+// Timeline of all ranks in a step, as a file for Perfetto (ui.perfetto.dev), chrome://tracing and `gyrfalcon trace
+// show`. Each rank is a process, named by its grid coordinates. Its first track has the tasks of the schedule and the
+// waits inside them, the second has the kernels. Every transfer is shown below them, from its start to the end of the
+// wait for it.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +17,15 @@ namespace gyr {
 
 class Trace {
  public:
-  // Takes memory for the records of a step where there is something to trace. It outlives the engines and grids that it records.
+  // Allocates memory for the records of a step if tracing is on. Must outlive the engines and grids that it records.
   Trace(const TraceConfig&, std::filesystem::path folder);
 
   bool takes(Index step) const { return config_.takes(step); }
   bool kernels() const { return config_.kernels; }
-  // Before a step. Collective: clocks are compared. What the recorder then gets is written.
+  // Called before a step: aligns the clocks and returns the recorder for the step. Collective.
   Recorder& begin(Grid&);
-  // Behind it, when nothing is recorded any more: gathers what all ranks have and has the first one write FOLDER/step_N.json. Collective;
-  // Exit::io on every rank where it fails.
+  // Called after the step, once recording has ended. Gathers the records of all ranks; the first rank writes
+  // FOLDER/step_N.json. Collective. An error is thrown on every rank as Exit::io.
   void write(Index step, Grid&);
 
  private:
@@ -34,7 +35,7 @@ class Trace {
   AlignedClock clock_;
 };
 
-// Where the trace of a step lies.
+// Path of the trace file of a step.
 std::filesystem::path trace_path(const std::filesystem::path& folder, Index step);
 
 }  // namespace gyr

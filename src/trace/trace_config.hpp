@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which steps are traced: deck keys trace.*.
+// Deck keys trace.*: steps to trace.
 #pragma once
 
 #include <vector>

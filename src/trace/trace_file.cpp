@@ -16,20 +16,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t(1) << 29;  // the reader needs some times as much memory
-constexpr double longest_time = 1e15;                     // microseconds, 30 years
+constexpr std::size_t most_bytes = std::size_t(1) << 29;  // limit of the file size; parsing needs several times as much memory
+constexpr double longest_time = 1e15;                     // limit of times in microseconds, about 30 years
 
-// One event of the file.
+// One event of the file, with checked access to its fields.
 class TracedEvent {
  public:
   TracedEvent(const std::string& file, std::size_t number, const Json& json) : file_(file), number_(number), json_(json) {
-    require(json.is_object(), Exit::data, "{}: event {} is no object", file_, number_);
+    require(json.is_object(), Exit::data, "{}: event {} is not an object", file_, number_);
   }
 
   std::string text(const Json& object, const char* key) const {
     const auto found = object.find(key);
     if (found == object.end()) return {};
-    if (!found->is_string()) refuse(key, "a text");
+    if (!found->is_string()) refuse(key, "a string");
     return found->get<std::string>();
   }
   std::string text(const char* key) const { return text(json_, key); }
@@ -48,7 +48,7 @@ class TracedEvent {
     return found->get<Index>();
   }
   Index rank() const {
-    if (!json_.contains("pid")) refuse("pid", "the number of a rank");
+    if (!json_.contains("pid")) refuse("pid", "a rank");
     return integer(json_, "pid", 0);
   }
   double time(const char* key) const {
@@ -61,14 +61,14 @@ class TracedEvent {
     const double begin = time("ts");
     return {begin, begin + time("dur")};
   }
-  // Of the two events of a transfer, together with its rank.
+  // Key that the begin and the end event of a transfer have in common; includes the rank.
   std::string transfer() const {
     const auto found = json_.find("id2");
     if (found == json_.end() || !found->is_object()) refuse("id2", "an object");
     return fmt::format("{} {}", rank(), text(*found, "local"));
   }
   [[noreturn]] void refuse(const char* key, const char* wanted) const {
-    fail(Exit::data, "{}: event {}: `{}` is not {}: the file is damaged, or no trace of this program", file_, number_, key, wanted);
+    fail(Exit::data, "{}: event {}: `{}` is not {}: the file is damaged or is not a gyrfalcon trace", file_, number_, key, wanted);
   }
 
  private:
@@ -95,7 +95,7 @@ class TraceReader {
     require(begun_.empty(), Exit::data, "{}: a transfer begins and does not end: the file is damaged", file_.path);
     require(!file_.ranks.empty(), Exit::data, "{}: has no events of a rank", file_.path);
     for (const auto& [number, rank] : file_.ranks)
-      require(Intervals(rank.steps).total() > 0, Exit::data, "{}: rank {} has no span called {}: nothing can be compared with it", file_.path, number,
+      require(Intervals(rank.steps).total() > 0, Exit::data, "{}: rank {} has no span called {}: the file is incomplete", file_.path, number,
               step_span);
     return std::move(file_);
   }
@@ -150,8 +150,8 @@ std::vector<fs::path> traces_in(const fs::path& folder) {
 
 TraceFile read_trace_file(const fs::path& path) {
   const MappedFile file(path);
-  require(file.size() <= most_bytes, Exit::data, "{}: has {} bytes, and {} are the most that are read here; Perfetto reads larger files",
-          path.string(), file.size(), most_bytes);
+  require(file.size() <= most_bytes, Exit::data, "{}: has {} bytes, but at most {} can be read here; Perfetto reads larger files", path.string(),
+          file.size(), most_bytes);
   require(!zero_byte(file.text()), Exit::data, "{}: is not valid JSON: it has a zero byte", path.string());
   return TraceReader(path).read(json_in(file.text()));
 }
@@ -170,8 +170,8 @@ std::vector<TraceFile> read_traces(const fs::path& from) {
     all.push_back(read_trace_file(file));
     const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
     const auto &first = all.front().ranks, &last = all.back().ranks;
-    require(std::equal(first.begin(), first.end(), last.begin(), last.end(), same), Exit::data, "{} and {} are of different ranks: show one of them",
-            all.front().path, all.back().path);
+    require(std::equal(first.begin(), first.end(), last.begin(), last.end(), same), Exit::data,
+            "{} and {} have different ranks: show only one of them", all.front().path, all.back().path);
   }
   return all;
 }

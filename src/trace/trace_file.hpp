@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file that a run has written (trace.hpp), read for its times. Whoever has written it: what is no such trace is refused with Exit::data, and
-// names in it are anybody's.
+// Reads the times from a trace file (trace.hpp). The file may come from any source: anything but a gyrfalcon trace is
+// refused with Exit::data, and names in it may contain any characters.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace gyr {
 
-// Times are microseconds.
+// All times are in microseconds.
 struct TracedTask {
   std::string name;
   Interval time;
@@ -29,18 +29,19 @@ struct TracedRank {
   std::string name, host;
   Index stage = 0, team = 0;
   std::vector<Interval> steps, transfers;
-  std::vector<TracedTask> tasks;  // without the step itself
+  std::vector<TracedTask> tasks;  // tasks of the schedule, excluding the span of the step
   std::vector<TracedWait> waits;
 };
 
 struct TraceFile {
   std::string path;
-  Index step = 0, left_out = 0;  // left_out: records that did not fit
+  Index step = 0, left_out = 0;  // left_out: number of records that did not fit into memory
   std::map<Index, TracedRank> ranks;
 };
 
 TraceFile read_trace_file(const std::filesystem::path&);
-// A file, or those of a folder step by step; also the folder of a run, which has them in one of its own. Exit::missing where there is none.
+// Reads one trace file, or all in a folder in the order of steps; for a run's folder, those in its subfolder trace.
+// Exit::missing if there are none.
 std::vector<TraceFile> read_traces(const std::filesystem::path& file_or_folder);
 
 }  // namespace gyr

@@ -15,12 +15,12 @@ std::string heading(const std::vector<TraceFile>& files, std::size_t ranks) {
   std::string steps, text;
   Index left_out = 0;
   for (const TraceFile& f : files) steps += fmt::format("{}{}", steps.empty() ? "" : ", ", f.step), left_out += f.left_out;
-  text = fmt::format("step{} {} of {} rank{}; times are those of one step\n", files.size() > 1 ? "s" : "", steps, ranks, ranks > 1 ? "s" : "");
-  if (left_out > 0) text += fmt::format("{} records did not fit: what is shown is incomplete\n", left_out);
+  text = fmt::format("step{} {} of {} rank{}; times are means per step\n", files.size() > 1 ? "s" : "", steps, ranks, ranks > 1 ? "s" : "");
+  if (left_out > 0) text += fmt::format("{} records did not fit into memory: the times below are incomplete\n", left_out);
   return text;
 }
 
-// Seconds, and how many of a hundred parts of the step.
+// Appends the time in seconds and as a percentage of the step.
 void add_time(std::vector<std::string>& cells, double seconds, double step) {
   cells.push_back(fmt::format("{:.4f}", seconds));
   cells.push_back(fmt::format("{:.1f}", 100 * seconds / step));
@@ -43,8 +43,7 @@ std::string times(const std::vector<RankSummary>& ranks) {
     for (const double seconds : {r.bubble, r.rest, r.hidden}) add_time(cells, seconds, r.step);
     table.row(std::move(cells));
   }
-  return table.str() +
-         "step = busy + wait for each communicator + bubble (wait for messages of the pipeline) + rest; hidden: transfers behind work\n";
+  return table.str() + "step = busy + wait per communicator + bubble (wait for pipeline messages) + rest; hidden: transfers overlapped with work\n";
 }
 
 struct Shade {
@@ -74,8 +73,8 @@ std::string heat_map(const std::vector<RankSummary>& ranks, const std::vector<Co
     table.row(std::move(cells));
   }
   return fmt::format(
-             "work without waiting, of a micro-batch and of the step, beside the median rank's (of the stage, or of all where it has one rank):\n"
-             "{} up to {} times, {} to {}, {} to {}, {} more, which is slow\n\n",
+             "work without waiting, per micro-batch and per step, relative to the median rank (of the stage, or of all if it has one rank):\n"
+             "{} up to {} times, {} to {}, {} to {}, {} more: slow\n\n",
              shades[0].block, shades[0].up_to, shades[1].block, shades[1].up_to, shades[2].block, shades[2].up_to, shade_of(2 * slow_factor)) +
          table.str();
 }

@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-// Of an even number the lower one in the middle; 0 of none.
+// Lower median of the values; 0 for an empty list.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ptrdiff_t((values.size() - 1) / 2);
@@ -19,7 +19,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// A message of the pipeline, as opposed to a sum over its ranks.
+// A message between pipeline stages, as opposed to a collective over them.
 bool of_neighbour(const TracedWait& w) { return w.communicator == "pipeline" && (w.operation == "send" || w.operation == "receive"); }
 
 template <class Timed>
@@ -29,7 +29,7 @@ std::vector<Interval> times_of(const std::vector<Timed>& all) {
   return times;
 }
 
-using ByMicro = std::map<std::pair<Index, Index>, double>;  // chunk and micro-batch
+using ByMicro = std::map<std::pair<Index, Index>, double>;  // time by chunk and micro-batch
 
 // Times of one rank in one file.
 class RankTimes {
@@ -37,7 +37,7 @@ class RankTimes {
   explicit RankTimes(const TracedRank& rank)
       : rank_(rank), steps_(rank.steps), waits_(Intervals(times_of(rank.waits)).in(steps_)), tasks_(Intervals(times_of(rank.tasks)).in(steps_)) {}
 
-  // Adds a part of what this file says.
+  // Adds the times of this file, weighted by `part`.
   void add_to(RankSummary& sum, double part) const {
     const double step = steps_.total(), busy = tasks_.total() - tasks_.in(waits_).total();
     const Intervals transfers = Intervals(rank_.transfers).in(steps_);
@@ -46,7 +46,7 @@ class RankTimes {
     sum.hidden += part * (transfers.total() - transfers.in(waits_).total());
     each_wait([&](const TracedWait& w, double time) { (of_neighbour(w) ? sum.bubble : sum.exposed[w.communicator]) += part * time; });
   }
-  // Tasks whose names begin so, parts of a micro-batch together, without what they wait.
+  // Time without waiting by chunk and micro-batch, summed over all tasks whose name begins with `name`.
   ByMicro by_micro(const std::string& name) const {
     ByMicro times;
     for (const TracedTask& t : rank_.tasks)
@@ -55,7 +55,7 @@ class RankTimes {
   }
 
  private:
-  // What two waits share, as no rank's do, is the first one's.
+  // Calls visit(wait, time). If two waits overlap, which should not happen, the overlap counts for the first.
   template <class Visit>
   void each_wait(Visit&& visit) const {
     std::vector<const TracedWait*> waits;

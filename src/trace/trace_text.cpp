@@ -13,7 +13,7 @@ enum Track { tasks, kernels };
 
 std::string in_json(std::string_view text) { return json_text(Json(text)); }
 
-// Microseconds, to the last nanosecond.
+// Nanoseconds as text in microseconds, with three decimals.
 std::string micro(std::int64_t nanoseconds) { return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000); }
 
 class Events {
@@ -47,7 +47,7 @@ class Events {
   std::string text_;
 };
 
-// Of what there is.
+// JSON fields of the subject that are set.
 std::string args_of(const Subject& s) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) { text += fmt::format(R"({}"{}":{})", text.empty() ? "" : ",", name, value); };
@@ -79,7 +79,7 @@ std::string trace_events(const Recorder& recorder, const TraceProcess& process, 
     const std::string& communicator = recorder.channels()[t.channel];
     const std::string name = fmt::format("{} {}", communicator, t.operation), args = args_of(t, communicator);
     const Moment seen = t.wait_end != 0 ? t.wait_end : t.end != 0 ? t.end : end;
-    if (seen < begin) continue;  // over before the step, of an earlier one
+    if (seen < begin) continue;  // a transfer of an earlier step, which ended before this one
     events.transfer(t.number, name, t.begin, seen, args);
     if (t.wait_end != 0 && t.wait_begin < end) events.complete(tasks, "wait", "wait " + name, t.wait_begin, t.wait_end, args);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank's records as events of Chrome's trace format, one a line: complete events on the tracks of tasks and kernels, which nest, and a pair of
-// asynchronous ones for each transfer, of which several are under way at once.
+// Formats a rank's records as events of Chrome's trace format, one per line: complete events for tasks and kernels,
+// which nest, and a pair of asynchronous events for each transfer, because transfers overlap.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace gyr {
 
-// The name that the span of the whole step has, which is the first on the track of tasks.
+// Name of the span of the full step, which is the first on the track of tasks.
 inline constexpr const char* step_span = "step";
 
-// How a rank appears.
+// Identity of a rank in the trace.
 struct TraceProcess {
   int rank = 0, position = 0;
-  int stage = 0, team = 0;  // its coordinate on the pipeline axis; 1 where it computes the SSM alone of hybrid blocks
+  int stage = 0, team = 0;  // stage: coordinate on the pipeline axis; team: 1 if the rank computes only the SSM of hybrid blocks
   std::string name, host;
 };
 
-// Whole nanoseconds of the trace's time.
+// Converts a time to nanoseconds of the trace.
 using TraceClock = std::function<std::int64_t(Moment)>;
 
-// The events with commas between them. What was under way before `begin` or is behind `end` appears cut there.
+// The events, separated by commas. Spans are clipped to [begin, end].
 std::string trace_events(const Recorder&, const TraceProcess&, const TraceClock&, Moment begin, Moment end);
 
 }  // namespace gyr

@@ -22,10 +22,10 @@ void check_device_limit(const RunConfig& run, const EngineConfig& config, const 
     if (bytes <= run.device_bytes) others += fmt::format("{}{} {:.1f}", others.empty() ? "" : ", ", choice.name, mebi(bytes));
   }
   fail(Exit::config,
-       "the rank at position {} takes {:.1f} MiB of its device ({} bytes), and memory.device_bytes = {} allows {:.1f}; {}, or take smaller "
-       "micro-batches, shorter sequences, more ranks",
+       "the rank at position {} needs {:.1f} MiB of device memory ({} bytes), but memory.device_bytes = {} allows {:.1f} MiB; {}, or use smaller "
+       "micro-batches, shorter sequences or more ranks",
        position, mebi(capacity.total()), capacity.total(), run.device_bytes, mebi(run.device_bytes),
-       others.empty() ? "no way to keep activations takes so few" : "within it are (activation.*, MiB): " + others);
+       others.empty() ? "no activation policy fits" : "these activation policies fit (activation.*, MiB): " + others);
 }
 
 }  // namespace gyr

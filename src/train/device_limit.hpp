@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// memory.device_bytes: the memory of a rank is taken at once, before the first step, and no more than that.
+// memory.device_bytes: upper limit on the device memory of a rank, all of which is allocated before the first step.
 #pragma once
 
 #include "src/config/run_config.hpp"
@@ -8,7 +8,7 @@
 
 namespace gyr {
 
-// Exit::config, with what other policies would take, where this rank takes more.
+// Exit::config if this rank needs more than the limit. The message lists the activation policies that would fit.
 void check_device_limit(const RunConfig&, const EngineConfig&, const Layout&, int position, const Capacity&);
 
 }  // namespace gyr

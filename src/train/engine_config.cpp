@@ -6,7 +6,8 @@
 namespace gyr {
 
 EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
-  require(!run.swap.find_alpha, Exit::config, "activation.alpha = auto: is found by gyrfalcon plan, train and verify; give a share of 0 to 1 here");
+  require(!run.swap.find_alpha, Exit::config,
+          "activation.alpha = auto: only gyrfalcon plan, train and verify determine it; give a fraction of 0 to 1 here");
   EngineConfig c;
   c.model = run.model;
   c.precision = precision_of(run.train.precision);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the engine is told of a run.
+// Engine settings that follow from the settings of a run.
 #pragma once
 
 #include "src/config/run_config.hpp"

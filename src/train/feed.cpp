@@ -36,7 +36,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
 void check_tokenizer(const RunConfig& run) {
   const Index size = Tokenizer::load(run.data.tokenizer).size();
   require(size <= run.model.vocab_size, Exit::data,
-          "data.tokenizer {}: {} tokens, and model.vocab_size is {}; raise that, or name the model's tokenizer", run.data.tokenizer, size,
+          "data.tokenizer {}: {} tokens, but model.vocab_size is {}; raise model.vocab_size, or name the model's tokenizer", run.data.tokenizer, size,
           run.model.vocab_size);
 }
 
@@ -47,17 +47,17 @@ std::shared_ptr<const Tokenizer> words_of(const RunConfig& run) {
   return std::make_shared<const Tokenizer>(Tokenizer::load(run.data.tokenizer));
 }
 
-// Steps of one batch are counted together: up to the one after which the ramp asks for another.
+// Counts successive steps with the same batch size at once, up to the next change by the batch size ramp-up.
 Index samples_of(const RunConfig& run) {
   Index samples = 0;
   for (Index left = run.train.steps; left > 0;) {
     const Index batch = run.batch_after(double(samples * run.train.seq_length));
     const auto same = [&](Index steps) { return run.batch_after(double((samples + steps * batch) * run.train.seq_length)) == batch; };
     Index taken = 1;
-    double next = HUGE_VAL;  // tokens at which the ramp goes on
+    double next = HUGE_VAL;  // token count at which the batch size changes next
     for (const BatchStep& step : run.train.ramp)
       if (step.tokens > double(samples * run.train.seq_length)) next = std::min(next, step.tokens);
-    const double until = (next / double(run.train.seq_length) - double(samples)) / double(batch);  // steps, to rounding
+    const double until = (next / double(run.train.seq_length) - double(samples)) / double(batch);  // steps until that change, up to rounding
     taken = until >= double(left) + 1 ? left : std::clamp<Index>(Index(until) - 1, 1, left);
     while (taken < left && same(taken)) ++taken;
     samples += taken * batch;

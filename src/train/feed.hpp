@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The way of samples from the token files to the ranks.
+// Loads samples from the token files and makes micro-batches of them for each rank.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,20 @@
 
 namespace gyr {
 
-// The samples of a run: all that it takes, and those that it validates on, if it does.
+// Training samples of a run, and validation samples if the run validates.
 struct RunData {
   Dataset training;
   std::optional<Dataset> validation;
 };
-// Collective over the grid. Exit::config, Exit::data, Exit::missing where deck and files do not fit.
+// Collective over the grid. Exit::config, Exit::data or Exit::missing if deck and files do not fit together.
 RunData open_data(const RunConfig&, Grid&);
-// What tells a run's objective where words begin; null where it does not ask, or the deck names no tokenizer.
+// Tokenizer that finds the beginnings of words for the run's objective; null if the objective does not need them, or
+// the deck names no tokenizer.
 std::shared_ptr<const Tokenizer> words_of(const RunConfig&);
-// Samples that all steps of a run take, its batch ramp included.
+// Number of samples that all steps of a run consume, including its batch size ramp-up.
 Index samples_of(const RunConfig&);
 
-// Sample `number` of a run, as of a dataset.
+// Returns sample `number` of a run, as Dataset::sample does.
 using SampleSource = std::function<Sample(Index)>;
 // Sequences [first, first + batch) as a micro-batch, labelled as the model's objective needs it.
 MicroBatch micro_batch_of(const SampleSource&, const ModelConfig&, Index first, Index batch, Index seq_length);

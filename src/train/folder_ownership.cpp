@@ -27,17 +27,17 @@ void clear(const RunConfig& run) {
   remove_unfinished(checkpoints_of(run));
   remove_unfinished(dumps_of(run));
   const std::filesystem::path heartbeat = heartbeat_path(run.output);
-  std::filesystem::remove(heartbeat, error);  // of an earlier attempt, which may have had more ranks
+  std::filesystem::remove(heartbeat, error);  // left by an earlier attempt, which may have had more ranks
   require(!error, Exit::io, "{}: cannot be removed: {}", heartbeat.string(), error.message());
 }
 
 RunIdentity identity(const RunConfig& run, const TrainOptions& options) {
   if (options.anew)
-    if (const auto aside = set_aside(run.output)) std::printf("what another run has left in %s is in %s now\n", run.output.c_str(), aside->c_str());
+    if (const auto aside = set_aside(run.output)) std::printf("moved the files of another run from %s to %s\n", run.output.c_str(), aside->c_str());
   const auto steps = committed_steps(checkpoints_of(run));
   require(options.resume || steps.empty(), Exit::usage,
-          "{}: holds checkpoints of another run, the last of step {}; --resume goes on from them, --anew sets them aside, another output.folder "
-          "leaves them alone",
+          "{}: holds checkpoints of another run, the last of step {}; --resume continues from them, --anew sets them aside, another output.folder "
+          "keeps them untouched",
           checkpoints_of(run).string(), steps.empty() ? 0 : steps.back());
   const auto known = options.resume ? identity_in(run.output) : std::nullopt;
   return known ? *known : RunIdentity::drawn();

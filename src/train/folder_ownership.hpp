@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a run comes by its output folder.
+// How a run takes possession of its output folder.
 #pragma once
 
 #include "src/checkpoint/run_identity.hpp"
@@ -8,9 +8,10 @@
 
 namespace gyr {
 
-// Takes the folder, removes what killed saves and an earlier attempt's heartbeat have left in it, and says which run it belongs to from now on:
-// the one that is there where it is resumed, a new one where it holds no checkpoints or they are set aside. For the first rank alone.
-// Exit::usage where another run's checkpoints are there, Exit::io.
+// Locks the folder, and removes unfinished saves and the heartbeat of an earlier attempt. Returns the identity of the
+// run that owns the folder from now on: that of the existing run if it is resumed, a new one if there are no
+// checkpoints or they are set aside. First rank only. Exit::usage if the folder holds checkpoints of another run;
+// Exit::io.
 RunIdentity take_folder(RunFolder&, const RunConfig&, const TrainOptions&);
 
 }  // namespace gyr

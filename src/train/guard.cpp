@@ -26,8 +26,7 @@ Guard::Verdict Guard::bad(bool finite, const std::string& why) {
   ++skipped_, ++in_a_row_;
   if (!finite) ++not_finite_;
   require(config_.non_finite != NonFinite::stop, Exit::numeric, "{}", why);
-  require(in_a_row_ <= config_.max_skips, Exit::numeric, "{}. It is the {}th batch in a row to be left out, more than train.max_skips", why,
-          in_a_row_);
+  require(in_a_row_ <= config_.max_skips, Exit::numeric, "{}. It is the {}th skipped batch in a row, more than train.max_skips", why, in_a_row_);
   return config_.non_finite == NonFinite::rollback ? Verdict::rollback : Verdict::skip;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is done about steps whose numbers are bad: counted, and decided the same on every rank, since all see the same loss and norm.
+// Handles steps with a non-finite or too high loss: counts them and decides what to do. All ranks see the same loss and
+// norm, so all decide the same.
 #pragma once
 
 #include <deque>
@@ -10,22 +11,23 @@ namespace gyr {
 
 class Guard {
  public:
-  static constexpr std::size_t window = 32;  // losses that a spike is measured against
+  static constexpr std::size_t window = 32;  // number of recent losses whose mean defines a spike
 
   explicit Guard(const TrainConfig& config) : config_(config) {}
 
-  // The loss of a step that was applied, or of one before this start of the run; a step no run has taken yet ends a row of bad ones.
+  // Records the loss of an applied step, or of a step before this start of the run. `is_new`: no attempt has taken this
+  // step before, so that it ends a series of bad steps.
   void applied(double loss, bool is_new);
   void remember(double loss) { applied(loss, false); }
   void forget() { losses_.clear(); }
 
-  // The highest loss that is no spike: known once there are enough losses to compare with.
+  // Highest loss that is not a spike; infinity until enough losses are recorded.
   double loss_limit() const;
-  // In words, what is bad about a step whose numbers are finite.
+  // Message about a step whose loss is finite but above the limit.
   std::string spike(Index step, double loss) const;
 
   enum class Verdict { skip, rollback };
-  // About a step that was not applied: counts it. Exit::numeric saying `why` where that ends the run.
+  // Counts a step that was not applied, and returns what to do about it. Exit::numeric with `why` if that ends the run.
   Verdict bad(bool finite, const std::string& why);
 
   Index skipped() const { return skipped_; }
@@ -33,7 +35,7 @@ class Guard {
 
  private:
   TrainConfig config_;
-  std::deque<double> losses_;  // of the last steps that were applied
+  std::deque<double> losses_;  // losses of the last steps that were applied
   Index skipped_ = 0, not_finite_ = 0, in_a_row_ = 0;
 };
 

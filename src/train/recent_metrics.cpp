@@ -23,10 +23,10 @@ RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std:
   std::map<Index, double> losses;
   std::set<Index> skipped;
   for (std::string line; std::getline(in, line);) {
-    const Json json = json_in(line);  // the first line may be half of one
+    const Json json = json_in(line);  // the first line may be incomplete
     if (!json.is_object()) continue;
     const std::string kind = json.value("kind", "");
-    if (kind == "run") losses.clear(), skipped.clear(), recent.validated = false;  // what stands before is not of the run that begins here
+    if (kind == "run") losses.clear(), skipped.clear(), recent.validated = false;  // lines before it belong to another run
     if (!json.contains("step") || !json["step"].is_number_integer() || json["step"] > step) continue;
     const Index at = json["step"];
     if (kind == "skip") skipped.insert(at);
@@ -41,7 +41,7 @@ RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std:
   return recent;
 }
 
-// The id as two halves, which a double holds exactly; losses that there are not as NaN.
+// The run id is sent as two halves, which a double holds exactly; losses that do not exist are sent as NaN.
 Past past_of(Communicator& world, const std::string& run, const std::filesystem::path& file, Index step, std::size_t most) {
   constexpr std::size_t before_losses = 3;
   std::vector<double> found(before_losses + most, std::numeric_limits<double>::quiet_NaN());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the last lines of a metrics.jsonl say about the steps just before a run goes on.
+// Reads the last lines of metrics.jsonl: losses and validations of the steps just before a run resumes.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,16 @@
 namespace gyr {
 
 struct RecentMetrics {
-  std::vector<double> losses;  // of applied steps up to `step`, oldest first
-  bool validated = false;      // `step` has a validation
+  std::vector<double> losses;  // losses of applied steps up to `step`, oldest first
+  bool validated = false;      // true if `step` has been validated
 };
 
-// At most `most` losses, from the file's last megabyte; of a step that was taken several times, the last. Steps not applied are left out.
+// Returns at most `most` losses, from the last MiB of the file. Of a step that was taken several times the last loss
+// counts. Steps that were not applied are left out.
 RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std::size_t most);
 
-// What the first rank alone can read, for all of them: which run this is, as `run` tells there, and its recent metrics. Collective.
+// Run id and recent metrics. The first rank reads them and sends them to all ranks; only its `run` argument counts.
+// Collective.
 struct Past {
   std::string run;
   RecentMetrics metrics;

@@ -16,7 +16,7 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 namespace {
 
-constexpr std::size_t steps_compared = 20;  // the first of them left out, which compiles products and touches memory
+constexpr std::size_t steps_compared = 20;  // the first step is not compared: it compiles kernels and touches memory
 
 std::optional<TensorBoard::Resumed> resumed(const CheckpointHeader& at) {
   if (at.step == 0) return {};
@@ -74,16 +74,15 @@ void RunLog::step(StepReport report) {
   if (seconds_.size() == steps_compared) compare();
 }
 
-// The median: other jobs on a machine make some steps longer and none shorter.
+// Compares the median: other jobs on a machine make some steps longer, and none shorter.
 void RunLog::compare() {
   if (!expected_ || seconds_.size() < 2) return;
   const auto middle = seconds_.begin() + 1 + std::ptrdiff_t(seconds_.size() - 1) / 2;
   std::nth_element(seconds_.begin() + 1, middle, seconds_.end());
   const double measured = *middle, more = measured / expected_->seconds - 1;
   const auto mebi = [](Index bytes) { return double(bytes) / (1 << 20); };
-  say(fmt::format(
-      "a step takes {:.4g} s (median of {}), and {:.4g} s were predicted ({:+.1f} %); the fullest rank has {:.1f} MiB, and {:.1f} were planned",
-      measured, seconds_.size() - 1, expected_->seconds, 100 * more, mebi(resources_.memory_bytes), mebi(expected_->bytes)));
+  say(fmt::format("time per step: {:.4g} s (median of {}), predicted {:.4g} s ({:+.1f} %); maximum memory per rank: {:.1f} MiB, planned {:.1f} MiB",
+                  measured, seconds_.size() - 1, expected_->seconds, 100 * more, mebi(resources_.memory_bytes), mebi(expected_->bytes)));
   metrics_.line(json_text({{"kind", "prediction"},
                            {"time", now()},
                            {"predicted_seconds", expected_->seconds},
@@ -102,8 +101,8 @@ void RunLog::validation(ValidationReport report) {
 
 void RunLog::saved(const Saved& saved) {
   const double megabytes = double(saved.bytes) / 1e6;
-  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), blocked for {:.3f} s", saved.path.string(), megabytes,
-                  saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds, saved.blocked_seconds));
+  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), training blocked for {:.3f} s", saved.path.string(),
+                  megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds, saved.blocked_seconds));
   metrics_.line(json_text({{"kind", "checkpoint"},
                            {"time", now()},
                            {"step", saved.step},
@@ -116,8 +115,8 @@ void RunLog::saved(const Saved& saved) {
 
 void RunLog::left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back) {
   say(fmt::format("{}. {}", why,
-                  back ? fmt::format("Back to step {} and on without samples {} to {}", *back, samples.first, samples.last - 1)
-                       : std::string("The update is left out on all ranks")));
+                  back ? fmt::format("Rolled back to step {}; samples {} to {} are skipped from now on", *back, samples.first, samples.last - 1)
+                       : std::string("The update is skipped on all ranks")));
   metrics_.line(json_text({{"kind", back ? "rollback" : "skip"},
                            {"time", now()},
                            {"step", step},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run tells people: on the terminal, in OUTPUT/metrics.jsonl and OUTPUT/tensorboard. The first rank has one.
+// Log of a run: on the terminal, in OUTPUT/metrics.jsonl and in OUTPUT/tensorboard. Only the first rank has one.
 #pragma once
 
 #include "kernels/base/printable.hpp"
@@ -13,31 +13,33 @@
 
 namespace gyr {
 
-double now();  // seconds since 1970
+double now();  // wall-clock time in seconds since 1970
 
-// What a run computes with.
+// Resources that a run computes with.
 struct Resources {
   int ranks = 1;
-  double peak = 0;                // flop/s of a rank
-  Index memory_bytes = 0;         // of the rank that takes most
-  std::string transport = "MPI";  // between ranks
+  double peak = 0;                // measured GEMM FLOP/s per rank, mean over ranks
+  Index memory_bytes = 0;         // device memory per rank, maximum over ranks
+  std::string transport = "MPI";  // communication library between ranks, e.g. MPI or NCCL
   std::string grid = {};
-  int attempt = 0;                                         // of its supervisor
-  std::vector<std::pair<std::string, Index>> memory = {};  // bytes of each category, most of any rank
+  int attempt = 0;                                         // number of the attempt under a supervisor, from 0
+  std::vector<std::pair<std::string, Index>> memory = {};  // bytes of device memory per rank by category, maximum over ranks
 };
 
 class RunLog {
  public:
-  // Also writes the effective deck, OUTPUT/deck.yaml. `at`: what the run goes on from, with its id and deck. Exit::io.
+  // Also writes the effective deck to OUTPUT/deck.yaml. `at`: the state that the run continues from, with its run id
+  // and deck. Exit::io.
   RunLog(const RunConfig&, const CheckpointHeader& at, const Resources&);
 
-  // What was predicted of the run is told beside what its first steps take, or all of them where there are fewer.
+  // Sets the predicted time and memory of the run. They are logged next to the measured ones after the first 20 steps,
+  // or at the end of a shorter run.
   void expect(const Expectation& expected) { expected_ = expected; }
   void say(std::string_view line) { progress_.say(printable(line)); }
-  void step(StepReport);  // adds time, rates and memory
+  void step(StepReport);  // adds time, throughput and memory to the report, and logs it
   void validation(ValidationReport);
   void saved(const Saved&);
-  // A step that was not applied; `back`: to where the run goes instead of leaving the update out.
+  // Logs a step that was not applied. `back`: the step that the run rolls back to; none: only the update is skipped.
   void left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back);
   void timers(const std::vector<std::string>& names, const std::vector<double>& all);
 
@@ -45,13 +47,13 @@ class RunLog {
   void compare();
 
   Index seq_length_;
-  double flops_;  // of a token
+  double flops_;  // training FLOPs per token
   Resources resources_;
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;
-  std::optional<Expectation> expected_;  // until it is told
-  std::vector<double> seconds_;          // of the steps so far
+  std::optional<Expectation> expected_;  // prediction, until it is logged
+  std::vector<double> seconds_;          // duration of each step so far, for the comparison with the prediction
 };
 
 }  // namespace gyr

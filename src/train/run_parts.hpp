@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all parts of a run work with. It outlives them.
+// Components that all parts of a run share. They outlive these parts.
 #pragma once
 
 #include "src/job/run_folder.hpp"
@@ -12,13 +12,13 @@ namespace gyr {
 
 struct RunParts {
   const RunConfig& run;
-  const std::string& deck;  // the effective one
+  const std::string& deck;  // effective deck, with all defaults
   Grid& grid;
   Watch& watch;
   Timers& timers;
   Trace& trace;
   TrainingEngine& engine;
-  RunFolder& folder;  // which the first rank has taken
+  RunFolder& folder;  // locked by the first rank
   Walltime walltime;
 
   bool lead() const { return grid.position() == 0; }

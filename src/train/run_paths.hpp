@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where in its output folder a run keeps what.
+// Paths of files and folders in the output folder of a run.
 #pragma once
 
 #include <filesystem>

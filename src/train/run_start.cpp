@@ -31,15 +31,15 @@ CheckpointHeader RunStart::begin() {
   if (from.empty()) {
     parts_.engine.initialise();
     if (adapts_drawn_weights(parts_.run))
-      say("warning: adapters (finetune.lora) beside weights that are drawn at random and not trained; --init-from DIR gives them a model that has "
-          "learned something");
+      say("warning: adapters (finetune.lora) on frozen weights that are drawn at random; give a trained model with --init-from "
+          "DIR");
     return at;
   }
   parts_.engine.load_weights(from);
   collective_check(parts_.grid.world(), [&] {
-    if (parts_.lead()) at.companions = companions_of(from);  // who writes manifests
+    if (parts_.lead()) at.companions = companions_of(from);  // the first rank writes manifests
   });
-  say("weights from " + printable(from));
+  say("initial weights from " + printable(from));
   if (parts_.run.train.new_head && parts_.lead()) say(text_of_new_head(from, parts_.run.model));
   return at;
 }
@@ -57,7 +57,7 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
     try {
       if (changes == Changes::weighed) require_same_model(changed, *newest);
       return loaded(*newest);
-    } catch (const Error& error) {  // the same on every rank
+    } catch (const Error& error) {  // the error is the same on every rank
       if (error.code != Exit::data) throw;
       say(fmt::format("passed over: {}", error.what()));
     }
@@ -65,7 +65,7 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
   // Starting over would overwrite checkpoints that may still be repaired.
   collective_check(world, [&] {
     require(!parts_.lead() || committed_steps(folder).empty(), Exit::data,
-            "{}: none of its checkpoints can be read and is of this run; --anew sets them aside and begins anew", folder.string());
+            "{}: it has no readable checkpoint of this run; --anew sets its checkpoints aside and starts a new run", folder.string());
   });
   return begin();
 }
@@ -90,7 +90,8 @@ CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint) {
   return at;
 }
 
-// The deck must describe the model that was saved. Other shapes are refused first, because --accept-changes does not help there.
+// The deck must describe the model that was saved. Different shapes are refused first, because --accept-changes does
+// not help there.
 void RunStart::require_same_model(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
   if (!changes_function(changed)) return;
   collective_check(parts_.grid.world(), [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a run comes by its state, when it starts and where it goes back. The header of the checkpoint that would be saved then says how far the
-// run has come: with weights and optimizer state it determines all further steps.
+// Initial state of a run, at its start and after a rollback. The returned checkpoint header says how far the run is:
+// with weights and optimizer state it determines all further steps.
 #pragma once
 
 #include <limits>
@@ -13,16 +13,18 @@ namespace gyr {
 
 class RunStart {
  public:
-  // `identity`: complete on the first rank, empty on the others, also in the headers.
+  // `identity`: complete on the first rank; empty on the others, and so is the run id in their headers.
   RunStart(const RunParts& parts, const RunIdentity& identity) : parts_(parts), identity_(identity) {}
 
-  // Weights drawn, or those of a model that exists; the optimizer has seen nothing.
+  // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer.
   CheckpointHeader begin();
 
-  // Changes of the deck since the checkpoint: refused where the model would compute something else, told, or not looked for.
+  // Treatment of deck changes since the checkpoint. The first value refuses changes that make the model compute something
+  // else, the second only reports changes, the last does not look for them.
   enum class Changes { weighed, reported, known };
-  // From the newest checkpoint of this run, below step `before`, that is whole to its last tensor; damaged ones are named and passed over.
-  // Begins where there are no checkpoints; Exit::data where there are, and none will do.
+  // Resumes from the newest checkpoint of this run below step `before` that is intact up to its last tensor. Damaged
+  // ones are reported and skipped. Starts a new run if there are no checkpoints; Exit::data if there are some and none
+  // is usable.
   CheckpointHeader resume(Changes, std::int64_t before = std::numeric_limits<std::int64_t>::max());
 
  private:

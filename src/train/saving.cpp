@@ -26,7 +26,7 @@ void Saving::require_folder() const {
   collective_check(parts_.grid.world(), [&] { parts_.folder.require_held(); });
 }
 
-// Tells of a save once it is committed.
+// Runs a part of a save; once the save is committed, logs it and updates timers.
 template <class Save>
 void Saving::take(Save&& save) {
   std::optional<Saved> saved;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The saves of a run: what must hold before one, what becomes of it, which was the last and how long one has taken at most. Collective.
+// Checkpoint saves of a run: checks before a save, logs its result, and keeps the last saved step and the longest
+// duration. Collective.
 #pragma once
 
 #include "src/train/run_log.hpp"
@@ -10,17 +11,17 @@ namespace gyr {
 
 class Saving {
  public:
-  // `log`: null but on the first rank. `last`: the step that the run goes on from.
+  // `log`: null except on the first rank. `last`: step that the run continues from.
   Saving(const RunParts& parts, StateSaver& saver, RunLog* log, Index last)
       : parts_(parts), step_actions_(parts.run), saver_(saver), log_(log), last_(last) {}
 
   void save(const CheckpointHeader&);
-  void poll();                  // takes a save under way further, without waiting
-  void finish();                // returns when nothing is being written any more
-  void require_folder() const;  // Exit::io on all ranks where it is lost
+  void poll();                  // advances a save in progress, without waiting
+  void finish();                // waits until nothing is being written
+  void require_folder() const;  // Exit::io on all ranks if the output folder is lost
 
-  Index last() const { return last_; }                                // step saved last
-  std::optional<double> longest_seconds() const { return longest_; }  // nothing before the first save is committed
+  Index last() const { return last_; }                                // last saved step
+  std::optional<double> longest_seconds() const { return longest_; }  // none before the first save is committed
 
  private:
   template <class Save>

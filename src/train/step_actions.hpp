@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is due after a step: a function of its number, the stop request and the deck. All ranks agree on these, so each finds the same.
+// Actions due after a step: a function of step number, stop request and deck. All ranks agree on these, so all decide
+// the same.
 #pragma once
 
 #include "src/config/run_config.hpp"
@@ -13,13 +14,14 @@ class StepActions {
   bool finished(Index step) const { return step == steps_; }
   bool takes_another(Index step, int stop_request) const { return stop_request == 0 && step < steps_; }
   bool checks_replicas(Index step) const { return check_replicas_ > 0 && step % check_replicas_ == 0; }
-  // Also before every save, where the step itself has no check.
+  // Replicas are also checked before every save, if the step itself has no check.
   bool checks_replicas_to_save(Index step) const { return check_replicas_ > 0 && step % check_replicas_ != 0; }
-  // Nothing is validated any more: the run was to stop before its last step, or has lost its folder.
+  // True if the run ends now without a further validation: it was stopped before its last step, or its output folder is
+  // lost.
   bool leaves(Index step, int stop_request) const;
   bool validates(Index step) const;
   bool saves(Index step, int stop_request) const;
-  // ... on leaving. Where the folder is lost the attempt to save tells of it.
+  // True if the run has to save before it ends. If the output folder is lost, the attempt to save reports that.
   bool saves_before_exit(Index step, int stop_request, Index last_saved) const;
 
  private:

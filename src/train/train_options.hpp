@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a run is started, besides its deck.
+// Options for the start of a run, besides its deck.
 #pragma once
 
 #include <chrono>
@@ -10,22 +10,22 @@
 
 namespace gyr {
 
-// What a search has predicted of a run: of a step, and of the rank that takes most memory.
+// Prediction of a layout search: seconds per step, and device memory of the rank that needs most.
 struct Expectation {
   double seconds = 0;
   Index bytes = 0;
 };
 
 struct TrainOptions {
-  bool resume = false;                    // from the newest whole checkpoint of the output folder's run, where there is one
-  bool anew = false;                      // what a run has left in the output folder is set aside
-  bool accept_changes = false;            // of the deck, that make the model compute something else than what was saved
-  bool take_over = false;                 // the output folder, though a run on another machine may still write to it
-  int attempt = 0;                        // which start of the run this is
-  std::string supervisor{};               // token of the supervisor's lock, where one has started the run
-  RunFolder* folder = nullptr;            // that the first rank takes; without one the trainer has its own
-  std::optional<Expectation> expected{};  // told beside what is measured
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the job's time
+  bool resume = false;                    // continue from the newest intact checkpoint of the run in the output folder, if there is one
+  bool anew = false;                      // set files of an earlier run in the output folder aside
+  bool accept_changes = false;            // accept deck changes that make the model compute something else than the saved one
+  bool take_over = false;                 // take the output folder even if a run on another machine may still write to it
+  int attempt = 0;                        // number of this attempt (start of the run), from 0
+  std::string supervisor{};               // token of the supervisor's lock, if a supervisor has started the run
+  RunFolder* folder = nullptr;            // folder object that the first rank locks; null: the trainer uses its own
+  std::optional<Expectation> expected{};  // prediction that is logged next to the measured values
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // start of the job's walltime
 };
 
 }  // namespace gyr

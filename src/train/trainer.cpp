@@ -27,7 +27,7 @@ RunIdentity folder_taken(RunFolder& folder, const RunConfig& run, const TrainOpt
   return identity;
 }
 
-// Bytes of each category, most of any rank.
+// Bytes of each memory category, maximum over ranks.
 std::vector<std::pair<std::string, Index>> most_memory(const Capacity& mine, Communicator& world) {
   std::vector<double> bytes(memory_categories);
   for (int i = 0; i < memory_categories; ++i) bytes[i] = double(mine.bytes(Memory(i)));
@@ -44,10 +44,10 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
 }
 
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
-  log.say(fmt::format("grid {}, {} parameters in {}, {:.1f} MiB on the fullest rank", r.grid, parameter_count(run.model), run.train.precision,
+  log.say(fmt::format("grid {}, {} parameters in {}, maximum memory per rank {:.1f} MiB", r.grid, parameter_count(run.model), run.train.precision,
                       double(r.memory_bytes) / (1 << 20)));
-  if (r.ranks > 1) log.say("ranks talk by " + r.transport);
-  if (!graphs.empty()) log.say("graphs: " + graphs);
+  if (r.ranks > 1) log.say("communication between ranks: " + r.transport);
+  if (!graphs.empty()) log.say("CUDA graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.say("islands: " + text_of(layout, run.parallel.islands));
   for (const std::string& note : data.training.notes()) log.say(note);
   if (!data.validation) return;
@@ -63,7 +63,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
   Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
-  const RunData data = open_data(run, grid);  // before the plan, which may take long
+  const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
   const auto engine = training_engine(run, config, me, grid, timers, watch.progress_record());
 
   RunFolder own_folder;
@@ -80,7 +80,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
   Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
   resources.memory = most_memory(engine->capacity(), grid.world());
-  std::optional<RunLog> log;  // the first rank's
+  std::optional<RunLog> log;  // only on the first rank
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);

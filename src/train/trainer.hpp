@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A training run: model, data and optimizer brought together, step after step, with what people watch and what is saved.
+// A training run: sets up model, data and optimizer, runs the steps, logs, validates and saves.
 #pragma once
 
 #include <mpi.h>
@@ -9,8 +9,8 @@
 
 namespace gyr {
 
-// Collective over `world`. Returns when all steps are done and saved; Exit::again where it was to stop before (StopSignals, the file
-// STOP, train.walltime), with everything saved.
+// Collective over `world`. Returns when all steps are done and saved. Exit::again if it was stopped before
+// (StopSignals, the file STOP, train.walltime), with everything saved.
 void train(const RunConfig&, const std::string& effective_deck, const TrainOptions&, MPI_Comm world);
 
 }  // namespace gyr

@@ -94,7 +94,7 @@ class RunEngine final : public TrainingEngine {
   // Micro-batches of this rank in a global batch.
   int micros(Index batch) { return int(batch / (engine_.grid().layout().size(Axis::data) * engine_.config().micro_batch_size)); }
 
-  // The hook that dumps this step, where the deck asks for it.
+  // Hook that dumps this step, if the deck asks for it (dump.steps); otherwise null.
   std::unique_ptr<Dump> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {
     const std::vector<Index>& steps = run_.dump.steps;
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) return nullptr;
@@ -109,10 +109,10 @@ class RunEngine final : public TrainingEngine {
   Fault fault_;
 };
 
-// Called again and again while the plan is made.
+// Called repeatedly during planning: reports progress to the watchdog and ends the run on a stop signal.
 void planning(ProgressRecord& progress_record) {
   progress_record.advance();
-  if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step, nothing was begun", stop_reason(reason));
+  if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step; nothing has been saved", stop_reason(reason));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine as a run uses it: its state, its steps with the dumps and faults of the deck, and what is looked at and
-// saved between them. All but what says otherwise is collective over the grid.
+// Interface between a training run and the engine: state, steps with the dumps and faults of the deck, and checks and
+// saves between steps. Collective over the grid unless stated otherwise.
 #pragma once
 
 #include "src/checkpoint/checkpoint.hpp"
@@ -16,33 +16,34 @@ class TrainingEngine {
  public:
   virtual ~TrainingEngine() = default;
 
-  // Weights drawn, or those of a model that exists; the optimizer has seen nothing. Or all of a checkpoint.
+  // Initial state: random weights, or those of an existing model, with a reset optimizer; or a complete checkpoint.
   virtual void initialise() = 0;
   virtual void load_weights(const std::filesystem::path& model) = 0;
   virtual CheckpointHeader load(const std::filesystem::path& checkpoint) = 0;
-  // Exit::config naming the first tensor of another shape. Not collective.
+  // Exit::config naming the first tensor with another shape. Not collective.
   virtual void check_shapes(const std::filesystem::path& checkpoint) const = 0;
 
-  // To be called before every step: faults strike.
+  // Call before every step: injects the faults of the deck (fault.*).
   virtual void before(Index step) = 0;
-  // The step `order` on these samples. `state`: what it goes on from; `say` is told by the first rank of a dump.
+  // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `say`: logs a
+  // dump, on the first rank.
   virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& say) = 0;
-  // In words, what was not finite in the step just taken.
+  // Message that names what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
-  // What so many global batches give, from sample 0 on. Exit::data where no token of them has a label. Nothing where `stop`, asked by all ranks after
-  // every batch but the last and the same on all, says so.
+  // Validates on this number of global batches, from sample 0 on. Exit::data if no token has a label. Returns none if
+  // `stop` returns true. All ranks call `stop` after every batch but the last, and its result must be the same on all.
   virtual std::optional<Validation> validate(const Dataset&, Index batches, Index batch, const std::function<bool()>& stop) = 0;
-  // Transfers, tasks and, if asked for, kernels from now on; null: no more.
+  // Records transfers, tasks and, if requested, kernels in a trace from now on; null: stops recording.
   virtual void record(Recorder*, bool kernels) = 0;
-  virtual void check_replicas(Index step) = 0;  // replicas.hpp
+  virtual void check_replicas(Index step) = 0;  // compares data-parallel replicas (src/engine/model/replicas.hpp)
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
-  virtual const Capacity& capacity() const = 0;  // of this rank, as planned
-  virtual double gemm_rate() const = 0;          // flop/s of this rank
-  virtual std::string graphs() const = 0;        // Engine::graphs
+  virtual const Capacity& capacity() const = 0;  // planned memory of this rank
+  virtual double gemm_rate() const = 0;          // measured GEMM throughput of this rank, FLOP/s
+  virtual std::string graphs() const = 0;        // see Engine::graphs
 };
 
-// Its memory is planned before: that may take long, and a signal ends it with Exit::again.
+// Makes the engine after planning its memory. Planning may take long, and a stop signal ends it with Exit::again.
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, Timers&, ProgressRecord&);
 
 }  // namespace gyr

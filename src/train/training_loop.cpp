@@ -26,11 +26,11 @@ void TrainingLoop::run() {
   remember();
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
-  if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // it was stopped in the middle
+  if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // an earlier attempt was stopped during this validation
   if (log_ && finished()) log_->say(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
   while (step_actions_.takes_another(at_.step, stop_request_)) {
     parts_.watch.progress_record().phase("train");
-    if (!traced_step()) continue;  // went back
+    if (!traced_step()) continue;  // false: the run has rolled back to a checkpoint
     saving_.poll();
     if (step_actions_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
     if (step_actions_.leaves(at_.step, stop_request_)) break;
@@ -40,7 +40,7 @@ void TrainingLoop::run() {
   finish();
 }
 
-// Which run this is, and the losses before this step.
+// Reads the run id, and the losses before this step, from the metrics file.
 void TrainingLoop::remember() {
   const Past past = past_of(parts_.grid.world(), at_.run, metrics_of(parts_.run), at_.step, Guard::window);
   at_.run = past.run;
@@ -48,7 +48,8 @@ void TrainingLoop::remember() {
   for (const double loss : past.metrics.losses) guard_.remember(loss);
 }
 
-// Whether a step was taken, and not gone back instead. What is done for a trace lies around its time.
+// Runs a step, with a trace if one is due. Returns false if the run has rolled back instead. The time of the step
+// excludes work for the trace.
 bool TrainingLoop::traced_step() {
   Trace& trace = parts_.trace;
   const Index number = at_.step + 1;
@@ -107,8 +108,8 @@ StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr
   return r;
 }
 
-// What to do about a step that was not applied, the same on every rank: end the run, count the step as taken (true), or go back to where
-// the last checkpoint was saved and never take these samples again (false).
+// Decides about a step that was not applied, the same on every rank. It ends the run, counts the step as taken (true),
+// or rolls back to the last checkpoint and never takes these samples again (false).
 bool TrainingLoop::leave_out(Index step, const StepResult& result, const Span& samples) {
   const std::string why = result.finite ? guard_.spike(step, result.loss) : parts_.engine.bad_number(step, result);
   const bool back = guard_.bad(result.finite, why) == Guard::Verdict::rollback;
@@ -118,7 +119,7 @@ bool TrainingLoop::leave_out(Index step, const StepResult& result, const Span& s
 }
 
 void TrainingLoop::go_back(const Span& samples) {
-  saving_.finish();  // what it goes back to may still be on its way to disk
+  saving_.finish();  // the checkpoint to roll back to may still be in writing
   skip_.insert(std::upper_bound(skip_.begin(), skip_.end(), samples, [](const Span& a, const Span& b) { return a.first < b.first; }), samples);
   guard_.forget();
   at_ = start_.resume(RunStart::Changes::known, saving_.last() + 1);
@@ -133,13 +134,13 @@ void TrainingLoop::validate() {
     stop_request_ = agreed_stop_request();
     return stop_request_ != 0;
   });
-  if (!found) {  // the next attempt begins with it
+  if (!found) {  // the next attempt begins with this validation
     if (log_ && finished())
-      log_->say(fmt::format("told to stop by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
+      log_->say(fmt::format("stop requested by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
     return;
   }
   require(std::isfinite(found->loss), Exit::numeric,
-          "step {}: the validation loss is {}; the weights are not saved. Go on from a checkpoint before it, with a lower optimizer.lr", at_.step,
+          "step {}: the validation loss is {}; the weights are not saved. Resume from an earlier checkpoint, with a lower optimizer.lr", at_.step,
           found->loss);
   ValidationReport report;
   report.step = at_.step, report.samples = at_.samples, report.loss = found->loss, report.figures = std::move(found->figures);
@@ -159,13 +160,13 @@ void TrainingLoop::finish() {
 void TrainingLoop::stopped() {
   collective_check(parts_.grid.world(), [&] {
     std::error_code ignored;
-    if (parts_.lead()) std::filesystem::remove(stop_file(parts_.run.output), ignored);  // it has been followed
+    if (parts_.lead()) std::filesystem::remove(stop_file(parts_.run.output), ignored);  // the stop request has been served
   });
   fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), at_.step,
        parts_.run.train.steps);
 }
 
-// The stop request of this rank, 0: none; and the one that all ranks agree on, which takes a reduction.
+// Stop request of this rank, 0: none. The agreed one is the maximum over all ranks, which takes a reduction.
 int TrainingLoop::own_stop_request() const {
   if (parts_.folder.lost()) return folder_lost_reason;
   if (parts_.walltime.over(longest_step_, saving_.longest_seconds())) return walltime_reason;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Step after step to the last one or to a stop that all ranks agree on, with what happens between steps: batches with bad numbers are left out
-// or gone back before, the model is validated and saved.
+// Runs the steps up to the last one, or to a stop that all ranks agree on. Between steps it skips or rolls back bad
+// steps, validates and saves.
 #pragma once
 
 #include "src/train/feed.hpp"
@@ -12,9 +12,9 @@ namespace gyr {
 
 class TrainingLoop {
  public:
-  // `log`: null but on the first rank. `at`: the state that the engine is in.
+  // `log`: null except on the first rank. `at`: the current state of the engine.
   TrainingLoop(const RunParts&, const RunData&, RunStart&, Saving&, RunLog* log, const CheckpointHeader& at);
-  // Returns when all steps are done and saved; Exit::again where it was to stop before, with everything saved.
+  // Returns when all steps are done and saved. Exit::again if it was stopped before, with everything saved.
   void run();
 
  private:
@@ -37,15 +37,15 @@ class TrainingLoop {
   RunStart& start_;
   Saving& saving_;
   RunLog* log_;
-  CheckpointHeader at_;  // where the run stands
+  CheckpointHeader at_;  // current state of the run
   StepActions step_actions_;
   Guard guard_;
-  std::vector<Span> skip_;   // samples that no step takes
-  Index furthest_;           // step
-  int stop_request_ = 0;     // why all ranks stop, 0: they go on
-  bool validated_ = false;   // an earlier attempt has validated the step this one begins at
-  double longest_step_ = 0;  // seconds
-  Index first_ = 0;          // step that this attempt begins at, and when it did
+  std::vector<Span> skip_;   // samples that no step takes, from data.skip and from rollbacks
+  Index furthest_;           // highest step taken so far
+  int stop_request_ = 0;     // reason why all ranks stop, 0: they continue
+  bool validated_ = false;   // true if an earlier attempt has validated the step at which this one begins
+  double longest_step_ = 0;  // duration of the longest step in seconds
+  Index first_ = 0;          // step at which this attempt begins; begin_ is the time
   Walltime::Clock::time_point begin_;
 };
 

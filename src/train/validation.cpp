@@ -16,7 +16,7 @@ void Validator::add(const MicroBatches& source, int micros) {
   if (reads) count(scores);
 }
 
-// Each row is one rank's of the last stage to count, and all know the sums.
+// On the last stage, only the first tensor-parallel rank counts each row; the sums are then shared with all ranks.
 void Validator::count(const Scores& scores) {
   const bool first = engine_.grid().tensor().rank() == 0;
   if (!figures_.empty()) {

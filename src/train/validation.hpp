@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a model makes of batches that it does not learn from: the mean loss over labelled tokens, or over pairs, and how well it does.
+// Validation: mean loss over the labelled tokens (or text pairs) of batches that are not trained on, and the metrics of
+// the objective.
 #pragma once
 
 #include "src/engine/step/engine.hpp"
@@ -10,16 +11,16 @@ namespace gyr {
 
 struct Validation {
   double loss = 0;
-  std::vector<std::pair<std::string, double>> figures;  // by name: those of the objective, or of classes
+  std::vector<std::pair<std::string, double>> figures;  // metrics of the objective or of classification, by name
 };
 
 class Validator {
  public:
   explicit Validator(Engine&);
-  // Batch by batch, on all ranks.
+  // Evaluates one global batch. Collective over all ranks.
   void add(const MicroBatches& source, int micros);
   Index tokens() const { return tokens_; }
-  Validation result() const;  // of one token at least
+  Validation result() const;  // requires at least one labelled token
 
  private:
   void count(const Scores&);

@@ -10,7 +10,7 @@ namespace gyr {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double vanishing = 0.01;  // of the norm of all gradients
+constexpr double vanishing = 0.01;  // fraction of the norm of all gradients in the denominator of a gradient's error
 
 double as_error(double x) { return std::isnan(x) ? infinity : x; }
 double square(double x) { return x * x; }
@@ -26,7 +26,7 @@ Squares squares_of(const std::vector<double>& a, const std::vector<double>& b) {
   return s;
 }
 
-// Of whole gradients.
+// Euclidean distance between two sets of full gradients.
 double distance(const NamedGradients& one, const NamedGradients& many) {
   double apart = 0;
   for (const auto& [name, gradient] : one) apart += squares_of(gradient, many.at(name)).apart;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The law that every layout computes what one rank does: how far a step on a grid is from the same step on one rank, and how far it may be.
-// Whoever compares them, `gyrfalcon verify` or a test, does so by this measure and these limits.
+// Equality of layouts: every layout must compute what one rank computes. Defines the error of a step on a grid relative
+// to the same step on one rank, and its limits. `gyrfalcon verify` and the tests use this measure.
 #pragma once
 
 #include <map>
@@ -12,33 +12,35 @@
 
 namespace gyr {
 
-// Whole gradients of the weights that are trained, by name.
+// Full (unsharded) gradients of the trained weights, by name.
 using NamedGradients = std::map<std::string, std::vector<double>>;
 
-// What a step gives, of all ranks together.
+// Result of a step, combined over all ranks.
 struct StepOutcome {
   StepResult result;
   NamedGradients gradients;
 };
 
-// Differences as parts of what they are differences to; infinite where a number is none, or tokens were counted or weights named otherwise.
+// Relative errors. Infinite if a value is NaN, or if token counts or weight names differ.
 struct Errors {
   double loss = 0, norm = 0;
-  std::map<std::string, double> gradients;  // by weight: the distance over the length; of one that nearly vanishes, over 0.01 of the norm of all
+  std::map<std::string, double> gradients;  // by weight: |a - b| / (|a| + 0.01 x norm of all gradients), Euclidean norms
 
   double worst_gradient() const;
 };
 
-// |many / one - 1|
+// Relative error |many / one - 1|.
 double relative_error(double one, double many);
 Errors errors_of(const StepOutcome& one, const StepOutcome& many);
 
-// In double 1e-12, in float 1e-5. NamedGradients of A_log and dt_bias are few sums of both signs: in float twice that.
+// Limit of the relative error: 1e-12 in double, 1e-5 in float. Gradients of A_log and dt_bias are sums in which terms
+// cancel, so in float their limit is 2e-5.
 double limit_of(DType, std::string_view weight = {});
 bool within_limits(const Errors&, DType);
 
-// In bf16 partial sums are rounded to 8 bits before they are added, and what is small beside its parts may be anything. So: how far the norm is from
-// that of one rank in bf16; and how far the whole gradient is from that in double, over how far that of one rank is.
+// Errors in bf16, where partial sums are rounded to 8 bits and small elements may differ arbitrarily. norm: relative
+// error of the gradient norm against one rank in bf16. ratio: distance of the gradient to one rank's gradient in
+// double, divided by the same distance for one rank in bf16.
 struct Rounding {
   double norm = 0, ratio = 0;
 };
@@ -46,7 +48,8 @@ inline constexpr Rounding limit_in_bf16{0.1, 4};
 Rounding rounding_of(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many);
 bool within_limits(const Rounding&);
 
-// Of weights that differ only in the number of their layer or module: "mamba.D" of "model.layers.3.mamba.D", "mtp.enorm" of "mtp.1.enorm".
+// Weight name without the index of its layer or MTP module: "mamba.D" for "model.layers.3.mamba.D", "mtp.enorm" for
+// "mtp.1.enorm".
 std::string kind_of(const std::string& weight);
 
 }  // namespace gyr

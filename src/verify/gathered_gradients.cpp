@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-// The elements that this rank counts, and of each how often it is counted.
+// Elements that this rank contributes, and the number of contributions per element.
 struct Counted {
   std::vector<double> values, owners;
 };
@@ -33,7 +33,7 @@ void sum(Engine& engine, std::vector<double>& x) {
 
 NamedGradients gathered_gradients(Engine& engine) {
   const Grid& grid = engine.grid();
-  const auto counts = [&](const Weight& w) {  // others keep the same
+  const auto counts = [&](const Weight& w) {  // without ZeRO, all replicas hold the same gradient, and only the first contributes
     return grid.layout().replicas(bool(w.expert), grid.position()).rank == 0 || grid.layout().cut() != Shard::none;
   };
   const Trained trained = engine.trained();

@@ -5,8 +5,8 @@
 
 namespace gyr {
 
-// Every logical gradient of a weight that is trained, behind a step and gathered from all ranks: for small models. Exit::internal where an element
-// has no owner or more than one. Collective; every rank has all of them then.
+// Gathers the full gradient of every trained weight after a step from all ranks; for small models only. Exit::internal
+// if an element has no owner or several. Collective; every rank gets all gradients.
 NamedGradients gathered_gradients(Engine&);
 
 }  // namespace gyr

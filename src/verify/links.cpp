@@ -13,8 +13,8 @@ namespace gyr {
 
 namespace {
 
-constexpr Index large = Index(1) << 20;    // floats of an all-reduce
-constexpr Index message = Index(1) << 18;  // and between neighbours
+constexpr Index large = Index(1) << 20;    // elements (floats) of the large all-reduce
+constexpr Index message = Index(1) << 18;  // elements (floats) of a message between neighbours
 constexpr int repeats = 5;
 
 template <class Body>
@@ -27,13 +27,14 @@ double seconds_of(Body&& body) {
   return seconds;
 }
 
-// Of this rank; null where it is alone in its own, or in none.
+// A communicator of this rank; nullptr if this rank is its only member or not a member.
 struct Measured {
   std::string name;
   Communicator* ranks;
 };
 
-// The same names on all ranks, each of a communicator with several ranks somewhere. Blocks of the tensor axis are parts of it, and left out.
+// Communicators that have several ranks somewhere, with the same names on all ranks. Parts of the tensor-parallel group
+// are left out.
 std::vector<Measured> communicators_of(Grid& grid) {
   std::vector<Measured> all;
   const auto add = [&](Axes axes) {
@@ -51,17 +52,19 @@ std::vector<Measured> communicators_of(Grid& grid) {
   return all;
 }
 
-// Seconds of an all-reduce of so many floats: the least of some, for what disturbs one does not belong to the machine.
+// Seconds of an all-reduce of x: the minimum of several repeats, because disturbances are not properties of the
+// machine.
 double all_reduce_seconds(Communicator& c, Device& device, Tensor1<float> x) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < repeats; ++i) least = std::min(least, seconds_of([&] { c.start_all_reduce(device, x).host_wait(); }));
   return least;
 }
 
-// What of each rank's bytes goes out in a ring: every part but one, twice.
+// Bytes that each rank sends in a ring all-reduce of `elements` floats: 2 (ranks - 1) / ranks of the buffer.
 double sent(int ranks, Index elements) { return 2.0 * (ranks - 1) / ranks * double(elements) * sizeof(float); }
 
-// Neighbours exchange in rounds, in which every rank has one partner at most: those behind even ranks, those behind odd ones, and both ends.
+// Partner of a rank in an exchange between neighbours, or -1. Every rank has at most one partner per round. Rounds 0
+// and 1: pairs that start at an even or odd rank. Round 2: the first and the last rank.
 int partner(int rank, int size, int round) {
   const bool ends = size > 2 && (rank == 0 || rank == size - 1);
   if (round == 2) return ends ? size - 1 - rank : -1;
@@ -130,14 +133,14 @@ std::string slowest_link(const std::vector<MeasuredLink>& links, const std::vect
   std::vector<double> rates;
   for (const MeasuredLink& link : links) rates.push_back(link.bytes_per_second);
   const MeasuredLink& slowest = links[std::size_t(std::min_element(rates.begin(), rates.end()) - rates.begin())];
-  return fmt::format("slowest link: {:.2f} GB/s each way between {} and {}, neighbours on {}; {:.2f} in the median of {}\n",
+  return fmt::format("slowest link: {:.2f} GB/s each way between {} and {}, neighbours on {}; median {:.2f} GB/s of {} links\n",
                      slowest.bytes_per_second / 1e9, at_host(slowest.a, hosts), at_host(slowest.b, hosts), slowest.name, median(rates) / 1e9,
                      links.size());
 }
 
 std::string slowest_rank(const std::vector<double>& rates, const std::vector<std::string>& hosts) {
   const auto slowest = std::min_element(rates.begin(), rates.end());
-  return fmt::format("slowest rank: {:.1f} GF/s in matrix products on {}; {:.1f} in the median of {}\n", *slowest / 1e9,
+  return fmt::format("slowest rank: {:.1f} GFLOP/s in GEMMs on {}; median {:.1f} GFLOP/s of {} ranks\n", *slowest / 1e9,
                      at_host(int(slowest - rates.begin()), hosts), median(rates) / 1e9, rates.size());
 }
 
@@ -151,7 +154,7 @@ MachineRates measure(Grid& grid, DType precision) {
     for (const LayoutAxis& a : grid.layout().axes)
       if (a.size > 1) measurement.take_links(a.axis, rates);
   }
-  grid.begin_task("measure products");
+  grid.begin_task("measure GEMMs");
   const double place[] = {double(grid.layout().rank_at(grid.position())), gemm_rate(precision)};
   const std::vector<double> all = grid.world().gather(place);
   rates.flops_per_second.resize(all.size() / 2);
@@ -162,7 +165,7 @@ MachineRates measure(Grid& grid, DType precision) {
 std::string text_of(const MachineRates& rates, const std::vector<std::string>& hosts) {
   std::string text;
   if (!rates.communicators.empty()) {
-    Table table({{"communicator"}, {"ranks", true}, {"latency us", true}, {"GB/s a rank", true}});
+    Table table({{"communicator"}, {"ranks", true}, {"latency us", true}, {"GB/s per rank", true}});
     for (const CommunicatorRate& c : rates.communicators)
       table.row({c.name, fmt::format("{}", c.size), fmt::format("{:.1f}", c.latency * 1e6), fmt::format("{:.2f}", c.bytes_per_second / 1e9)});
     text += table.str();

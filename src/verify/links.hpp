@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a machine gives to the communicators of a grid and to its ranks, measured in a moment.
+// Quick measurement of a grid's communicators, links and GEMM rates on the present machine.
 #pragma once
 
 #include "src/parallel/grid.hpp"
 
 namespace gyr {
 
-// An all-reduce on a communicator, on the slowest of those of its name: seconds of one number, and the rate at which a rank sends in a large one.
+// All-reduce on the slowest communicator of a name. latency: seconds for one element. bytes_per_second: rate at which a
+// rank sends in a large all-reduce.
 struct CommunicatorRate {
   std::string name;
   int size;
   double latency, bytes_per_second;
 };
 
-// Two ranks of the job that are neighbours on a communicator, and what each sends the other at once.
+// Two ranks of the job that are neighbours on a communicator, and the rate in each direction while both send.
 struct MeasuredLink {
   std::string name;
   int a, b;
@@ -23,13 +24,13 @@ struct MeasuredLink {
 struct MachineRates {
   std::vector<CommunicatorRate> communicators;
   std::vector<MeasuredLink> links;
-  std::vector<double> flops_per_second;  // of each rank, in matrix products
+  std::vector<double> flops_per_second;  // GEMM rate of each rank
 };
 
 // Complete on the first rank, empty on the others. Collective.
 MachineRates measure(Grid&, DType precision);
 
-// For people; `hosts`: of each rank.
+// Text for users; `hosts`: host name of each rank.
 std::string text_of(const MachineRates&, const std::vector<std::string>& hosts);
 
 }  // namespace gyr

@@ -10,7 +10,7 @@ namespace gyr {
 namespace {
 
 constexpr std::uint64_t seed = 1;
-constexpr double begins = 0.2;  // a document, at a token
+constexpr double begins = 0.2;  // probability that a document begins at a token
 
 double value_of(const Weight& w, const Stream& stream, Index i) {
   if (w.init.kind == Init::constant) return w.init.a + 0.2 * stream.uniform(i) - 0.1;
@@ -18,7 +18,8 @@ double value_of(const Weight& w, const Stream& stream, Index i) {
   return draw(w.init, stream, i);
 }
 
-// Each document is a text, and two that follow each other are a pair, with a reference drawn at random.
+// For preference objectives: each document is a text, two consecutive texts are a pair, and the reference
+// log-probability is random.
 std::vector<TextSpan> texts_of(std::span<const std::int32_t> positions, const Stream& stream) {
   std::vector<TextSpan> texts;
   for (Index t = 0; t < Index(positions.size()); ++t) {
@@ -59,7 +60,7 @@ Sample random_sample(const RunConfig& run, Index number) {
   }
   if (begins_with_pair) s.learned[3] = 1;
   if (compares) s.texts = texts_of(s.positions, documents);
-  if (number == 0 && length > 1) s.learned[1] = 1;  // so that there is something to learn
+  if (number == 0 && length > 1) s.learned[1] = 1;  // ensures that there is at least one target token
   if (run.model.objective->reads_pairs()) {
     s.texts = {{0, std::min(run.train.seq_length, length - padding), 2 * number + 1}};
     const Stream of_source = stream("source");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weights and samples that are functions of names and numbers: the same on every layout, and none of them special.
+// Random weights and samples that depend only on names and indices, so that they are the same on every layout.
 #pragma once
 
 #include "src/config/run_config.hpp"
@@ -8,11 +8,13 @@
 
 namespace gyr {
 
-// Matrices keep the length of what they multiply; norms are not all one nor biases all zero, as in a new model, where a mistake would hide.
+// Matrices preserve the norm of their input. Norm weights are not all one and biases not all zero as in a new model,
+// because that would hide errors.
 void set_random_weights(Engine&);
 
-// Sample `number` of a run's kind: random tokens, some of which are only read, in samples of unequal numbers of labels; where the deck's are so,
-// documents that do not see each other, or padding behind the last.
+// Sample `number` for this run: random tokens, a different share of them as targets (not masked from the loss) per
+// sample. Depending on the deck also separate documents, padding at the end, classes, preference pairs or an encoder
+// input.
 Sample random_sample(const RunConfig&, Index number);
 
 }  // namespace gyr

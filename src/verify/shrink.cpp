@@ -18,7 +18,7 @@ namespace {
 constexpr Index width = 24, head_width = 4, states = 6, inner_channels = 8, vocabulary = 32, block_of_tokens = 6;
 constexpr Index small_bucket = 256;
 
-// The least number from `least` on, and not above `most`, that will do; `most` itself where there is none.
+// Smallest n >= `least` for which suits(n) is true, or `most` if there is none below it.
 template <class Suits>
 Index smallest(Index least, Index most, Suits&& suits) {
   for (Index n = std::max<Index>(1, least); n < most; ++n)
@@ -26,17 +26,19 @@ Index smallest(Index least, Index most, Suits&& suits) {
   return most;
 }
 
-// 0, 1, or 2 for all that is more.
+// 0, 1, or 2 for any larger number.
 Index one_or_several(Index n) { return std::min<Index>(n, 2); }
 
-// Ranks that hold the same of so many units, whether a rank holds several units, and whether they can be dealt at all.
+// Distribution of `units` over `ranks`: number of ranks with the same unit, units per rank (0, 1, or 2 for several),
+// and 1 if it is even.
 std::vector<Index> distributed(Index units, Index ranks) {
   return {units < ranks ? ranks / units : 1, one_or_several(units / ranks), Index(units % ranks == 0 || ranks % units == 0)};
 }
 
 Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
 
-// Over how many ranks of the tensor axis heads are dealt: in blocks with both mixers over a team where these are apart, in layers of one over all.
+// Rank counts over which heads are distributed: that of a mixer's team (attention or SSM) in hybrid blocks with
+// separate teams, and the full tensor axis in layers with one mixer.
 using Counts = std::vector<Index>;
 Counts distributed_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
   const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };
@@ -50,7 +52,8 @@ Counts attention_over(const ModelConfig& m, const Layout& layout) {
 }
 Counts ssm_over(const ModelConfig& m, const Layout& layout) { return distributed_over(all_layers(m), "M", layout.mixers().ssm, layout); }
 
-// Query and key heads, or SSM heads and groups: how both are dealt over tensor ranks, and the heads of a rank over the context axis.
+// How query and key heads (or SSM heads and groups) are distributed over tensor-parallel ranks, and a rank's heads over
+// the context axis.
 std::vector<Index> head_divisibility(Index heads, Index shared, Index tensor, Index context) {
   const Index here = on_a_rank(heads, tensor), shared_here = on_a_rank(shared, tensor);
   std::vector<Index> meets = distributed(heads, tensor);
@@ -70,7 +73,7 @@ std::vector<Index> head_divisibility(Index heads, Index shared, const Counts& ov
   return meets;
 }
 
-// Channels of a head, where several ranks share one.
+// Divisibility of a head's channels, if several ranks share one head.
 std::vector<Index> channel_divisibility(Index channels, Index heads, Index tensor) {
   const Index ranks = heads < tensor ? tensor / heads : 1;
   return {std::gcd(channels, ranks), one_or_several(channels / std::gcd(channels, ranks)), channels % 2};
@@ -83,45 +86,47 @@ std::vector<Index> channel_divisibility(Index channels, Index heads, const Count
   return meets;
 }
 
-// Rows dealt as evenly as they go: what is left over, and ranks that have none.
+// Rows distributed as evenly as possible: the remainder, and the number of ranks without rows.
 std::vector<Index> row_divisibility(Index rows, Index ranks) {
   const Index each = (rows + ranks - 1) / ranks;
   return {rows % ranks, ranks - (rows + each - 1) / each};
 }
 
-// Tokens: padding behind the last, blocks, what precedes them, rows of the residual stream.
+// Token counts: padding at the end, one or several sequences, remainder of the rows over the tensor axis, and 1 if a
+// block of tokens covers the convolution kernel.
 std::vector<Index> sequence_divisibility(const Layout& layout, Index batch, Index length, Index conv_kernel) {
   const SequenceLayout s = layout.sequences(0, batch, length);
   const Index padding = s.shared() ? s.ranks * s.seq_length - s.whole : 0;
   return {padding, one_or_several(batch), s.rows() % layout.size(Axis::tensor), Index(s.block_length() >= conv_kernel)};
 }
 
-// Chunks of the scan in a block of tokens.
+// Number of SSD chunks in a block of tokens (3 for more), and 1 if they divide the block evenly.
 std::vector<Index> chunk_divisibility(const Layout& layout, Index length, Index chunk) {
   const Index block = layout.sequences(0, 1, length).block_length(), size = std::min(chunk, block);
   return {std::min<Index>(block / size, 3), Index(block % size == 0)};
 }
 
-// What a window hides of a sequence, and how many blocks of tokens it reaches into.
+// Attention window: 1 if it is shorter than the sequence, 1 if it exceeds one token, and the number of token blocks
+// before its own that it covers.
 std::vector<Index> window_divisibility(const Layout& layout, Index length, Index window) {
   const SequenceLayout s = layout.sequences(0, 1, length);
   return {Index(window < length), Index(window > 1), std::min((window - 1 + s.block_length() - 1) / s.block_length(), s.ranks * s.blocks())};
 }
 
-// Micro-batches of a rank that are under way in its pipeline.
+// Micro-batches of a rank relative to the number of its pipeline stages.
 std::vector<Index> micro_batch_divisibility(Index micros, Index pipeline) {
   return {micros % pipeline, std::min(micros, 2 * pipeline) / pipeline, Index(micros > pipeline)};
 }
 
 Index micros_of(const RunConfig& run, const Layout& layout) { return run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size); }
 
-// Whether a rank's gradients are more than one bucket, as if every stage were equally large.
+// True if a rank's gradients fill more than one bucket, assuming that all stages are equally large.
 bool has_buckets(const RunConfig& run, const Layout& layout) {
   const Index ranks = Index(layout.size(Axis::tensor)) * Index(layout.stages.size());
   return parameter_count(run.model) / ranks * Index(sizeof(float)) > layout.bucket_bytes;
 }
 
-// "model.layers.12.mamba.D" with another number; other names as they are.
+// "model.layers.12.mamba.D" with the layer index numbers[12]; other names are unchanged.
 std::string in_layer(const std::string& name, const std::vector<Index>& numbers) {
   const std::string layers = "model.layers.";
   if (!name.starts_with(layers)) return name;
@@ -129,7 +134,7 @@ std::string in_layer(const std::string& name, const std::vector<Index>& numbers)
   return fmt::format("{}{}{}", layers, numbers.at(std::stoul(name.substr(layers.size(), end - layers.size()))), name.substr(end));
 }
 
-// Of every layer its type, whether it is an encoder's, and which of its weights are frozen.
+// Kind of every layer as text: its type, encoder or not, and for each weight trained (+) or frozen (-).
 std::vector<std::string> kinds_of(const RunConfig& run) {
   std::vector<std::string> kinds;
   for (const char symbol : run.model.pattern) kinds.emplace_back(1, symbol);
@@ -148,7 +153,7 @@ void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
     std::map<std::string, Index> taken;
     const std::size_t before = small.from.size();
     for (Index layer = stage.first; layer < stage.last; ++layer) {
-      const bool alone = taken.size() == 1 && small.from.size() == before + 1;  // the stage has one layer so far
+      const bool alone = taken.size() == 1 && small.from.size() == before + 1;  // true if only one layer of the stage was taken so far
       if (taken[kinds[layer]]++ == 0 || alone) small.from.push_back(layer);
     }
     small.run.parallel.layers.push_back(Index(small.from.size() - before));
@@ -172,20 +177,20 @@ void shrink_channels(Index& channels, Index heads, const Counts& over, const Sui
   channels = smallest(head_width, channels, [&](Index n) { return channel_divisibility(n, heads, over) == meets && suits(n); });
 }
 
-// As many channels of a head turn, in pairs: none, some or all.
+// True if the rotary dimensions for this head_dim are even, and zero only if they were zero before.
 bool same_rotary_use(const AttentionConfig& before, Index head_dim) {
   AttentionConfig c = before;
   c.head_dim = head_dim;
   return c.rotary_dim() % 2 == 0 && (c.rotary_dim() > 0) == (before.rotary_dim() > 0);
 }
 
-// The inner channels of a block, which are dealt as many as before are.
+// Reduces an intermediate size so that it is distributed over tensor-parallel ranks as before.
 void shrink_inner(Index& inner, Index tensor) {
   const auto meets = distributed(inner, tensor);
   inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return distributed(n, tensor) == meets; });
 }
 
-// Heads of latent attention, which layers of it deal over all ranks of the axis.
+// Distribution of the heads of latent attention (MLA) over all ranks of the tensor axis.
 std::vector<Index> latent_heads_match(Index heads, const Layout& layout) {
   return head_divisibility(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
 }
@@ -220,7 +225,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   if (auto objective = m.objective->within(m.vocab_size)) m.objective = objective;
 }
 
-// Length, micro-batch and chunk together: rows are their product.
+// Sequence length, micro-batch size and chunk size are reduced together, because the row count depends on all of them.
 void shrink_sequences(RunConfig& run, const Layout& layout) {
   Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size, &window = run.model.window.size;
   const Index kernel = run.model.mamba.conv_kernel, tensor = layout.size(Axis::tensor);
@@ -248,7 +253,7 @@ void shrink_batch(RunConfig& run, Index micros, const Layout& layout) {
                                 layout.size(Axis::data) * run.train.micro_batch_size;
 }
 
-// What the deck says of weights by patterns, said of each: layers have other numbers.
+// Replaces weight patterns of the deck (groups, frozen) by one entry per weight, because layers have new indices.
 void name_weights(Shrunk& small, const OptimizerConfig& deck) {
   OptimizerConfig& o = small.run.optimizer;
   o.groups.clear(), o.frozen.clear();
@@ -265,7 +270,7 @@ std::string layers_text(const std::string& pattern, const std::vector<Span>& sta
   const std::set<char> types(pattern.begin(), pattern.end());
   Index least = Index(pattern.size()), most = 0;
   for (const Span& stage : stages) least = std::min(least, stage.size()), most = std::max(most, stage.size());
-  return fmt::format("{} of {}, {} in a stage", pattern.size(), std::string(types.begin(), types.end()),
+  return fmt::format("{} of type {}, {} per stage", pattern.size(), std::string(types.begin(), types.end()),
                      least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
 }
 
@@ -306,7 +311,7 @@ Shrunk shrunk(const RunConfig& deck, const Layout& layout) {
 }
 
 std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shrunk& small) {
-  Table table({{"made smaller", false}, {"deck", true}, {"here", true}});
+  Table table({{"reduced for the test", false}, {"deck", true}, {"test", true}});
   const auto row = [&](const char* name, auto&& value) {
     const std::string was = fmt::format("{}", value(deck)), is = fmt::format("{}", value(small.run));
     if (was != is) table.row({name, was, is});

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A deck made small: the same layout, and of every size the smallest that meets it in the same way, so that what is wrong with the deck's layout
-// is wrong with the small one's, and a step takes a moment.
+// Reduces a deck to a small test model on the same layout. Each size becomes the smallest one with the same
+// divisibility properties on the layout. An error in the deck's layout therefore shows in the small model, whose step
+// takes only a moment.
 #pragma once
 
 #include "src/config/run_config.hpp"
 
 namespace gyr {
 
-// How a deck's sizes meet its layout: what divides, what is left over, and how many ranks hold the same. Names are those of keys.
+// Divisibility of a deck's sizes on its layout, by key: quotients, remainders, and the number of ranks with the same
+// data.
 using TriggerKeys = std::map<std::string, std::vector<Index>>;
 TriggerKeys divisibility_of(const RunConfig&, const Layout&);
 
 struct Shrunk {
-  RunConfig run;            // its parallel.data, parallel.layers and shares of mixers are said
-  std::vector<Index> from;  // of each of its layers, the number of the layer of the deck that it stands for
+  RunConfig run;            // with parallel.data, parallel.layers and the distribution of mixers set explicitly
+  std::vector<Index> from;  // for each of its layers, the index of the corresponding layer in the deck
 };
 
-// The same meeting. Of every stage a layer of each kind, in the deck's order, and a second where there is one: layers are of a kind where their type
-// and what is frozen of them are the same.
+// Reduced run with the same divisibility. Every stage keeps one layer of each kind, in the deck's order, and at least
+// two layers if it has two. Layers are of the same kind if their type and their frozen weights agree.
 Shrunk shrunk(const RunConfig&, const Layout&);
 
-// What was made smaller and from what, a row each, for people.
+// Table for users: one row per reduced size, with the value of the deck and the reduced value.
 std::string shrunk_table(const RunConfig& deck, const Layout&, const Shrunk&);
 
 }  // namespace gyr

@@ -14,18 +14,18 @@ namespace gyr {
 
 namespace {
 
-constexpr double lr = 1e-3;  // whatever the deck's first: weights must be seen to move
+constexpr double lr = 1e-3;  // fixed, whatever the deck's schedule, so that the update is clearly visible
 
 struct Steps {
   StepOutcome first;
-  double loss_after_update = 0;  // the update
+  double loss_after_update = 0;  // loss after the update
 };
 
 Steps steps(const RunConfig& run, DType precision, Grid& grid) {
   EngineConfig config = engine_config(run, grid.layout());
   config.precision = precision;
-  if (precision != DType::bf16) config.reduce_dtype.reset();  // the limits are of what is only added up in another order
-  config.must_be_finite = false;                              // the comparison sees it
+  if (precision != DType::bf16) config.reduce_dtype.reset();  // the limits assume that only the order of summation differs
+  config.must_be_finite = false;                              // the comparison detects values that are not finite
   Timers timers(engine_timer_names());
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position());
   Engine engine(config, grid, &capacity, timers);
@@ -54,7 +54,7 @@ Steps steps_on_one_rank(const RunConfig& run, DType precision, WaitPolicy patien
   return steps(alone, precision, grid);
 }
 
-// As people say it: "mamba.in_proj".
+// Name for users, such as "mamba.in_proj".
 std::string name_of_kind(const std::string& weight) {
   const std::string kind = kind_of(weight), tail = ".weight";
   return kind.ends_with(tail) ? kind.substr(0, kind.size() - tail.size()) : kind;
@@ -62,7 +62,7 @@ std::string name_of_kind(const std::string& weight) {
 
 std::vector<Law> laws_in_bf16(const StepOutcome& exact, const StepOutcome& one, const StepOutcome& many) {
   const Rounding r = rounding_of(exact, one, many);
-  return {{"gradient norm", r.norm, limit_in_bf16.norm}, {"distance of the gradient to double, over that of one rank", r.ratio, limit_in_bf16.ratio}};
+  return {{"gradient norm", r.norm, limit_in_bf16.norm}, {"gradient error against double, over that of one rank", r.ratio, limit_in_bf16.ratio}};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ std::vector<Law> laws_of(const StepOutcome& one, const StepOutcome& many, double
   const Errors errors = errors_of(one, many);
   std::vector<Law> laws{{"loss", errors.loss, limit_of(dtype)},
                         {"gradient norm", errors.norm, limit_of(dtype)},
-                        {"loss behind the update", relative_error(loss_one, loss_many), limit_of(dtype)}};
+                        {"loss after the update", relative_error(loss_one, loss_many), limit_of(dtype)}};
   std::map<std::string, Law> kinds;
   for (const auto& [weight, error] : errors.gradients) {
     Law& law = kinds.try_emplace(kind_of(weight), Law{name_of_kind(weight), 0, limit_of(dtype, weight)}).first->second;

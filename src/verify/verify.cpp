@@ -34,7 +34,7 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Of each rank of the job, on the first.
+// Host name of each rank of the job, on the first rank.
 std::vector<std::string> hosts_of(Grid& grid) {
   const std::vector<std::string> by_position = gather_texts(grid.world(), host_name());
   std::vector<std::string> hosts(by_position.size());
@@ -43,7 +43,7 @@ std::vector<std::string> hosts_of(Grid& grid) {
   return hosts;
 }
 
-// Bytes that the deck itself will take on this rank; refuses what cannot be planned.
+// Bytes that the full deck needs on this rank. Throws if the deck cannot be planned.
 double planned_bytes(const RunConfig& run, Grid& grid, ProgressRecord& progress_record) {
   double bytes = 0;
   collective_check(grid.world(), [&] {
@@ -77,11 +77,10 @@ void require_all(const std::vector<Law>& laws) {
   if (broken.empty()) return;
   const auto excess = [](const Law& law) { return law.error / law.limit; };
   const Law& worst = *std::max_element(broken.begin(), broken.end(), [&](const Law& a, const Law& b) { return excess(a) < excess(b); });
-  fail(
-      Exit::unequal,
-      "this layout does not compute here what one rank does: {} of {} laws are broken, worst that of {}, {:.1e} instead of at most {:.1e}. Try other "
-      "axes (parallel.*), another MPI or another build, and report it",
-      broken.size(), laws.size(), worst.what, worst.error, worst.limit);
+  fail(Exit::unequal,
+       "results of this layout differ here from those of one rank: {} of {} comparisons exceed their limit, worst {} with {:.1e}, limit {:.1e}. Try "
+       "other axes (parallel.*), another MPI library or another build, and report it",
+       broken.size(), laws.size(), worst.what, worst.error, worst.limit);
 }
 
 }  // namespace
@@ -103,11 +102,12 @@ void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
   const std::vector<std::string> hosts = hosts_of(grid);
   const Shrunk small = shrunk(run, grid.layout());
   if (lead) {
-    say(fmt::format("grid {}, {} ranks on {}; started in {:.2f} s, communicators in {:.2f} s\nthe deck itself takes {:.1f} MiB on the fullest rank\n",
-                    grid.layout().text(), me.ranks, counted(std::set<std::string>(hosts.begin(), hosts.end()).size(), "host"), start, grids,
-                    bytes / (1 << 20)));
+    say(fmt::format(
+        "grid {}, {} ranks on {}; startup {:.2f} s, communicators {:.2f} s\nthe full deck needs {:.1f} MiB on the rank with the most "
+        "memory\n",
+        grid.layout().text(), me.ranks, counted(std::set<std::string>(hosts.begin(), hosts.end()).size(), "host"), start, grids, bytes / (1 << 20)));
     say(shrunk_table(run, grid.layout(), small) +
-        "all else is the deck's: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
+        "unchanged from the deck: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
   }
 
   Grid small_grid(layout_of(small.run, me.ranks), world, patience, &watch.progress_record());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The proof of a deck's layout on the machine that it will run on: the deck made small computes on all ranks what it does on one.
+// Tests a deck's layout on the machine that it will run on: a reduced model must give the same results on all ranks as
+// on one.
 #pragma once
 
 #include <mpi.h>
@@ -8,8 +9,9 @@
 
 namespace gyr {
 
-// Prints what was made small, every law with its error, and what the machine gives, on the first rank. Exit::unequal where a law is broken; what
-// train refuses is refused as it does. `seconds_of_start`: of this rank until here. Collective over `world`.
+// On the first rank, prints the reduced sizes, the error of every comparison and the measured rates of the machine.
+// Exit::unequal if an error exceeds its limit. Refuses what train refuses, with the same errors. `seconds_of_start`:
+// startup time of this rank so far. Collective over `world`.
 void verify(const RunConfig&, double seconds_of_start, MPI_Comm world);
 
 }  // namespace gyr

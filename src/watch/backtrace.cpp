@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-std::atomic<int> output{-1};  // for the handler, which gets no argument
+std::atomic<int> output{-1};  // global, because the signal handler has no argument
 
 void write_frames(int) {
   void* frames[64];
@@ -28,7 +28,7 @@ void write_backtrace(pthread_t thread, const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return;
   void* first[1];
-  ::backtrace(first, 1);  // loads what it needs now, not in the handler
+  ::backtrace(first, 1);  // loads libgcc now, which must not happen in the handler
   struct sigaction action {};
   action.sa_handler = write_frames;
   action.sa_flags = SA_RESTART;

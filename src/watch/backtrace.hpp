@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where another thread of this process is, for those who look into a hang.
+// Call stack of another thread of this process, for the diagnosis of a hang.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,8 @@
 
 namespace gyr {
 
-// Has `thread` write its call stack to `file` and waits for it, a second at most: a thread that is stuck in the kernel never will.
-// Addresses are resolved by addr2line -e gyrfalcon.
+// Makes `thread` write its call stack to `file` and waits for it, at most a second, because a thread that is stuck in
+// the kernel never responds. addr2line -e gyrfalcon resolves the addresses.
 void write_backtrace(pthread_t thread, const std::filesystem::path& file);
 
 }  // namespace gyr

@@ -19,7 +19,7 @@ struct Name {
   int number;
   const char* text;
 };
-// Those whose default is to end a process.
+// Signals whose default action ends the process.
 constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},     {SIGILL, "SIGILL"},   {SIGTRAP, "SIGTRAP"},
                           {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},       {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},
                           {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"}, {SIGPIPE, "SIGPIPE"},     {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
@@ -64,11 +64,11 @@ std::optional<ExitRecord> read_exit_record(const std::filesystem::path& file) {
 }
 
 std::string manner(const ExitRecord& o) {
-  return o.signal.empty() ? fmt::format("left with exit code {} without a message", o.code) : "was ended by " + o.signal;
+  return o.signal.empty() ? fmt::format("exited with code {} without an error message", o.code) : "was killed by " + o.signal;
 }
 
 int rank_from_environment() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {  // the last may be that of a batch script
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {  // SLURM_PROCID may be that of the batch script
     const char* text = std::getenv(name);
     if (!text) continue;
     char* end = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OUTPUT/exit_record.ATTEMPT.json: which process of an attempt ended first without the run having said why, and how. Its keeper writes it, before
-// the launcher can notice the death and end the others.
+// OUTPUT/exit_record.ATTEMPT.json: the first process of an attempt that ended without the run reporting a reason, and
+// how it ended. The rank's watcher process writes it, before the launcher can notice the death and kill the other
+// ranks.
 #pragma once
 
 #include <filesystem>
@@ -10,27 +11,28 @@
 namespace gyr {
 
 struct ExitRecord {
-  std::string host;  // as in heartbeats
+  std::string host;  // host name of the process, as in heartbeats
   int pid = 0;
-  int rank = -1;       // as the launcher has told the process, -1: not in a way that is known here
-  std::string signal;  // "SIGSEGV"; empty: it left with `code`
+  int rank = -1;       // rank according to the launcher's environment variables; -1: unknown
+  std::string signal;  // such as "SIGSEGV"; empty: the process exited with `code`
   int code = 0;
-  double time = 0;  // seconds since 1970
+  double time = 0;  // time of the end, seconds since 1970
 
   bool operator==(const ExitRecord&) const = default;
 };
 
 std::filesystem::path exit_record_path(const std::filesystem::path& output, int attempt);
-// The first of an attempt is the only one: false where there is one, or none can be written. Makes the folder where it is not there yet.
+// Writes the record unless the attempt has one already, and creates the folder if needed. Returns false if there is a
+// record or it cannot be written.
 bool write_exit_record(const std::filesystem::path& file, const ExitRecord&) noexcept;
-// Nothing where there is none, or not yet the whole of it.
+// nullopt if there is none or it is incomplete.
 std::optional<ExitRecord> read_exit_record(const std::filesystem::path& file);
 
-// "was ended by SIGSEGV", "left with exit code 3 without a message"
+// "was killed by SIGSEGV", "exited with code 3 without an error message"
 std::string manner(const ExitRecord&);
-std::string signal_name(int number);  // "SIGSEGV"
+std::string signal_name(int number);  // name of a signal, such as "SIGSEGV"
 
-// This process' rank by the environment that Hydra, PMIx and Slurm make, -1: none of them has.
+// Rank of this process according to environment variables of Hydra, PMIx or Slurm; -1 if none is set.
 int rank_from_environment();
 
 }  // namespace gyr

@@ -31,7 +31,7 @@ void copy(char (&to)[N], std::string_view from) {
   std::memcpy(to, from.data(), std::min(N - 1, from.size()));
 }
 
-// A text of a record that anybody may have written.
+// Text of a record; unprintable characters are replaced, because any user may have written the file.
 template <std::size_t N>
 std::string text(const char (&field)[N]) {
   return printable({field, strnlen(field, N)});
@@ -72,7 +72,8 @@ HeartbeatFile::~HeartbeatFile() {
 
 void HeartbeatFile::write(const Heartbeat& h) const {
   if (fd_ < 0) return;
-  [[maybe_unused]] const ssize_t lost = ::pwrite(fd_, &h, sizeof h, off_t(h.rank) * off_t(sizeof h));  // the next one comes in a second
+  // a lost record does not matter: the next one follows in a second
+  [[maybe_unused]] const ssize_t lost = ::pwrite(fd_, &h, sizeof h, off_t(h.rank) * off_t(sizeof h));
 }
 
 std::filesystem::path heartbeat_path(const std::filesystem::path& output) { return output / "heartbeat.bin"; }
@@ -94,7 +95,7 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
 bool any_rank_alive(const std::vector<Heartbeat>& all, std::int64_t now) {
   const std::string here = host_name();
   return std::any_of(all.begin(), all.end(), [&](const Heartbeat& h) {
-    const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;  // or out of sight, in a container
+    const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;  // gone, or invisible from this container
     return !ended(h) && double(now - h.written) * nano < (gone ? 3 : 60);
   });
 }
@@ -117,8 +118,8 @@ std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now)
                {"loss", true},
                {"sent MB", true},
                {"waited s", true},
-               {"beat s ago", true},
-               {"moved s ago", true},
+               {"heartbeat s ago", true},
+               {"progress s ago", true},
                {"where", false, 96}});
   for (const Heartbeat& h : all)
     table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt), fmt::format("{:.4f}", h.loss),

@@ -12,7 +12,7 @@ std::filesystem::path status_path(const std::filesystem::path& output) { return 
 
 namespace {
 
-// The outcome among the run's metrics, where several may follow each other.
+// Appends the outcome to metrics.jsonl, which may contain several attempts.
 void append_end(const std::filesystem::path& output, const Json& outcome) {
   const std::filesystem::path metrics = output / "metrics.jsonl";
   if (!std::filesystem::exists(metrics)) return;

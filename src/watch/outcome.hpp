@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OUTPUT/status.json: how a run ended, in its own words. Launchers change exit codes on their way; this file does not.
+// OUTPUT/status.json: how a run ended, as reported by the run itself. Launchers may change exit codes; this file keeps
+// the original one.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +11,17 @@ namespace gyr {
 
 struct Outcome {
   std::string state;      // running | done | stopped | hung | failed
-  int code = 0;           // exit code (kernels/base/error.hpp)
-  std::int64_t step = 0;  // where it was
-  int rank = -1;          // that is to blame, -1: none
-  std::string message;    // one line
+  int code = 0;           // exit code of the run (kernels/base/error.hpp)
+  std::int64_t step = 0;  // step at which the run ended
+  int rank = -1;          // rank at fault, -1: none
+  std::string message;    // reason of the end, in one line
 };
 
 std::filesystem::path status_path(const std::filesystem::path& output);
-// Written whole or not at all, and at the end of a run also added to its metrics. Failures are ignored: the exit code says the same.
+// Writes the file atomically, and at the end of a run also appends the outcome to its metrics. Failures are ignored,
+// because the exit code carries the same information.
 void write_outcome(const std::filesystem::path& output, const Outcome&) noexcept;
-// Nothing where there is none or it cannot be understood.
+// nullopt if there is no file or it cannot be parsed.
 std::optional<Outcome> read_outcome(const std::filesystem::path& output);
 
 }  // namespace gyr

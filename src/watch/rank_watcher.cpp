@@ -16,7 +16,7 @@ namespace gyr {
 
 namespace {
 
-// All signals are blocked: SIGCHLD waits for its turn like those that are meant for the rank.
+// All signals are blocked, so SIGCHLD is received by sigwaitinfo like the signals that are forwarded to the rank.
 int wait_for(pid_t rank, const sigset_t& all) {
   for (int status = 0;;) {
     if (::waitpid(rank, &status, WNOHANG) == rank) return status;
@@ -31,7 +31,7 @@ bool has_outcome(const std::filesystem::path& output) {
 }
 
 void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
-  // A rank may leave because another has died: that one's keeper comes first.
+  // A rank may exit because another one has died; the record of that one must come first.
   const timespec respect{0, 200'000'000};
   if (WIFEXITED(status)) nanosleep(&respect, nullptr);
   if (has_outcome(exit_record.parent_path())) return;
@@ -42,14 +42,14 @@ void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
 [[noreturn]] void end_like(int status) {
   if (WIFEXITED(status)) ::_exit(WEXITSTATUS(status));
   const int number = WTERMSIG(status);
-  ::prctl(PR_SET_DUMPABLE, 0);  // one core is enough
+  ::prctl(PR_SET_DUMPABLE, 0);  // the rank has written a core file already
   ::signal(number, SIG_DFL);
   sigset_t only;
   sigemptyset(&only);
   sigaddset(&only, number);
   ::kill(::getpid(), number);
   ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
-  ::_exit(128 + number);  // the first process of a container is not ended by signals
+  ::_exit(128 + number);  // process 1 of a container is not ended by its own signals
 }
 
 [[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& exit_record, const std::atomic<bool>& agreed) {
@@ -61,7 +61,7 @@ void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
 void become_rank(pid_t rank_watcher) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != rank_watcher) ::_exit(127);  // it was gone before
+  if (::getppid() != rank_watcher) ::_exit(127);  // the watcher process had ended before prctl was called
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ Kept::Kept(const std::filesystem::path& exit_record) {
   sigset_t all, before;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
-  ::signal(SIGCHLD, SIG_DFL);  // where it is ignored children vanish without a status
+  ::signal(SIGCHLD, SIG_DFL);  // if SIGCHLD is ignored, children vanish without a status
   const pid_t rank_watcher = ::getpid(), rank = ::fork();
   if (rank > 0) keep(rank, all, exit_record, *agreed_);
   if (rank == 0) become_rank(rank_watcher);

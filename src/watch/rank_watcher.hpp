@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The keeper: a parent process of each rank that writes down how the rank ended. A launcher that notices a death may end all other ranks within a
-// millisecond, and then it cannot be seen from outside which was the first. So the process that the launcher has started makes the rank its child and
-// becomes its keeper: it holds what the launcher watches, waits, and ends the same way once it has written the exit record.
+// Watcher process of a rank: its parent process, which records how the rank ended. A launcher that notices a death may
+// kill all other ranks within a millisecond; from outside it cannot be seen then which rank died first. Therefore the
+// process that the launcher started forks the rank as its child and becomes the watcher. It keeps the descriptors that
+// the launcher watches, waits, writes the exit record, and ends in the same way as the rank.
 #pragma once
 
 #include <atomic>
@@ -11,19 +12,19 @@ namespace gyr {
 
 class Kept {
  public:
-  // Returns in the rank, which dies with its keeper and is a process group of its own, so that what is sent to the launcher's group comes
-  // to it once, from the keeper. To be made before MPI starts and while there is but one thread. Without a file there is no keeper, nor
-  // where the system refuses another process: the run goes on without one.
+  // Returns in the rank. The rank is killed if its watcher dies. It has its own process group, so that signals to the
+  // launcher's group reach it once, from the watcher. Must be called before MPI starts and while there is only one
+  // thread. With an empty file name, or if fork fails, the run continues without a watcher.
   explicit Kept(const std::filesystem::path& exit_record);
   ~Kept();
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
-  // The exit code that comes now is what all ranks have agreed on: no exit record.
+  // All ranks have agreed on the exit code that follows, so no exit record is needed.
   void agreed();
 
  private:
-  std::atomic<bool>* agreed_ = nullptr;  // in memory that keeper and rank share
+  std::atomic<bool>* agreed_ = nullptr;  // in memory shared by watcher and rank
 };
 
 }  // namespace gyr

@@ -14,7 +14,7 @@ namespace gyr {
 
 namespace {
 
-// Global, because a signal handler gets no argument and signals belong to the process.
+// Global, because a signal handler has no argument and signals are per process.
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -38,7 +38,7 @@ void on_signal(int number) {
 void handle(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // a write that is under way is not to fail of it
+  action.sa_flags = SA_RESTART;  // a write in progress must not fail because of the signal
   sigemptyset(&action.sa_mask);
   for (const int number : StopSignals::numbers) ::sigaction(number, &action, nullptr);
 }

@@ -10,14 +10,14 @@ namespace gyr {
 
 namespace {
 
-constexpr double shortest_told = 0.1;  // seconds: less would read as none at all
+constexpr double shortest_told = 0.1;  // seconds; shorter times are not reported, as they would read as 0.0
 
 const Heartbeat* record(const std::vector<Heartbeat>& all, int rank) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Heartbeat& h) { return h.rank == rank; });
   return found == all.end() ? nullptr : &*found;
 }
 
-// The first of those that `wanted` holds for, by `order`.
+// Element with the smallest `order` among those for which `wanted` is true.
 template <class Wanted, class Order>
 const Heartbeat* first_of(const std::vector<Heartbeat>& all, Wanted&& wanted, Order&& order) {
   const Heartbeat* found = nullptr;
@@ -51,16 +51,16 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
   const auto by_place = [](const Heartbeat& h) { return std::tuple(h.step, h.number, h.moved); };
   if (const Heartbeat* h = first_of(
           after, [&](const Heartbeat& r) { return std::find(quiet.begin(), quiet.end(), r.rank) != quiet.end(); }, by_record))
-    return named(*h, fmt::format("gives no sign of life{} (stopped, dead, or its node is gone); last seen at",
+    return named(*h, fmt::format("has written no heartbeat{} (process stopped or dead, or its node is down); last seen at",
                                  seconds(h->written, now) < shortest_told ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
   if (const Heartbeat* h = first_of(
           after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
     return named(*h, seconds(h->moved, now) < shortest_told
-                         ? "does not wait and moved a moment ago: the others wait for it, at"
-                         : fmt::format("does not wait and has not moved for {:.1f} s, at", seconds(h->moved, now)));
+                         ? "is not waiting and made progress a moment ago, but the other ranks wait for it; it is at"
+                         : fmt::format("is not waiting for other ranks and has made no progress for {:.1f} s; it is at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(
       after, [](const Heartbeat&) { return true; }, by_place);
-  return named(*h, "is behind the others, which all wait, at");
+  return named(*h, "is behind the other ranks, and all ranks wait for each other; it is at");
 }
 
 }  // namespace gyr

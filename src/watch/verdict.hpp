@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which rank holds up a job that does not move, found from two readings of its heartbeats a few beats apart.
+// Finds the rank that blocks a hanging job, from two readings of the heartbeats a few beats apart.
 #pragma once
 
 #include "src/watch/heartbeat.hpp"
@@ -7,15 +7,16 @@
 namespace gyr {
 
 struct Verdict {
-  int rank = -1;     // -1: no single rank stands out
-  std::string text;  // "rank 5 on node17 (pid 4711) is silent since ...: step 12, train, forward of micro-batch 3"
+  int rank = -1;     // rank at fault; -1: no single rank
+  std::string text;  // "rank 5 on node17 (pid 4711) has written no heartbeat ...; last seen at: step 12, train, forward of micro-batch 3"
 };
 
-// In this order: a rank whose record has not been written between the looks (stopped, dead, or its node is gone); a rank that does not
-// wait, of several the one that has not moved for the longest; where all wait for each other, the one with the oldest position.
+// Rank at fault, in this order of precedence: a rank that wrote no heartbeat between the readings (stopped, dead, or
+// its node is down); a rank that does not wait, and of several the one without progress for the longest time; if all
+// ranks wait for each other, the one at the earliest position.
 Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>& after);
 
-// Ranks whose record is the same in both, but for those that have ended.
+// Ranks whose record is the same in both readings, except those that have ended.
 std::vector<int> silent(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>& after);
 
 }  // namespace gyr

@@ -17,7 +17,7 @@ namespace gyr {
 
 namespace {
 
-// Not through stdio: the thread that hangs may hold its lock.
+// Does not use stdio, because the hanging thread may hold its lock.
 void say(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
 
 void exit_after(double seconds) {
@@ -39,7 +39,7 @@ std::string report(const std::vector<Heartbeat>& ranks, const Verdict& verdict, 
 Watch::Watch(const WatchSettings& settings, const Identity& who, std::function<void(int)> end_job)
     : settings_(settings), who_(who), end_job_(std::move(end_job)), worker_(pthread_self()), moved_(wall_nanoseconds()) {
   progress_record_.phase("start");
-  // Signals are for the thread that works.
+  // Signals are handled by the main thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -84,7 +84,7 @@ void Watch::beat(bool alarm) {
 
 double Watch::limit() {
   const std::lock_guard lock(mutex_);
-  constexpr double beside = 30;  // what asking a scheduler takes, and looking twice
+  constexpr double beside = 30;  // extra seconds for the query of the scheduler and the second check
   return settings_.patience + (file_ ? 0 : settings_.lock_patience + beside);
 }
 
@@ -104,7 +104,7 @@ void Watch::bark() {
   const auto look_around = [&] { return output_.empty() ? std::vector<Heartbeat>() : read_heartbeats(heartbeat_path(output_)); };
   beat(true);
   const auto before = look_around();
-  for (int i = 0; i < 3; ++i) {  // beats in which watchdogs that still run show it
+  for (int i = 0; i < 3; ++i) {  // beats in which the other live watchdogs can set their alarm flag
     if (!rest(settings_.interval)) return;
     beat(true);
   }
@@ -120,11 +120,11 @@ void Watch::bark() {
     say(2, report(after, verdict, seconds));
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
     say(1, last_line(Exit::again) + "\n");
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // launchers drop what they have not passed on when a job is aborted
-    std::thread(exit_after, 2.0).detach();                        // where the launcher cannot be told
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // launchers drop output that they have not forwarded when a job is aborted
+    std::thread(exit_after, 2.0).detach();                        // exits in case the launcher cannot be reached
     end_job_(int(Exit::again));
   } else {
-    rest(3 * settings_.interval + 1);  // until the reporting rank ends the job
+    rest(3 * settings_.interval + 1);  // waits until the reporting rank ends the job
   }
   ::_exit(int(Exit::again));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What starts ranks of the MPI that this program was built with. jobscripts/launcher.sh finds the same where there is no program yet.
+// The mpiexec command of the MPI that this program was built with. jobscripts/launcher.sh finds the same command
+// without the program.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 namespace gyr {
 
 struct Mpiexec {
-  std::vector<std::string> names;    // the first of them in PATH
-  std::vector<std::string> options;  // so that it starts more ranks than cores, also as root, as in a container
+  std::vector<std::string> names;    // candidates; the first one that is in PATH is used
+  std::vector<std::string> options;  // options that allow more ranks than cores, and root, as in a container
 };
 Mpiexec mpiexec();
 

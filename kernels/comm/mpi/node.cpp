@@ -40,7 +40,7 @@ Crowd machine_load_of(MPI_Comm world, int threads) {
   MPI_Allgather(&mine, int(sizeof mine), MPI_BYTE, all.data(), int(sizeof mine), MPI_BYTE, node);
   MPI_Comm_free(&node);
   Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores), place};
-  cpu_set_t cores;  // of all ranks together: each may be bound to its own
+  cpu_set_t cores;  // union over all ranks, because each may be bound to its own cores
   CPU_ZERO(&cores);
   for (const Share& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);
   crowd.cores = CPU_COUNT(&cores);

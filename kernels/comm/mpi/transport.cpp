@@ -18,7 +18,7 @@ namespace gyr {
 
 namespace {
 
-// MPI has no bf16: two opaque bytes, and reductions that go through float.
+// MPI has no bf16 type: an element is two opaque bytes, and reductions are computed in float.
 template <class Combine>
 void combine_bf16(void* in, void* inout, int* count, Combine combine) {
   const auto* a = static_cast<const bf16*>(in);
@@ -61,9 +61,9 @@ class MpiTransport final : public Transport {
       MPI_Iallreduce(MPI_IN_PLACE, at(data, first, type), n, mpi(type), mpi(how, type), comm_, request);
     });
   }
-  // In place, MPI leaves the result at the beginning of the data, from where it is moved.
+  // In place, MPI puts the result at the beginning of the data; `done` moves it to `mine`.
   Ticket reduce_scatter(const void* data, void* mine, Index count_each, DType type) override {
-    ensure(count_each <= most, "reduce_scatter of {} elements each", count_each);
+    ensure(count_each <= most, "reduce_scatter: {} elements per rank exceed one MPI call", count_each);
     const bool in_place = mine == at(const_cast<void*>(data), rank_ * count_each, type);
     const Ticket ticket = started([&](MPI_Request* request) {
       MPI_Ireduce_scatter_block(in_place ? MPI_IN_PLACE : data, in_place ? const_cast<void*>(data) : mine, int(count_each), mpi(type),
@@ -73,7 +73,7 @@ class MpiTransport final : public Transport {
     return ticket;
   }
   Ticket all_gather(const void* mine, void* all, Index count_each, DType type) override {
-    ensure(count_each <= most, "all_gather of {} elements each", count_each);
+    ensure(count_each <= most, "all_gather: {} elements per rank exceed one MPI call", count_each);
     const bool in_place = mine == at(all, rank_ * count_each, type);
     return started([&](MPI_Request* request) {
       MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, int(count_each), mpi(type), all, int(count_each), mpi(type), comm_, request);
@@ -93,7 +93,7 @@ class MpiTransport final : public Transport {
     return ticket;
   }
   Ticket all_to_all(const void* data, void* received, Index count_each, DType type) override {
-    ensure(count_each <= most, "all_to_all of {} elements each", count_each);
+    ensure(count_each <= most, "all_to_all: {} elements per rank exceed one MPI call", count_each);
     return started(
         [&](MPI_Request* request) { MPI_Ialltoall(data, int(count_each), mpi(type), received, int(count_each), mpi(type), comm_, request); });
   }
@@ -140,7 +140,7 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  static constexpr Index most = Index(1) << 30;  // elements in one MPI call: counts are int
+  static constexpr Index most = Index(1) << 30;  // most elements in one MPI call, because counts are int
 
   static void* at(void* data, Index first, DType type) { return static_cast<char*>(data) + first * size_of(type); }
 
@@ -185,13 +185,14 @@ class MpiTransport final : public Transport {
     add_parts(ticket, count,
               [&](Index first, int n, MPI_Request* request) { MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request); });
   }
-  // Of every rank the count, then of every rank where its part begins.
+  // Counts of all ranks, followed by the offsets of their parts.
   std::vector<int> counts_and_places(std::span<const Index> counts) const {
-    ensure(int(counts.size()) == size_, "all_to_all with {} counts on {} ranks", counts.size(), size_);
+    ensure(int(counts.size()) == size_, "all_to_all: {} counts for {} ranks", counts.size(), size_);
     std::vector<int> table(2 * size_);
     Index place = 0;
     for (int r = 0; r < size_; place += counts[r++]) {
-      ensure(counts[r] >= 0 && counts[r] <= most - place, "all_to_all of {} elements behind {} others", counts[r], place);
+      ensure(counts[r] >= 0 && counts[r] <= most - place, "all_to_all: a part of {} elements at offset {} is negative or exceeds one MPI call",
+             counts[r], place);
       table[r] = int(counts[r]), table[size_ + r] = int(place);
     }
     return table;
@@ -199,8 +200,8 @@ class MpiTransport final : public Transport {
 
   MPI_Comm comm_;
   WaitPolicy patience_;
-  static constexpr int sleepless_ = 1000;  // rests, about a millisecond of them where no other rank has work
-  int rests_ = 0;                          // since an operation was done
+  static constexpr int sleepless_ = 1000;  // calls of sched_yield before the first sleep, about a millisecond if no other rank has work
+  int rests_ = 0;                          // calls of rest() since an operation completed
   int rank_ = 0, size_ = 1;
   MPI_Datatype bf16_type_;
   MPI_Op bf16_sum_, bf16_max_;
@@ -211,8 +212,8 @@ class MpiTransport final : public Transport {
   };
   struct InFlight {
     std::vector<MPI_Request> parts;
-    std::vector<int> table;  // counts, which MPI reads until the operation is done
-    Move to_move = {};       // behind its end
+    std::vector<int> table;  // counts and offsets, which MPI reads until the operation is done
+    Move to_move = {};       // copy to make once the operation is done
   };
   Operations<InFlight> in_flight_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention for any scalar and any width of heads up to 256: a warp takes a query of a head, or a key of a key head, and its lanes take keys, or
-// queries, by 32, then columns. Nothing is added by two warps.
+// Attention for any scalar type and head widths up to 256, without tensor cores. One warp computes one query of a head
+// (output and dQ), or one key of a key head (dK and dV). Its lanes process 32 keys (or queries) at a time, then the
+// columns of the head. Each output element is accumulated by a single warp.
 #include <algorithm>
 #include <limits>
 
@@ -15,7 +16,7 @@ using namespace cuda;
 
 namespace {
 
-// Row `row` of x, the columns of one head.
+// The columns of one head in row `row` of x.
 template <class T>
 struct HeadRow {
   Global<const T> x;
@@ -30,12 +31,12 @@ struct HeadRow {
   }
 };
 
-// A number for each column of a head, over the lanes.
+// One value per column of a head, distributed over the lanes of a warp.
 template <class A>
 struct Columns {
   A at[parts] = {};
 
-  // += factor of lane l times row l of those that rows(l) gives, for l < count.
+  // Adds the sum over l < count of (factor of lane l) * rows(l).
   template <class Rows>
   GYR_DEVICE void add(A factor, int count, const Rows& rows, Index width) {
     for (int l = 0; l < count; ++l) {
@@ -45,7 +46,7 @@ struct Columns {
         if (const Index e = p * warp_size + lane(); e < width) at[p] += f * row(e);
     }
   }
-  // x (r, first + e) = what becomes of it and this one.
+  // x(r, first + e) = become(x, first + e, value of column e) for all columns e of the head.
   template <class Become>
   GYR_DEVICE void store(const Global<A>& x, Index r, Index first, Index width, const Become& become) const {
     for (int p = 0; p < parts; ++p)
@@ -55,7 +56,7 @@ struct Columns {
 
 GYR_DEVICE int least(Index a, int b) { return a < b ? int(a) : b; }
 
-// Where a warp's query is, and which keys it sees.
+// Position of a warp's query and its visible key range [hidden, seen).
 template <class T>
 struct Query {
   Index row, head, kv_head, sequence, number, first_key_row, hidden, seen;
@@ -67,7 +68,7 @@ struct Query {
     hidden = s.hidden(sequence, number), seen = s.seen(sequence, number);
   }
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
-  // What dropout leaves of the weight of key j.
+  // Dropout factor of the attention weight of key j.
   GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, const Draws& draws, Index j) const {
     return s.kept<Acc<T>>(dropout, s.draws_of(draws, sequence), head, number, j);
   }
@@ -99,12 +100,13 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
     }
     out.store(o, at.row, at.head * s.v_head_dim, s.v_head_dim,
               [&](const auto& x, Index c, A more) { return fresh ? more : kept * x.load(at.row, c) + more; });
-    sync_warp();  // all have read them
+    sync_warp();  // all lanes have read m and l before lane 0 overwrites them
     if (lane() == 0) m.store(at.row, at.head, top), l.store(at.row, at.head, sum);
   });
 }
 
-// What meets dout, and the gradients of one score and of what the rule made it of.
+// p: attention weight after dropout, which multiplies dO in dV. of_score: gradient of the capped score plus bias. d:
+// gradient of the dot product of query and key.
 template <class A>
 struct ScoreGradient {
   A p, of_score, d;
@@ -139,7 +141,8 @@ GYR_KERNEL backward_queries_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<
   });
 }
 
-// The queries of all heads of its group, in order, that see a key.
+// One warp per key and key head. It loops over all query heads of the group in order, and over the queries that see the
+// key.
 template <class T>
 GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Global<const T> q, Global<const T> k,
                                 Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta, Global<Acc<T>> dk,
@@ -183,7 +186,7 @@ GYR_KERNEL backward_keys_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
   });
 }
 
-// The gradient of a bias: a warp takes a head and a distance, its lanes the queries by 32, all sequences one after the other.
+// Gradient of the distance bias: one warp per head and distance. Its lanes stride over the queries of all sequences.
 template <class T>
 GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, Distances<Acc<T>> gradient, Global<const T> q,
                                 Global<const T> k, Global<const T> v, Global<const T> dout, Global<const Acc<T>> lse, Global<const Acc<T>> delta) {
@@ -206,7 +209,8 @@ GYR_KERNEL backward_bias_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<con
   });
 }
 
-// Of states whose rows may have met no key: there both m are -infinity, and nothing changes.
+// Merges two states of the same queries over different keys. A row with l2 = 0 has seen no key in the second state and
+// stays unchanged. This also covers rows in which both m are -infinity.
 template <class A>
 GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global<const A> m2, Global<const A> l2, Global<A> o, Global<A> m,
                         Global<A> l) {
@@ -221,13 +225,13 @@ GYR_KERNEL merge_kernel(Index num_heads, Index width, Global<const A> o2, Global
   });
 }
 
-// out may be o. A lane takes packs of N.
+// out = o / l and lse = m + log l. out may alias o. N: elements per load and store.
 template <class T, int N>
 GYR_KERNEL finish_kernel(int heads, Index width, Global<const Acc<T>> o, Global<const Acc<T>> m, Global<const Acc<T>> l, Global<const Acc<T>> sinks,
                          Global<T> out, Global<Acc<T>> lse) {
   using A = Acc<T>;
   each_row(out.rows() * heads, [&](Index task) {
-    const int r = int(task) / heads, h = int(task) - r * heads;  // a division of Index takes longer than the rest
+    const int r = int(task) / heads, h = int(task) - r * heads;  // a 64-bit division would take longer than the rest of the kernel
     const auto [top, sum, shrink] = with_sink(sinks.columns() > 0 ? sinks.load(h) : -std::numeric_limits<A>::infinity(), m.load(r, h), l.load(r, h));
     const A inverse = sum > 0 ? shrink / sum : A(0);
     each_column<N>(width, [&](Index c) {
@@ -236,7 +240,7 @@ GYR_KERNEL finish_kernel(int heads, Index width, Global<const Acc<T>> o, Global<
       for (int i = 0; i < N; ++i) v.at[i] = T(sums.at[i] * inverse);
       out.template store_pack<N>(r, h * width + c, v);
     });
-    sync_warp();  // lse may be m, which all have read
+    sync_warp();  // lse may alias m: all lanes have read m before lane 0 overwrites it
     if (lane() == 0) lse.store(r, h, sum > 0 ? top + std::log(sum) : -std::numeric_limits<A>::infinity());
   });
 }
@@ -263,14 +267,15 @@ GYR_KERNEL delta_kernel(int heads, Index width, Global<const T> dout, Global<con
   });
 }
 
-constexpr int lane_pack = 4;  // numbers of a head of 128 that each lane of a warp takes
-// As wide as a head: packs may not reach beyond one.
+constexpr int lane_pack = 4;  // elements per lane of a head with 128 columns (128 / 32)
+// Placeholder matrix with the width of one head. with_packs_of checks it, because a pack must not cross the end of a
+// head.
 template <class T>
 Global<const T> head_of(Index width) {
   return Matrix<const T>(nullptr, 1, width, width);
 }
 
-// Pairs of a query and a key that it sees, over all heads.
+// Number of visible (query, key) pairs over all heads.
 double pairs(const AttentionShape& s, const Mask& mask) {
   const VisibleKeys visible(s, mask);
   double n = 0;
@@ -281,7 +286,7 @@ double pairs(const AttentionShape& s, const Mask& mask) {
   return n * double(s.num_heads);
 }
 
-// Bytes of q, k, v and of so many numbers of Acc<T> for each query and value.
+// Bytes of q, k and v, plus `states` values of type Acc<T> per query and value channel.
 template <class T>
 double bytes(const AttentionShape& s, double states) {
   const double queries = double(s.batch * s.queries * s.num_heads), keys = double(s.batch * s.keys * s.num_kv_heads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the kernels of attention share.
+// Types and functions shared by the attention kernels.
 #pragma once
 
 #include "kernels/cuda/rowwise/dropout.hpp"
@@ -8,12 +8,13 @@
 
 namespace gyr::backend {
 
-inline constexpr int parts = 8;  // of 32 columns of a head, which a lane has one each of
+inline constexpr int parts = 8;  // a head consists of up to 8 parts of 32 columns; each lane holds one column of each part
 
 inline cuda::Grid grid_of_warps(Index tasks) { return {std::min(cuda::ceil_div(tasks, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads}; }
 
-// Which rows of a cache that goes round, or holds all, the one query of a sequence sees that has so many tokens before it: up to its own, those
-// written in the round before this, or those of this.
+// Rows of a KV cache that the single new query of a sequence sees, which has `before` earlier tokens. up_to_own: the
+// cache holds all tokens, and the rows up to the query's own are visible. older, newer: the cache is a ring buffer of
+// `held` rows; older rows were written in the previous round, newer rows in the current one.
 enum class CachedRows { up_to_own, older, newer };
 struct VisibleRows {
   Index first, last;
@@ -28,21 +29,22 @@ GYR_FUNCTION VisibleRows visible_rows(CachedRows which, Index before, Index held
   return {0, 0};
 }
 
-// A shape and a mask, without what stays on the host.
+// AttentionShape and Mask as a kernel argument, without host-only fields.
 struct Heads {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   VisibleKeys visible;
-  cuda::Global<const std::int32_t> positions, ahead;  // of packed documents
-  Index first_query, first_key, first_sequence;       // where dropout counts from
-  cuda::Global<const std::int32_t> before = {};       // tokens of each sequence before its one query, where keys are a cache's
+  cuda::Global<const std::int32_t> positions, ahead;  // per query of packed documents: distance to the start and to the end of its document
+  Index first_query, first_key, first_sequence;       // offsets of this call's first query, key and sequence in the dropout counter
+  // number of tokens of each sequence before its one query, if the keys are in a KV cache; otherwise null
+  cuda::Global<const std::int32_t> before = {};
   CachedRows cached = CachedRows::up_to_own;
 
   Heads(const AttentionShape& s, const Mask& m)
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
         v_head_dim(s.v_head_dim), visible(s, m), positions(m.documents.positions), ahead(m.documents.ahead), first_query(m.first_query),
         first_key(m.first_key), first_sequence(m.first_sequence) {
-    ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size, "attention heads of {} and {} numbers; {} are the most",
-           s.head_dim, s.v_head_dim, parts * cuda::warp_size);
+    ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size,
+           "attention head widths are {} (queries, keys) and {} (values); the maximum is {}", s.head_dim, s.v_head_dim, parts * cuda::warp_size);
   }
   GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
   // Query i of sequence b sees the keys [hidden, seen).
@@ -50,9 +52,10 @@ struct Heads {
     if (before) return visible_rows(cached, before.load(b), keys).first;
     return masked_out(b, i);
   }
-  // Draws of sequence b.
+  // Random-number state of dropout for sequence b.
   GYR_DEVICE Draws draws_of(const Draws& of_first, Index b) const { return {of_first.key, of_first.first_sample + first_sequence + b}; }
-  // What dropout leaves of the weight that query i of a head gives key j, as a factor.   draws: of its sequence
+  // Dropout factor of the attention weight between query i and key j of a head: 0, or 1 / (1 - p). draws: state of the
+  // query's sequence.
   template <class A>
   GYR_DEVICE A kept(const Dropout& dropout, const Draws& draws, Index head, Index i, Index j) const {
     if (!dropout.drops()) return A(1);
@@ -65,7 +68,7 @@ struct Heads {
     if (before) return visible_rows(cached, before.load(b), keys).last;
     return visible_by_mask(b, i);
   }
-  // The same where keys are no cache's.
+  // Visible key range by the mask only, for keys that are not in a KV cache.
   GYR_DEVICE Index masked_out(Index b, Index i) const {
     return visible.hidden(i, positions ? Index(positions.load(b * queries + i)) : Documents::unlimited);
   }
@@ -74,17 +77,17 @@ struct Heads {
   }
 };
 
-// How a product of a query and a key becomes a score.
+// Maps the dot product of a query and a key to a score: scale, then soft cap.
 template <class A>
 struct ScoreOf {
   A scale;
   SoftCap<A> cap;
   cuda::DropoutOf dropout;
 
-  // All of it times a factor, as it is in front of an exponential of another base.
+  // factor: multiplies scale and cap, for example log2 e if exponentials have base 2.
   explicit ScoreOf(const ScoreRule& s, double factor = 1) : scale(A(s.scale * factor)), cap(s.cap * factor), dropout(s.dropout) {}
   GYR_DEVICE A operator()(A product) const { return cap.at(scale * product); }
-  // The same where it is known at compile time whether there is a cap.
+  // Same as operator(), with the presence of a cap known at compile time.
   template <bool caps>
   GYR_DEVICE A of(A product) const {
     if constexpr (caps) return cap.at(scale * product);
@@ -97,10 +100,10 @@ struct ScoreOf {
   }
 };
 
-// The numbers of a bias, or of its gradient, as those of query i and key j of a block.
+// Values of a distance bias, or of its gradient, indexed by head, query i and key j of a block.
 template <class A>
 struct Distances {
-  cuda::Global<A> at;  // none where there is no bias
+  cuda::Global<A> at;  // null if there is no bias
   Index first = 0;
 
   Distances() = default;
@@ -110,27 +113,31 @@ struct Distances {
   GYR_DEVICE A of(Index head, Index i, Index j) const { return at ? at.load(head, first + j - i) : A(0); }
 };
 
-// The kernel of attention, with what queries have met before or without (fresh).
+// Launches the attention kernel. fresh: `state` is only written; otherwise the online softmax continues from `state`,
+// which holds the result for earlier blocks of keys.
 template <class T>
 void attend(Device&, const Heads&, const ScoreRule&, const Distances<const Acc<T>>& bias, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
             bool fresh, AttentionState<Acc<T>> state);
 
-// The same for bf16 by tensor cores, where heads have up to 128 numbers, a multiple of 8, scores no bias, and rows begin where packs do. False
-// elsewhere, and nothing is done.
+// Same as attend(), for bf16 on tensor cores. Requires head widths that are multiples of 8 up to 128, no bias, and
+// 16-byte aligned rows. Otherwise it does nothing and returns false.
 bool attention_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                                AttentionState<float> state);
 
-// Of these, where keys are no cache's, scores have no cap and a positive scale, none is dropped, and the GPU multiplies by warpgroups.
+// Hopper version (wgmma) of attention_by_tensor_cores. In addition it requires keys that are not in a KV cache, no cap,
+// a positive scale, no dropout, and uses_wgmma().
 void attention_by_warpgroups(Device&, const Heads&, double scale, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                              AttentionState<float> state);
 
-// Room for the sums that blocks of tensor cores make of dk and dv, each over some of the query heads of a key head; none where there is one part.
+// Scratch memory for partial sums of dK and dV. Each part covers some of the query heads of a key head (split over
+// blocks). It is empty if there is one part.
 struct KeyGradientParts {
   Index count = 1;
   Tensor2<float> dk, dv;  // (count B Tk, K E), (count B Tk, K V)
 
   KeyGradientParts(Arena& scratch, const Heads&, Index count);
-  // As many as make blocks enough for a GPU, by the shape alone: the same bits on any of them.
+  // Number of parts that yields enough blocks to fill a GPU. It depends on the shape only, so that all GPUs compute the
+  // same bits.
   static Index enough(const Heads&);
 };
 

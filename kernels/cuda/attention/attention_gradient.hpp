@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What both kernels of attention's gradients by tensor cores share: what they read, which tokens have to do with each other, what they write.
+// Code shared by both tensor-core kernels of the attention gradients (mma.sync and wgmma): inputs, visible ranges of
+// tokens, and stores of results.
 #pragma once
 
 #include "kernels/cuda/attention/attention_sm80.hpp"
@@ -11,13 +12,15 @@ struct Inputs {
   cuda::Global<const float> lse, delta;
 };
 
-// Others that a token sees or that see it: [from, to). Neither falls from token to token. Tokens of a sequence are counted in 32 bits here.
+// Range [from, to) of the keys that a query sees, or of the queries that see a key. Both bounds are non-decreasing from
+// token to token. Token indices within a sequence fit in 32 bits here.
 struct Bounds {
   int from, to;
 };
 
 GYR_DEVICE Bounds keys_of(const Heads& s, Index b, Index i) { return {int(s.masked_out(b, i)), int(s.visible_by_mask(b, i))}; }
-// The first query of [from, to) of which something is true that stays true.
+// First query in [from, to) for which holds(query) is true, by binary search. Once holds() is true, it must be true for
+// all later queries.
 template <class Holds>
 GYR_DEVICE Index first_query(Index from, Index to, const Holds& holds) {
   for (Index end = to; from < end;) {
@@ -34,11 +37,11 @@ GYR_DEVICE Bounds queries_of(const Heads& s, Index b, Index j) {
   return {int(from), int(to)};
 }
 
-// Of a query: log-sum-exp of base 2, and delta.
+// Log-sum-exp in base 2 and delta of one query.
 using Stat = cuda::Pack<float, 2>;
 GYR_DEVICE Stat stat_of(const Inputs& in, Index row, Index head) { return {{in.lse.load(row, head) * log2_e, in.delta.load(row, head)}}; }
 
-// x = (or +=) factor * sum, of this lane's rows and the columns of a head.
+// x = (or +=) factor * sum, for this lane's fragment rows and the columns of one head.
 template <int W, class G>
 GYR_DEVICE void store(const cuda::Global<float>& x, bool adds, const G& of, Index first_row, Index width, float factor,
                       const cuda::FragmentD (&sum)[1][W / 8]) {
@@ -60,8 +63,8 @@ GYR_DEVICE void store(const cuda::Global<float>& x, bool adds, const G& of, Inde
 
 namespace gyr::backend {
 
-// Gradients of scores without a cap, none of which is dropped, where the GPU multiplies by warpgroups. dk and dv of several parts are the sums of
-// each.
+// Hopper version (wgmma) of the attention gradients, for scores without a cap and without dropout. If parts > 1, dk and
+// dv receive the partial sums of each part.
 void attention_gradients_by_warpgroups(Device&, const Heads&, double scale, const by_tensor_cores::Inputs&, Index parts,
                                        const cuda::Global<float>& dq, const cuda::Global<float>& dk, const cuda::Global<float>& dv);
 

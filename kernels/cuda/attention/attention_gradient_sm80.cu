@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of attention of bf16 by tensor cores. A block takes 64 tokens of a head, each of its four warps 16 of them, and walks over the others
-// that they see or that see them; others come by turns into two places, while those before are computed with. One kernel does it twice:
+// Attention gradients in bf16 on tensor cores (mma.sync). A block owns 64 tokens of a head, 16 for each of its four warps. It loops over
+// tiles of the other tokens that its own tokens see, or that see them. These tiles pass through a two-stage buffer: cp.async loads the
+// next tile while the block computes with the current one. The same code yields two kernels:
 //             own x1, x2    others y1, y2    gradients
 //   queries   q, dout       k, v             dq += scale ds k
-//   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     of all query heads that share the key head, one after the other
-// p = exp(S - lse), S = scale x1 y1' or what a cap leaves of it, and ds = p (x2 y2' - delta) (1 - (S / cap)^2) stay in the registers in which a
-// product left them: rows are own tokens, so that they are left operands next. Scores are computed twice, which makes seven products in place of
-// five; in return a number has one owner, who adds in one order, without atomics. Where there are few keys, the query heads of a key head are dealt
-// to several blocks, whose sums are added behind them.
+//   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     over all query heads of the key head, in order
+// p = exp(S - lse), S = scale x1 y1' (soft-capped if there is a cap) and ds = p (x2 y2' - delta) (1 - (S / cap)^2). Both stay in the
+// accumulator registers of their GEMMs. Their rows are own tokens, so they are the left operands of the next GEMMs. Scores are computed
+// twice, which makes seven GEMMs instead of five. In return each gradient element is accumulated by one block in a fixed order, without
+// atomics. If there are few keys, the query heads of a key head are split over several blocks, whose partial sums are added afterwards.
 #include "kernels/cuda/attention/attention_gradient.hpp"
 
 namespace gyr::backend {
@@ -19,15 +20,15 @@ namespace {
 
 template <int W, bool of_keys>
 struct Gradient {
-  static constexpr int step = W <= 64 ? 64 : 32;  // others at a time; so two blocks share an SM
+  static constexpr int step = W <= 64 ? 64 : 32;  // other tokens per tile; 32 for wide heads, so that two blocks fit on an SM
   static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
   static constexpr int stat_bytes = step * int(sizeof(Stat)), draws_at = stats_at + (of_keys ? 2 * stat_bytes : 0);
-  // Draws lie there rather than in registers, of which there are too few.
+  // Dropout's random-number state is in shared memory, because registers are scarce.
   static constexpr int shared_bytes(bool drops) { return draws_at + (drops ? int(sizeof(Draws)) : 0); }
-  // Whether own tokens stay in registers, where drawing takes some too.
+  // True if fragments of own tokens stay in registers. Dropout needs some of these registers.
   static constexpr bool kept(bool drops) { return !of_keys || (W <= 64 && !drops); }
 
-  // Others from `first` on, of a query head.
+  // Tile of other tokens: starts at token `first` of query head `head`.
   struct Place {
     int head, first;
   };
@@ -36,16 +37,16 @@ struct Gradient {
   const Inputs& in;
   Index b;
   int head, first, end;    // own tokens [first, end)
-  int part, heads, parts;  // others: so many query heads of each part
-  Bounds all, bounds[2];   // of the block, of this lane's rows
-  Stat own_stat[2];        // of queries
+  int part, heads, parts;  // part index, query heads per part, number of parts
+  Bounds all, bounds[2];  // ranges of other tokens: of the block, and of this lane's two rows
+  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if own tokens are queries
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index parts, Index block)
       : s(s), in(in), heads(of_keys ? int(s.group() / parts) : 1), parts(int(parts)) {
     const Index tokens = of_keys ? s.keys : s.queries, own_heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
     const Index at = block / (s.batch * own_heads * parts), rest = block % (s.batch * own_heads * parts);
     b = rest / (own_heads * parts), head = int(rest / parts % own_heads), part = int(rest % parts);
-    first = int(of_keys ? at : tiles - 1 - at) * tile;  // those with most others begin
+    first = int(of_keys ? at : tiles - 1 - at) * tile;  // blocks with the most visible keys start first
     end = first + tile < tokens ? first + tile : int(tokens);
     all = {bounds_of(first).from, bounds_of(end - 1).to};
     for (int h = 0; h < 2; ++h) {
@@ -54,7 +55,7 @@ struct Gradient {
     }
   }
   GYR_DEVICE Bounds bounds_of(Index i) const { return of_keys ? queries_of(s, b, i) : keys_of(s, b, i); }
-  // This lane's row: the last token again where there is none.
+  // Token of this lane's fragment row h. mine() clamps it to the last own token.
   GYR_DEVICE int row(int h) const { return first + warp() * 16 + lane() / quads + h * 8; }
   GYR_DEVICE int mine(int h) const { return row(h) < end ? row(h) : end - 1; }
 
@@ -64,7 +65,7 @@ struct Gradient {
   GYR_DEVICE Place begin() const { return {of_keys ? (head * parts + part) * heads : head, all.from}; }
   GYR_DEVICE bool inside(const Place& p) const { return p.head < begin().head + heads; }
   GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
-  // Whether a row of this warp has to do with any of them.
+  // True if any row of this warp has a visible pair with the tile.
   GYR_DEVICE bool meets(const Place& p) const {
     return first + warp() * 16 < end && ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0;
   }
@@ -87,7 +88,8 @@ struct Gradient {
     if (of_keys) fetch_queries<step>(p.first, p.head, other(0, turn), other(1, turn));
     else fetch_keys<step>(p.first, p.head / s.group(), other(0, turn), other(1, turn));
   }
-  // Of the query that this thread has of the others.
+  // Log-sum-exp and delta of the query that this thread loads for the tile of other tokens (zeros if other tokens are
+  // keys).
   GYR_DEVICE Stat load_stat(const Place& p) const {
     const Index i = p.first + thread_index();
     if (!of_keys || thread_index() >= step) return {};
@@ -97,13 +99,13 @@ struct Gradient {
     if (of_keys && thread_index() < step) Shared<Stat>(stats_at + turn * stat_bytes).store(thread_index(), x);
   }
 
-  // What dropout leaves of the weight of this lane's row h and an other, as a factor.
+  // Dropout factor of the attention weight between this lane's row h and the other token in `column` of the tile.
   GYR_DEVICE float weight_left(const Dropout& dropout, const Draws& draws, const Place& p, int h, int column) const {
     const int own = row(h), other = p.first + column;
     return of_keys ? s.template kept<float>(dropout, draws, p.head, other, own) : s.template kept<float>(dropout, draws, head, own, other);
   }
 
-  // Scores become p D, and slopes ds.
+  // In place: scores become p times the dropout factor, and slopes (dp) become ds.
   template <bool caps, bool drops>
   GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
@@ -128,7 +130,7 @@ struct Gradient {
     }
     if (bounds[1].from > p.first || p.first + step > bounds[0].to) hide(p, score, slope);
   }
-  // Zeros where a row has nothing to do with an other.
+  // Sets p and ds to zero for pairs that the mask hides.
   GYR_DEVICE void hide(const Place& p, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
     GYR_UNROLL
     for (int n = 0; n < step / 8; ++n) {
@@ -141,7 +143,7 @@ struct Gradient {
   }
 };
 
-// Fragments of own tokens: in registers, or read again at every use.
+// A fragments of own tokens: kept in registers, or loaded again from shared memory at every use.
 template <int W, bool kept>
 struct Own {
   Shared<bf16> from;
@@ -159,7 +161,7 @@ struct Own {
   }
 };
 
-// The sums of a block, unscaled.
+// Accumulates the gradients of a block, without the factor `scale`.
 template <bool caps, bool drops, int W, bool of_keys, int F>
 GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[1][W / 8], FragmentD (&sum2)[1][F]) {
   using G = Gradient<W, of_keys>;
@@ -205,7 +207,7 @@ GYR_KERNEL gradient_of_queries_kernel(Heads s, float scale, ScoreOf<float> score
   store<W>(dq, true, of, of.b * s.queries, s.head_dim, scale, sum);
 }
 
-// Of one part adds, of several writes the sums of each.
+// With one part, adds to dk and dv. With several parts, writes the partial sums of each part.
 template <int W, bool caps, bool drops>
 GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of, Inputs in, Index parts, Global<float> dk, Global<float> dv) {
   const Gradient<W, true> of(s, in, parts, block_index());
@@ -216,7 +218,7 @@ GYR_KERNEL gradient_of_keys_kernel(Heads s, float scale, ScoreOf<float> score_of
   store<W>(dv, parts == 1, of, first_row, s.v_head_dim, 1, value_sum);
 }
 
-// x += the sum over parts, in order.
+// x += the sum of the partial results, in the order of parts.
 template <int N>
 GYR_KERNEL add_parts_kernel(Index parts, Global<const float> partial, Global<float> x) {
   each_row(x.rows(), [&](Index r) {
@@ -266,7 +268,7 @@ KeyGradientParts::KeyGradientParts(Arena& scratch, const Heads& s, Index count) 
 }
 
 Index KeyGradientParts::enough(const Heads& s) {
-  constexpr Index blocks = 512, keys = 128;  // two waves of 132 SMs that take two blocks each, or four of one, of so many keys
+  constexpr Index blocks = 512, keys = 128;  // two waves on 132 SMs with two blocks each, or four waves with one block each; a block has 128 keys
   if (!widths_fit(s)) return 1;
   for (Index count = 1; count < s.group(); ++count)
     if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, keys) >= blocks) return count;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of attention of bf16 by products of warpgroups: as attention_gradient_sm80.cu has them, with the same owners of every number. A block
-// takes 128 tokens of a head, each of two warpgroups 64 of them; the warps of a third bring the others, each half of every second tile, as soon as
-// both have left its place. While one weighs scores, the other's products run.
+// Attention gradients in bf16 on Hopper (wgmma). The algorithm is that of attention_gradient_sm80.cu: each gradient
+// element is accumulated by one block. A block owns 128 tokens of a head, 64 for each of two consumer warpgroups. The
+// four warps of the producer warpgroup load tiles of the other tokens by cp.async: each warp loads one of the two
+// operands of every second tile, once both consumers have released the stage. While one consumer computes exponentials,
+// the other one's wgmma runs.
 #include "kernels/cuda/attention/attention_gradient.hpp"
 #include "kernels/cuda/machine/wgmma_tiles.hpp"
 
@@ -14,11 +16,12 @@ namespace {
 
 constexpr int groups = 2, group_rows = 64, own_rows = groups * group_rows;
 constexpr int all_threads = (1 + groups) * group_threads;
-// Registers of those that bring and of those that compute; a block begins with 168 for each.
+// Registers per thread of the producer and of the consumers (setmaxnreg). A block starts with 168 registers per thread.
 constexpr int producer_registers = 56, consumer_registers = 224;
 static_assert(producer_registers + groups * consumer_registers <= (1 + groups) * 168);
 
-// Barriers: a place is full for a group, and empty; own tokens are there.
+// Named barriers: a stage is full (one barrier per consumer), a stage is empty, and the own tokens are in shared
+// memory.
 constexpr int most_places = 4;
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
 GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * most_places + place; }
@@ -28,13 +31,13 @@ constexpr int computing = groups * group_threads, full_threads = 2 * warp_size +
 
 template <int W, bool of_keys>
 struct Gradient {
-  static constexpr int step = of_keys ? 64 : 128, places = of_keys ? most_places : 2;  // others at a time, and tiles of them that there is room for
+  static constexpr int step = of_keys ? 64 : 128, places = of_keys ? most_places : 2;  // other tokens per tile, and stages of the buffer
   using Own = GroupTile<W, own_rows>;
   using Other = GroupTile<W, step>;
   static constexpr int stats_at = 2 * Own::bytes + 2 * places * Other::bytes, stat_bytes = step * int(sizeof(Stat));
   static constexpr int shared_bytes = stats_at + (of_keys ? places * stat_bytes : 0);
 
-  // Others from `first` on, of a query head.
+  // Tile of other tokens: starts at token `first` of query head `head`.
   struct Place {
     int head, first;
   };
@@ -42,9 +45,9 @@ struct Gradient {
   const Heads& s;
   const Inputs& in;
   int b, head, first, end;  // own tokens [first, end)
-  int part, heads;          // others: so many query heads of each part
-  int first_head;           // the first of them
-  Bounds all;               // others that any of the block has to do with
+  int part, heads;  // part index, and query heads per part
+  int first_head;  // first query head of this part
+  Bounds all;  // range of other tokens with a visible pair in this block
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, int parts, int block) : s(s), in(in) {
     const int own_heads = int(of_keys ? s.num_kv_heads : s.num_heads), group = int(s.num_heads) / int(s.num_kv_heads);
@@ -52,7 +55,7 @@ struct Gradient {
     const int at = block / (int(s.batch) * own_heads * parts), rest = block % (int(s.batch) * own_heads * parts);
     b = rest / (own_heads * parts), head = rest / parts % own_heads, part = rest % parts;
     heads = of_keys ? group / parts : 1, first_head = of_keys ? head * group + part * heads : head;
-    first = (of_keys ? at : tiles - 1 - at) * own_rows;  // those with most others begin
+    first = (of_keys ? at : tiles - 1 - at) * own_rows;  // blocks with the most visible keys start first
     end = first + own_rows < tokens ? first + own_rows : tokens;
     all = {bounds_of(first).from, bounds_of(end - 1).to};
   }
@@ -66,7 +69,8 @@ struct Gradient {
   GYR_DEVICE Place begin() const { return {first_head, all.from}; }
   GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
 
-  // q or k (i = 0), dout or v (1) of `rows` queries or keys from `from` on, by so many threads, of which this one is number t.
+  // Loads q or k (i = 0), or dout or v (i = 1), by cp.async: `rows` tokens from token `from` on, into row `to` of the
+  // tile. `threads` threads take part, and this one has index t.
   template <int i, bool queries, int rows, int threads, class T>
   GYR_DEVICE void fetch_tokens(int from, int of_head, const T& tile, int to, int t) const {
     const int width = int(i == 0 ? s.head_dim : s.v_head_dim);
@@ -75,7 +79,7 @@ struct Gradient {
     else fetch<rows, threads>(i == 0 ? in.k : in.v, row + from, rows_end, of_head * width, width, tile, to, t);
   }
 
-  // A warp brings every second tile of y1 (i = 0) or y2.
+  // Producer: one warp loads every second tile of y1 (i = 0) or y2 (i = 1).
   template <int i>
   GYR_DEVICE void load_tile() const {
     const int turn = warp() / 2, count = tiles(), kv_group = int(s.num_heads) / int(s.num_kv_heads);
@@ -98,16 +102,16 @@ struct Gradient {
   }
 };
 
-// What a warpgroup does with its tokens.
+// Consumer: the 64 own tokens of one warpgroup.
 template <int W, bool of_keys>
 struct Tokens {
   using G = Gradient<W, of_keys>;
   using Scores = FragmentD[G::step / 8];
   const G& of;
-  float scale;  // of a product, as a power of 2
+  float scale;  // softmax scale times log2 e
   int group, first, end, head;
-  Bounds any, bounds[2];  // of all of them, of this lane's rows
-  Stat own_stat[2];       // of queries
+  Bounds any, bounds[2];  // ranges of other tokens: of the warpgroup, and of this lane's two rows
+  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if own tokens are queries
 
   GYR_DEVICE Tokens(const G& of, float scale, int group)
       : of(of), scale(scale), group(group), first(of.first + group * group_rows), end(of.end), head(of.head) {
@@ -115,7 +119,7 @@ struct Tokens {
     any = {0, 0};
     if (first < end) any = {of.bounds_of(first).from, of.bounds_of(last - 1).to};
     for (int h = 0; h < 2; ++h) {
-      const int mine = row(h) < end ? row(h) : end - 1;  // the last one again where there is none
+      const int mine = row(h) < end ? row(h) : end - 1;  // the last own token, if the row is beyond the end
       bounds[h] = of.bounds_of(mine);
       if (!of_keys) own_stat[h] = stat_of(of.in, of.b * of.s.queries + mine, head);
     }
@@ -133,11 +137,11 @@ struct Tokens {
     sync_named_barrier(own_ready, computing);
   }
 
-  // Of a lane's neighbouring columns of an others' tile: log-sum-exps and deltas by turns.
+  // Log-sum-exp and delta of the two queries in this lane's neighbouring columns of block n of the tile.
   GYR_DEVICE static Pack<float, 4> stats_of(int place, int n) {
     return Shared<Pack<float, 4>>(G::stats_at + place * G::stat_bytes).load(n * 4 + lane() % quads);
   }
-  // Products become p.
+  // In place: dot products become p = exp2(scale S - lse).
   GYR_DEVICE void weigh(int place, Scores& score) const {
     GYR_UNROLL
     for (int n = 0; n < G::step / 8; ++n) {
@@ -147,7 +151,7 @@ struct Tokens {
       for (int i = 0; i < 4; ++i) score[n].at[i] = exp2(score[n].at[i] * scale - (of_keys ? stat.at[i % 2 * 2] : own_stat[i / 2].at[0]));
     }
   }
-  // Of p, and of products of gradients and values, the latter become ds.
+  // In place: slope, which holds dp = dO V', becomes ds = p (dp - delta).
   GYR_DEVICE void slope(int place, const Scores& p, Scores& slope) const {
     GYR_UNROLL
     for (int n = 0; n < G::step / 8; ++n) {
@@ -157,7 +161,7 @@ struct Tokens {
       for (int i = 0; i < 4; ++i) slope[n].at[i] = p[n].at[i] * (slope[n].at[i] - (of_keys ? stat.at[i % 2 * 2 + 1] : own_stat[i / 2].at[1]));
     }
   }
-  // Zeros where a row has nothing to do with an other.
+  // Sets x to zero for pairs that the mask hides.
   GYR_DEVICE void hide(const typename G::Place& p, Scores& x) const {
     if (bounds[1].from <= p.first && p.first + G::step <= bounds[0].to) return;
     GYR_UNROLL
@@ -170,7 +174,7 @@ struct Tokens {
     }
   }
 
-  // The sums of x1 and, of keys, of x2, unscaled.
+  // Accumulates the gradients without the factor `scale`: sum1 is dQ or dK, sum2 is dV.
   template <int F>
   GYR_DEVICE void walk(FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) const {
     const int count = of.tiles();
@@ -241,7 +245,7 @@ gradient_of_queries_kernel(Heads s, float scale, Inputs in, Global<float> dq) {
   }
 }
 
-// Of one part adds, of several writes the sums of each.
+// With one part, adds to dk and dv. With several parts, writes the partial sums of each part.
 template <int W>
 GYR_KERNEL_OF(all_threads, 1)
 gradient_of_keys_kernel(Heads s, float scale, Inputs in, int parts, Global<float> dk, Global<float> dv) {

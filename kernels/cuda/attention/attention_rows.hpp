@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A warp's queries in attention by tensor cores: what a lane has of them, of the softmax of their scores and of what comes out.
+// State of a warp's queries in tensor-core attention: visible key ranges, online softmax, and the output accumulator.
 #pragma once
 
 #include <limits>
@@ -10,27 +10,29 @@ namespace gyr::backend::by_tensor_cores {
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// A warp's queries, and what a lane has of the softmax of its rows: row lane / 4 and that + 8 of each 16. Tokens of a sequence are counted in 32
-// bits.
+// A warp's 16 R queries, and this lane's online-softmax state (maximum and sum) of its rows: rows lane / 4 and lane / 4
+// + 8 of each 16. Token indices within a sequence fit in 32 bits.
 template <int R>
 struct Rows {
-  int first, end;                  // of the block's queries; first is the warp's own
-  int all_from, all_to, from, to;  // keys that every one sees, that any one sees
+  int first, end;                  // first: first query of the warp; end: end of the block's queries
+  int all_from, all_to, from, to;  // [all_from, all_to): keys that all rows see; [from, to): keys that any row sees
   float top[2 * R], sum[2 * R] = {};
 
-  // Neither end of what a query sees falls from token to token. Sight: Heads, or what says the same of some of them.
+  // Both bounds of the visible key range are non-decreasing from query to query. Sight: Heads, or another type with
+  // hidden() and seen().
   template <class KeyRange>
   GYR_DEVICE Rows(const KeyRange& s, Index b, int first, int end) : first(first), end(end) {
     const int one = first < end ? first : end - 1, other = first + 16 * R < end ? first + 16 * R - 1 : end - 1;
     from = int(s.hidden(b, one)), all_to = int(s.seen(b, one)), all_from = int(s.hidden(b, other)), to = int(s.seen(b, other));
-    if (first >= end) to = 0;  // a warp without queries
+    if (first >= end) to = 0;  // this warp has no queries
     for (float& x : top) x = -infinity;
   }
   GYR_DEVICE int row(int h) const { return first + cuda::lane() / quads + h * 8; }
   GYR_DEVICE bool there(int h) const { return row(h) < end; }
-  GYR_DEVICE int here(int h) const { return there(h) ? row(h) : end - 1; }  // the last one again where there is none
+  GYR_DEVICE int here(int h) const { return there(h) ? row(h) : end - 1; }  // clamped to the last query
 
-  // The four lanes of a row have parts of its sum: one begins with the whole.
+  // Continues from the maximum and sum of earlier key blocks. The four lanes of a row hold partial sums, so one of them
+  // starts with the full sum.
   GYR_DEVICE void carry_on(const cuda::Global<float>& m, const cuda::Global<float>& l, Index first_row, Index head) {
     for (int h = 0; h < 2 * R; ++h)
       if (there(h)) {
@@ -46,12 +48,12 @@ struct Rows {
       l.store(first_row + row(h), head, sum[h]);
     }
   }
-  // Of so many keys from first_key on.
+  // The tile of `keys` keys from first_key on: visible to any row; visible to all rows.
   GYR_DEVICE bool meets(int first_key, int keys) const { return first_key < to && from < first_key + keys; }
   GYR_DEVICE bool sees_all(int first_key, int keys) const { return all_from <= first_key && first_key + keys <= all_to; }
 };
 
-// Minus infinity where a query does not see a key.
+// Sets the scores of masked keys to -infinity.
 template <class KeyRange, int R, int F>
 GYR_DEVICE void hide(const KeyRange& heads, Index b, const Rows<R>& rows, int first_key, cuda::FragmentD (&s)[R][F]) {
   GYR_UNROLL
@@ -79,7 +81,7 @@ GYR_DEVICE void scale(cuda::FragmentD (&o)[R][W], const float (&by)[2 * R]) {
   }
 }
 
-// What a block of keys changes of o (rows, H V): this lane's numbers of a head, from memory or there.
+// Loads and stores this lane's elements of the running output o (rows, H V) of one head.
 template <int W, int R>
 struct Outputs {
   const cuda::Global<float>& o;

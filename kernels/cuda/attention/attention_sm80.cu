@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flash attention, forward, by tensor cores (Dao, 2023): each of the four warps of a block takes 16 R queries of a head; tiles of 64 keys and values
-// come by turns into two places each, while the one before is computed with. Scores never leave registers: the fragments that a product leaves them
-// in are those that the next one takes its left operand from. With R = 2 what is read of keys and values serves two fragments, and shared memory
-// keeps pace with the tensor cores; a row has the same bits with either.
+// FlashAttention-2 forward on tensor cores with mma.sync (Dao, 2023). Each of the four warps of a block has 16 R
+// queries of a head. Tiles of 64 keys and values pass through a two-stage buffer: cp.async loads the next tile while
+// the block computes with the current one. Scores stay in registers: the accumulator fragments of Q K' become the left
+// operand of P V. With R = 2 each K and V fragment that is read from shared memory is used twice, so that shared memory
+// keeps pace with the tensor cores. A row has the same bits with either R.
 #include "kernels/cuda/attention/attention_rows.hpp"
 
 namespace gyr::backend {
@@ -12,7 +13,8 @@ using namespace by_tensor_cores;
 
 namespace {
 
-// Scores of 16 R queries and 64 keys become p; the rows move on. shrink: what sums up to now are multiplied by; whether any is not 1.
+// Online softmax: the scores of 16 R queries and 64 keys become p, and the rows' maximum and sum are updated. shrink:
+// factors for the earlier sums and outputs. Returns true if any factor in the warp differs from 1.
 template <int R>
 GYR_DEVICE bool softmax_step(FragmentD (&s)[R][tile / 8], Rows<R>& rows, float (&shrink)[2 * R]) {
   bool shrinks = false;
@@ -26,7 +28,7 @@ GYR_DEVICE bool softmax_step(FragmentD (&s)[R][tile / 8], Rows<R>& rows, float (
       for (int c = 0; c < 2; ++c) most = largest(most, score[n].at[h % 2 * 2 + c]);
     }
     for (int with = 1; with < quads; with *= 2) most = largest(most, shuffle_xor(most, with));
-    const float base = most == -infinity ? 0 : most;  // of a row that has met no key
+    const float base = most == -infinity ? 0 : most;  // the row has not seen any key yet
     shrink[h] = exp2(rows.top[h] - base);
     shrinks = shrinks || shrink[h] != 1;
     rows.top[h] = most;
@@ -44,7 +46,7 @@ GYR_DEVICE bool softmax_step(FragmentD (&s)[R][tile / 8], Rows<R>& rows, float (
   return ballot(shrinks) != 0;
 }
 
-// What dropout leaves of p.
+// Multiplies p by the dropout factors.
 template <int R>
 GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, const Draws& draws, Index head, const Rows<R>& rows, int first_key,
                              FragmentD (&p)[R][tile / 8]) {
@@ -73,7 +75,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
   using P = Places<W, R>;
   const int tiles = int(ceil_div(s.queries, P::own)), at = int(block_index() / tiles), head = at % int(s.num_heads);
   const int b = at / int(s.num_heads);
-  const int first = (tiles - 1 - int(block_index() % tiles)) * P::own;  // those that see most begin
+  const int first = (tiles - 1 - int(block_index() % tiles)) * P::own;  // blocks with the most visible keys start first
   const int last = first + P::own < s.queries ? first + P::own : int(s.queries);
   const int begin = int(s.hidden(b, first)), end = int(s.seen(b, last - 1));
   const auto fetch_keys = [&](int j, int turn) {
@@ -97,7 +99,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
   int turn = 0;
   for (int j = begin; j < end; j += tile, turn = 1 - turn) {
     wait_copies<0>();
-    sync_block();  // what was computed with before may be overwritten
+    sync_block();  // all warps have finished with the previous tile, whose stage may be overwritten
     if (j + tile < end) fetch_keys(j + tile, 1 - turn);
     commit_copies();
     if (!rows.meets(j, tile)) continue;
@@ -121,14 +123,14 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
   wait_copies<0>();
 
   outputs.store(rows, out);
-  sync_warp();  // all have read m and l
+  sync_warp();  // all lanes have read m and l before they are overwritten
   rows.store(m, l, b * s.queries, head);
 }
 
 template <int W>
 void flash(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
            const AttentionState<float>& state) {
-  constexpr Index processors = 132;  // of a GPU, which have a large block each at least
+  constexpr Index processors = 132;  // SMs of a GPU; R = 2 is used if each SM gets at least one such block
   const auto described = [&]<int R, bool caps, bool drops>() {
     using P = Places<W, R>;
     launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, P::own), threads, P::bytes}, flash_kernel<W, R, caps, drops>, s,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What attention's kernels for tensor cores share: bf16 tiles in shared memory and their products by four warps, each of which has 16 rows of what
-// comes out. A lane's rows of fragments are lane / 4 and that + 8, its columns 2 (lane % 4) and the next of every eight.
+// Building blocks of the tensor-core attention kernels (mma.sync): bf16 tiles in shared memory, and GEMMs by four
+// warps, each of which computes 16 output rows. A lane holds rows lane / 4 and lane / 4 + 8 of a fragment, and columns
+// 2 (lane % 4) and 2 (lane % 4) + 1 of every eight.
 #pragma once
 
 #include <limits>
@@ -9,12 +10,13 @@
 
 namespace gyr::backend::by_tensor_cores {
 
-inline constexpr int tile = 64, threads = 128, quads = 4;  // quads: lanes that share a row of a fragment
+inline constexpr int tile = 64, threads = 128, quads = 4;  // quads: number of lanes that share a row of a fragment
 
-// Exponents are of 2: scores enter multiplied by log2 e.
+// Exponentials have base 2, so scores are multiplied by log2 e beforehand.
 inline constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
-// body(whether there is a cap, whether weights are dropped), both std::bool_constant: most have neither, and registers are few.
+// Calls body(has cap, has dropout) with two std::bool_constant. Most calls have neither, and the kernels without them
+// need fewer registers.
 template <class Body>
 void with_rule(const ScoreRule& scores, const Body& body) {
   const bool caps = scores.cap > 0;
@@ -22,13 +24,14 @@ void with_rule(const ScoreRule& scores, const Body& body) {
   else caps ? body(std::true_type(), std::false_type()) : body(std::false_type(), std::false_type());
 }
 
-// Tiles of W columns, in rows that are 16 bytes longer: eight of them touch every bank once.
+// Tile of W columns in shared memory. Rows are padded by 16 bytes, so that eight rows touch every bank once.
 template <int W, int rows = tile>
 struct Tile {
   static constexpr int stride = W + 8, numbers = rows * stride, bytes = numbers * int(sizeof(bf16));
 };
 
-// Rows [first, first + rows) of a head; zeros behind its last row and column.
+// Issues cp.async copies of rows [first, first + rows) of a head into a tile. Elements beyond row `end` or beyond
+// `width` columns become zero.
 template <int W, int rows = tile>
 GYR_DEVICE void fetch(const cuda::Global<const bf16>& x, Index first, Index end, Index column, Index width, const cuda::Shared<bf16>& to) {
   constexpr int packs = W / 8, rows_at_once = threads / packs;
@@ -40,19 +43,19 @@ GYR_DEVICE void fetch(const cuda::Global<const bf16>& x, Index first, Index end,
   for (int r = 0; r < rows; r += rows_at_once) part.copy_inside(r, 0, to.at((mine + r) * Tile<W>::stride + c), r < count);
 }
 
-// The fragment of rows [row, row + 16) of a tile and columns [c, c + 16).
+// A fragment of rows [row, row + 16) and columns [c, c + 16) of a tile.
 template <int W>
 GYR_DEVICE cuda::FragmentA left_at(const cuda::Shared<bf16>& own, int row, int c) {
   using namespace cuda;
   return load_matrix_x4(own.at((row + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
 }
-// Of this warp's rows of a tile.
+// A fragment of this warp's 16 rows of a tile.
 template <int W>
 GYR_DEVICE cuda::FragmentA left_of(const cuda::Shared<bf16>& own, int c) {
   return left_at<W>(own, cuda::warp() * 16, c);
 }
 
-// d (R, 16, 8 F) += a (R, 16, W) b (8 F, W)'.   a: the fragment of 16 rows and of 16 columns from c on
+// d (R, 16, 8 F) += a (R, 16, W) b (8 F, W)'. a(r, c) returns the A fragment of row block r and columns [c, c + 16).
 template <int W, int R, int F, class Left>
 GYR_DEVICE void add_by_rows(const Left& a, const cuda::Shared<bf16>& b, cuda::FragmentD (&d)[R][F]) {
   using namespace cuda;
@@ -73,7 +76,7 @@ GYR_DEVICE void add_by_rows(const Left& a, const cuda::Shared<bf16>& b, cuda::Fr
   }
 }
 
-// d (R, 16, W) += a (R, 16, 8 F) b (8 F, W), of a as a product left it.
+// d (R, 16, W) += a (R, 16, 8 F) b (8 F, W). a: accumulator fragments of the previous GEMM, rounded to bf16 here.
 template <int W, int R, int F>
 GYR_DEVICE void add_by_columns(const cuda::FragmentD (&a)[R][F], const cuda::Shared<bf16>& b, cuda::FragmentD (&d)[R][W / 8]) {
   using namespace cuda;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flash attention, forward, by products of warpgroups (Shah et al., 2024: FlashAttention-3). A block takes 128 queries of a head; its first warpgroup
-// brings tiles of 128 keys and of their values to two places each, a warp for each place, as soon as both others have left it; each of the others has
-// 64 queries. While one weighs scores, the other's products run, since they tell theirs in turns; and each tells the scores of the next tile before
-// it adds up the values of this one. Products of the last tile that a query sees are masked where they must be.
+// FlashAttention-3 forward on Hopper with wgmma (Shah et al., 2024). A block computes 128 queries of a head. One
+// producer warpgroup fills a two-stage ring buffer of K and V tiles with 128 keys each; one warp fills each buffer as
+// soon as both consumers have released it. Two consumer warpgroups of 64 query rows each ping-pong: while one computes
+// the softmax, the other one's wgmma runs. Each consumer issues Q K' of the next tile before P V of the current tile.
+// Tiles that are partly visible are masked.
 #include "kernels/cuda/attention/attention_rows.hpp"
 #include "kernels/cuda/machine/wgmma_tiles.hpp"
 
@@ -15,16 +16,17 @@ namespace {
 
 constexpr int groups = 2, group_rows = 64, own = groups * group_rows, others = 128;
 constexpr int all_threads = (1 + groups) * group_threads;
-// Registers of those that bring and of those that compute; a block begins with 168 for each.
+// Registers per thread of the producer and of the consumers (setmaxnreg). A block starts with 168 registers per thread.
 constexpr int producer_registers = 40, consumer_registers = 232;
 static_assert(producer_registers + groups * consumer_registers <= (1 + groups) * 168);
 
-// Places of tiles: keys and values of even tiles, of odd tiles.
+// Buffers of the ring: keys and values of even tiles, then keys and values of odd tiles.
 constexpr int places = 4;
 [[maybe_unused]] GYR_FUNCTION constexpr int keys_of(int t) { return t % 2 * 2; }
 [[maybe_unused]] GYR_FUNCTION constexpr int values_of(int t) { return t % 2 * 2 + 1; }
 
-// Barriers: a place is full for a group, and empty; it is a group's turn to tell products; queries are there.
+// Named barriers: a buffer is full (one barrier per consumer), a buffer is empty, a consumer may issue its wgmmas
+// (ping-pong), and the queries are in shared memory.
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
 GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * places + place; }
 GYR_FUNCTION constexpr int turn_of(int group) { return 1 + (groups + 1) * places + group; }
@@ -41,17 +43,18 @@ struct Tiles {
   GYR_DEVICE static Other at(int place) { return Other(Own::bytes + place * Other::bytes); }
 };
 
-// What queries see of keys that are no cache's.
+// Visible key range of queries whose keys are not in a KV cache.
 struct KeyRange {
   const Heads& s;
   GYR_DEVICE int hidden(Index b, Index i) const { return int(s.masked_out(b, i)); }
   GYR_DEVICE int seen(Index b, Index i) const { return int(s.visible_by_mask(b, i)); }
 };
 
-// Blocks by their number: `together` heads at a time, whose keys and values stay in the cache, and of these the queries that see most first.
+// Work of a block. Blocks process `together` heads at a time, whose keys and values stay in the L2 cache. Within these
+// heads, the query tiles with the most visible keys come first.
 struct Job {
-  int b, head, first, last;  // queries [first, last) of a head of sequence b
-  int begin, tiles;          // others that any of them sees, from key `begin` on
+  int b, head, first, last;  // queries [first, last) of query head `head` in sequence b
+  int begin, tiles;  // number of key tiles, from key `begin` on, that any of these queries sees
 
   GYR_DEVICE Job(const Heads& s, int together, int number) {
     const int of_head = int(ceil_div(s.queries, own)), heads = int(s.batch * s.num_heads);
@@ -66,7 +69,7 @@ struct Job {
   }
 };
 
-// A warp of the first group fills its place, with keys or with values.
+// Producer: each warp of the first warpgroup fills its buffer of the ring with keys or with values.
 template <int W>
 GYR_DEVICE void load_tile(const Heads& s, const Job& job, const Global<const bf16>& x, int width) {
   const int place = warp(), kv_head = job.head / (int(s.num_heads) / int(s.num_kv_heads));
@@ -81,8 +84,9 @@ GYR_DEVICE void load_tile(const Heads& s, const Job& job, const Global<const bf1
   }
 }
 
-// Products of 16 rows and F * 8 keys become p, and the rows move on. scale: of a product, as a power of 2; shrink: what sums up to now are multiplied
-// by. Two sums and two largest ones of each row: half as many that wait for each other.
+// Online softmax: dot products of 16 rows and 8 F keys become p, and the rows' maximum and sum are updated. scale:
+// softmax scale times log2 e. shrink: factors for the earlier sums and outputs. Each row has two partial sums and two
+// partial maxima, which shortens the dependency chains.
 template <int F>
 GYR_DEVICE void softmax_step(FragmentD (&s)[1][F], float scale, Rows<1>& rows, float (&shrink)[2]) {
   float most[2][2];
@@ -101,7 +105,7 @@ GYR_DEVICE void softmax_step(FragmentD (&s)[1][F], float scale, Rows<1>& rows, f
     float top = largest(most[h][0], most[h][1]);
     for (int with = 1; with < quads; with *= 2) top = largest(top, shuffle_xor(top, with));
     top = largest(rows.top[h], top * scale);
-    base[h] = top == -infinity ? 0 : top;  // of a row that has met no key
+    base[h] = top == -infinity ? 0 : top;  // the row has not seen any key yet
     shrink[h] = exp2(rows.top[h] - base[h]);
     rows.top[h] = top;
     sum[h][0] = rows.sum[h] * shrink[h], sum[h][1] = 0;
@@ -117,7 +121,7 @@ GYR_DEVICE void softmax_step(FragmentD (&s)[1][F], float scale, Rows<1>& rows, f
   for (int h = 0; h < 2; ++h) rows.sum[h] = sum[h][0] + sum[h][1];
 }
 
-// What a group does with its queries.
+// Consumer: the 64 queries of one warpgroup.
 template <int W>
 struct Queries {
   using T = Tiles<W>;
@@ -126,7 +130,7 @@ struct Queries {
   float scale;
   int group;
 
-  // Its part of them, to shared memory.
+  // Loads this warpgroup's queries into shared memory.
   GYR_DEVICE void fetch_own(const Global<const bf16>& q) const {
     const Index row = job.b * s.queries;
     fetch<group_rows, group_threads>(q, row + first(), row + s.queries, job.head * s.head_dim, s.head_dim, T::queries(), group * group_rows,
@@ -139,7 +143,7 @@ struct Queries {
   GYR_DEVICE int first() const { return job.first + group * group_rows; }
   GYR_DEVICE int first_of_warp() const { return first() + warp() % (group_threads / warp_size) * 16; }
 
-  // Tiles [from, to) are those that one of them sees.
+  // Tiles [from, to) are visible to at least one of this warpgroup's queries.
   struct Range {
     int from, to;
   };
@@ -152,7 +156,7 @@ struct Queries {
   }
 
   GYR_DEVICE void wait_for(int place) const { sync_named_barrier(full(place, group), full_threads); }
-  // Tile t has been used where it was; another one follows there, or none.
+  // Releases the buffer of tile t, unless no later tile will use it.
   GYR_DEVICE void leave(int place, int t) const {
     if (t + 2 < job.tiles) arrive_at_barrier(empty(place), empty_threads);
   }
@@ -160,11 +164,11 @@ struct Queries {
   GYR_DEVICE void pass_turn(int t) const {
     if (group + 1 < groups || t + 1 < job.tiles) arrive_at_barrier(turn_of((group + 1) % groups), computing);
   }
-  // The first group's first turn is given by the other.
+  // The second consumer gives the first one its first turn to issue wgmmas.
   GYR_DEVICE void begin_turns() const {
     if (group > 0 && job.tiles > 0) arrive_at_barrier(turn_of(0), computing);
   }
-  // A tile that none of them sees.
+  // Skips a tile that none of this warpgroup's queries sees: waits for it and releases it.
   GYR_DEVICE void pass_over(int t) const {
     take_turn();
     pass_turn(t);
@@ -232,7 +236,7 @@ struct Queries {
   }
 };
 
-// scale: of scores, times log2 e
+// scale: softmax scale times log2 e
 template <int W>
 GYR_KERNEL_OF(all_threads, 1)
 flash_kernel(Heads s, float scale, int together, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v, Global<float> o,
@@ -257,13 +261,13 @@ flash_kernel(Heads s, float scale, int together, bool fresh, Global<const bf16> 
       }
       queries.walk(rows, out);
       outputs.store(rows, out);
-      sync_warp();  // all have read m and l
+      sync_warp();  // all lanes have read m and l before they are overwritten
       rows.store(m, l, job.b * s.queries, job.head);
     }
   }
 }
 
-// Heads of queries whose keys and values, of so many bytes, the GPU's cache holds with room to spare.
+// Number of query heads processed at a time: their keys and values must fit in part of the L2 cache (16 MiB).
 int heads_together(const Heads& s) {
   constexpr Index cached = 16 << 20;
   const Index bytes = std::max<Index>(1, s.keys) * (s.head_dim + s.v_head_dim) * Index(sizeof(bf16));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Attention by cuDNN: selection of supported cases, layout conversions, and splitting of the gradient into parts that
+// fit the workspace.
 #include "kernels/cuda/attention/cudnn_attention.hpp"
 
 #include <cstdlib>
@@ -15,13 +17,13 @@ namespace {
 bool cudnn_requested() {
   const char* const given = std::getenv("GYR_CUDA_ATTENTION");
   const std::string_view wanted = given ? given : "own";
-  require(wanted == "own" || wanted == "cudnn", Exit::usage, "GYR_CUDA_ATTENTION is own or cudnn, not '{}'", wanted);
+  require(wanted == "own" || wanted == "cudnn", Exit::usage, "GYR_CUDA_ATTENTION must be own or cudnn, not '{}'", wanted);
   require(wanted == "own" || FusedLibrary::is_there(), Exit::usage,
-          "GYR_CUDA_ATTENTION=cudnn asks a program for cuDNN that was built without; configure it with -DGYR_CUDNN=ON");
+          "GYR_CUDA_ATTENTION=cudnn needs a program that is built with cuDNN; configure it with -DGYR_CUDNN=ON");
   return wanted == "cudnn";
 }
 
-// The band of keys that queries see; none where it is no such.
+// Visible keys of the mask as a band around the diagonal. band_of returns none if the mask is not a band.
 struct Band {
   std::optional<Index> back, ahead;
 };
@@ -47,7 +49,7 @@ FusedLibrary& library_of(const Device& dev) {
 }
 bool has_plans() { return device_capability() == 90; }
 
-// Row h of sequence b in what is packed by heads: that of b H + h.
+// Converts cuDNN's log-sum-exp (B H, Tq) to the attention state: m (B Tq, H) = log-sum-exp, l = 1.
 GYR_KERNEL state_kernel(Index queries, Index heads, Global<const float> stats, Global<float> m, Global<float> l) {
   each_row(m.rows(), [&](Index r) {
     each_column<1>(heads, [&](Index h) {
@@ -57,7 +59,8 @@ GYR_KERNEL state_kernel(Index queries, Index heads, Global<const float> stats, G
   });
 }
 
-// do by its largest number first: squares of small numbers are none.
+// Computes o = dO delta / |dO|^2 for each row and head, and rearranges lse for cuDNN. dO is scaled by its largest
+// magnitude first, so that the squares of small values do not underflow.
 template <int N>
 GYR_KERNEL output_for_delta_kernel(Index queries, Index heads, Index width, Global<const bf16> dout, Global<const float> lse, Global<const float> delta,
                        Global<bf16> o, Global<float> stats) {
@@ -109,7 +112,8 @@ void add_gradient(Device& dev, const Tensor2<bf16>& more, const Matrix<float>& x
   with_packs_of<4>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(to), add_gradient_kernel<n()>, from, to); }, from, to);
 }
 
-// Whole sequences, as many as divide them evenly, or key heads of one.
+// Largest part of the gradient whose workspace is at most `most` bytes: full sequences, whose number divides the batch,
+// or some key heads of one sequence. None if a single key head needs more.
 std::optional<FusedAttention> part_of(const FusedAttention& all, Index most) {
   const auto part = [&](Index sequences, Index kv_heads) {
     FusedAttention p = all;
@@ -207,7 +211,8 @@ bool FusedBackwardCall::run(Device& dev, const Matrix<const bf16>& q, const Matr
                                .dq = dq_.data() + query * all_.dq_row + h * E,
                                .dk = dk_.data() + key * all_.dk_row + g * E,
                                .dv = dv_.data() + key * all_.dv_row + g * V};
-      if (!library_of(dev).run(part_, data, workspace_.data())) return false;  // the first of all, or none
+      // This can only fail for the first part, because the other parts use the same plan.
+      if (!library_of(dev).run(part_, data, workspace_.data())) return false;
     }
   add_gradient(dev, dq_, dq), add_gradient(dev, dk_, dk), add_gradient(dev, dv_, dv);
   return true;

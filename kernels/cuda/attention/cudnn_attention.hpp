@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of bf16 by cuDNN's fused kernels, on GPUs of capability 9.0, where GYR_CUDA_ATTENTION=cudnn asks for it and cuDNN covers the case; `own`,
-// and what is not said, is ours.
+// Attention in bf16 by cuDNN's fused kernels. It is used on GPUs of compute capability 9.0 if GYR_CUDA_ATTENTION=cudnn
+// and cuDNN supports the case. Otherwise Gyrfalcon's own kernels are used (GYR_CUDA_ATTENTION=own, the default).
 #pragma once
 
 #include "kernels/cuda/cudnn/description.hpp"
@@ -8,13 +8,15 @@
 
 namespace gyr::backend {
 
-// What cuDNN is told of it. None where ours is asked for, and where cuDNN does not cover the case: packed documents, caps, biases, dropout; a mask
-// that is no band about the diagonal on which the first query meets the first key; single queries, windows of more queries than keys; heads that are
-// wider than 256 or no multiple of 8 numbers; rows that do not begin on 16 bytes. This is the one place that says so.
+// Description of the attention for cuDNN. Returns none if Gyrfalcon's own kernels are selected or cuDNN does not
+// support the case. Unsupported are packed documents, soft caps, biases, dropout, and masks that are not a band around
+// the diagonal through first query and first key. Also unsupported are single queries, windows with more queries than
+// keys, heads wider than 256 or not a multiple of 8, and rows that are not 16-byte aligned. No other code decides this.
 std::optional<cuda::FusedAttention> fused_attention(const AttentionShape&, const Mask&, const ScoreRule&, const Matrix<const bf16>& q,
                                                     const Matrix<const bf16>& k, const Matrix<const bf16>& v);
 
-// The attention of what queries have met nothing before. False, and nothing is done, on GPUs where there is no plan for it.
+// Forward attention without an earlier state. run() does nothing and returns false if cuDNN has no plan for it on this
+// GPU.
 class FusedForwardCall {
  public:
   FusedForwardCall(Arena& scratch, const cuda::FusedAttention&);
@@ -26,13 +28,14 @@ class FusedForwardCall {
   Tensor1<char> workspace_;
 };
 
-// Its gradients, in parts of whole sequences, or of some key heads of one, whose workspace is no more than `most`. cuDNN has
-//   delta = <do, o>  from an o,  we have delta: it is told  o = do delta / |do|^2,  row by row.
+// Gradients of attention, in parts of full sequences, or of some key heads of one sequence, whose workspace is at most
+// `most` bytes. cuDNN computes delta = <dO, o> from o, but the caller has only delta. Therefore cuDNN receives o = dO
+// delta / |dO|^2 for each row, which has the same delta.
 class FusedBackwardCall {
  public:
   static constexpr Index usual_most = Index(256) << 20;
 
-  // None where the workspace of one key head of one sequence would be more than that.
+  // Returns none if the workspace of one key head of one sequence would exceed `most` bytes.
   static std::optional<FusedBackwardCall> made(Arena& scratch, const cuda::FusedAttention&, Index most = usual_most);
   bool run(Device&, const Matrix<const bf16>& q, const Matrix<const bf16>& k, const Matrix<const bf16>& v, const Tensor2<const bf16>& dout,
            const Tensor2<const float>& lse, const Tensor2<const float>& delta, const Matrix<float>& dq, const Matrix<float>& dk,
@@ -43,7 +46,7 @@ class FusedBackwardCall {
 
   cuda::FusedAttention all_, part_;
   Tensor2<float> stats_;            // (B H, Tq)
-  Tensor2<bf16> o_, dq_, dk_, dv_;  // as q, k and v, without gaps
+  Tensor2<bf16> o_, dq_, dk_, dv_;  // output and gradients of q, k and v, with contiguous rows
   Tensor1<char> workspace_;
 };
 

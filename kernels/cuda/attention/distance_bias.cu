@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of the attention bias by distance buckets (T5's relative position bias), and of the gradient of its
+// table.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -16,7 +18,7 @@ GYR_KERNEL distance_bias_kernel(DistanceBuckets buckets, Global<const A> table, 
   });
 }
 
-// A warp takes a bucket of a head, its lanes the distances by 32.
+// One warp per bucket and head. Its lanes stride over the distances.
 template <class A>
 GYR_KERNEL distance_bias_backward_kernel(DistanceBuckets buckets, Global<const A> dbias, Index zero, Global<A> dtable) {
   each_row(dtable.rows() * dtable.columns(), [&](Index task) {

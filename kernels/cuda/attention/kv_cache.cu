@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All sequences at once: each finds its rows by the number of its tokens.
+// KV cache and attention of one new token per sequence. One launch handles all sequences: each finds its cache row from
+// its number of earlier tokens.
 #include "kernels/ops/kv_cache.hpp"
 
 #include "kernels/ops/backend.hpp"
@@ -28,7 +29,7 @@ void remember(Device& dev, const Matrix<const T>& fresh, const KeyCache<T>& cach
     with_packs<T>([&](auto n) { launch(dev, "key_cache", grid_of_rows(from), remember_kernel<T, n>, cache.held, before.there, from, to); }, from, to);
 }
 
-// Keys that the new tokens see of their caches.
+// Number of cached keys that the new tokens see, summed over the sequences.
 double seen(const TokensBefore& before, Index batch, Index held, CachedRows rows) {
   double n = 0;
   for (Index b = 0; b < batch; ++b) n += double(visible_rows(rows, before.planned(b), held).count());

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of multi-head latent attention (MLA): expansion of latent channels to the heads' queries, keys and
+// values, with RoPE, and its gradient.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -9,7 +11,8 @@ using namespace cuda;
 
 namespace {
 
-// A pair of channels that turn by an angle: both are read before either is written.
+// A pair of channels rotated by an angle (RoPE). Both inputs are read before either result is stored, so that rotation
+// can be in place.
 template <class A>
 struct Turned {
   A first, second;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of the rotary position embedding. kernels/ops/rope.hpp has the formula.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -65,7 +66,7 @@ void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotatio
   const Global<const S> from(x);
   const Global<T> to(y);
   const A sense = A(turn == Rotate::forward ? scale : -scale);
-  const Global<const S> head(columns(x, 0, x.columns / num_heads));  // every head begins as this one does
+  const Global<const S> head(columns(x, 0, x.columns / num_heads));  // one head: its width limits the pack width, so that no pack crosses heads
   with_packs<T>(
       [&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },
       cosine, sine, from, to, head);

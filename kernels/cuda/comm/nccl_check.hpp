@@ -5,7 +5,7 @@
 
 namespace gyr {
 
-// Exit::device with NCCL's own words where a call has failed.
+// Fails with Exit::device and NCCL's own message if a call has failed; `what` names the call.
 void check_nccl(ncclResult_t, const char* what, int rank, int size);
 
 }  // namespace gyr

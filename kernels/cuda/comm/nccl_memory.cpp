@@ -10,18 +10,18 @@ namespace gyr {
 
 #if NCCL_VERSION_CODE >= 21900
 
-// NCCL tells one error of CUDA from another in its log alone; one of memory is by far the likeliest.
+// NCCL distinguishes CUDA errors only in its log. Lack of memory is by far the most likely error.
 void* allocate_nccl_memory(Index bytes) {
   void* memory = nullptr;
   if (ncclMemAlloc(&memory, std::size_t(bytes)) == ncclSuccess) return memory;
-  cudaGetLastError();  // it is told, and no kernel's
+  cudaGetLastError();  // clears the error, which would otherwise be reported for a later kernel
   return nullptr;
 }
 void free_nccl_memory(void* memory) { ncclMemFree(memory); }
 
 #else
 
-void* allocate_nccl_memory(Index) { fail(Exit::usage, "GYR_CUDA_MEMORY=nccl wants NCCL 2.19 or newer"); }
+void* allocate_nccl_memory(Index) { fail(Exit::usage, "GYR_CUDA_MEMORY=nccl needs a build with NCCL 2.19 or newer"); }
 void free_nccl_memory(void*) {}
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of the device as NCCL takes it, which alone it lets NVLink's switches reduce (NVLS). In pieces of 2 MiB, mostly.
+// Device memory allocated by NCCL. NVLink SHARP (NVLS, reductions in the NVLink switches) works only on such memory.
+// Its granularity is mostly 2 MiB.
 #pragma once
 
 #include "kernels/base/scalar.hpp"
 
 namespace gyr {
 
-// Null where there is not so much.
+// Allocates device memory through NCCL; null if there is not enough.
 void* allocate_nccl_memory(Index bytes);
 void free_nccl_memory(void*);
 

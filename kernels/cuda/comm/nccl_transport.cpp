@@ -36,11 +36,11 @@ ncclDataType_t nccl(DType type) {
   return ncclUint8;
 }
 
-// A communicator, the stream of what is told to it, and the memory that it knows.
+// An NCCL communicator, the stream of its operations, and the memory registered with it.
 class Channel {
  public:
   explicit Channel(ncclComm_t communicator) : communicator_(communicator) {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream of NCCL");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creation of a stream for NCCL");
   }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -50,7 +50,7 @@ class Channel {
     if (communicator_) ncclCommDestroy(communicator_);
   }
   void register_memory(int rank, int size) { memory_.emplace(communicator_, stream_, rank, size); }
-  // What is under way ends somehow.
+  // Aborts the communicator, which ends its operations in progress.
   void abort() {
     if (memory_) memory_->forget();
     ncclCommAbort(std::exchange(communicator_, nullptr));
@@ -77,7 +77,7 @@ class NcclTransport final : public Transport {
   int size() const override { return size_; }
   std::string name() const override {
     int version = 0;
-    check_nccl(ncclGetVersion(&version), "its version", rank_, size_);
+    check_nccl(ncclGetVersion(&version), "version query", rank_, size_);
     return fmt::format("NCCL {}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
   }
 
@@ -130,7 +130,7 @@ class NcclTransport final : public Transport {
 
   bool done(Ticket ticket) override {
     InFlight& operation = in_flight_[ticket];
-    if (!operation.hosts.empty()) cudaStreamQuery(all_.stream());  // the device goes on while the host waits
+    if (!operation.hosts.empty()) cudaStreamQuery(all_.stream());  // lets the device progress while the host waits
     while (!operation.hosts.empty()) {
       if (!hosts_->done(operation.hosts.back())) return false;
       operation.hosts.pop_back();
@@ -151,7 +151,7 @@ class NcclTransport final : public Transport {
 
  private:
   struct InFlight {
-    std::vector<Ticket> hosts;  // of the transport of the host
+    std::vector<Ticket> hosts;  // tickets of the host transport
     std::vector<Signal> signals;
     void join(InFlight& other) {
       hosts.insert(hosts.end(), other.hosts.begin(), other.hosts.end());
@@ -160,7 +160,7 @@ class NcclTransport final : public Transport {
     }
   };
 
-  // What rank 0 has, in memory of the host, brought to all.
+  // Broadcasts the value of rank 0, in host memory, to all ranks.
   template <class T>
   T from_first(T value) {
     const Ticket ticket = hosts_->broadcast(&value, Index(sizeof value), DType::u8, 0);
@@ -170,9 +170,9 @@ class NcclTransport final : public Transport {
   ncclComm_t joined() {
     cuda::take_device();
     ncclUniqueId id{};
-    if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "an identity", rank_, size_);
+    if (rank_ == 0) check_nccl(ncclGetUniqueId(&id), "creation of a unique id", rank_, size_);
     ncclComm_t communicator = nullptr;
-    check_nccl(ncclCommInitRank(&communicator, size_, from_first(id), rank_), "a communicator", rank_, size_);
+    check_nccl(ncclCommInitRank(&communicator, size_, from_first(id), rank_), "creation of a communicator", rank_, size_);
     return communicator;
   }
   void register_memory() {
@@ -187,7 +187,8 @@ class NcclTransport final : public Transport {
   void add_pair(int from, int to) {
     ncclComm_t pair = nullptr;
     const bool mine = rank_ == from || rank_ == to;
-    check_nccl(ncclCommSplit(all_.communicator(), mine ? 0 : NCCL_SPLIT_NOCOLOR, rank_ == from ? 0 : 1, &pair, nullptr), "a pair", rank_, size_);
+    check_nccl(ncclCommSplit(all_.communicator(), mine ? 0 : NCCL_SPLIT_NOCOLOR, rank_ == from ? 0 : 1, &pair, nullptr),
+               "creation of a communicator for two neighbours", rank_, size_);
     if (mine) pairs_.try_emplace({from, to}, pair);
   }
 
@@ -220,13 +221,14 @@ class NcclTransport final : public Transport {
       return ncclGroupEnd();
     });
   }
-  // Says what NCCL has met meanwhile, and gives up what it does: the others learn of it by their watch.
+  // Reports an asynchronous error of NCCL, if there is one, and aborts the communicator. The other ranks notice through
+  // their watchdogs.
   void failed() {
     ncclResult_t state = ncclSuccess;
-    check_nccl(ncclCommGetAsyncError(all_.communicator(), &state), "its state", rank_, size_);
+    check_nccl(ncclCommGetAsyncError(all_.communicator(), &state), "error state query", rank_, size_);
     if (state == ncclSuccess || state == ncclInProgress) return;
     all_.abort();
-    check_nccl(state, "an operation under way", rank_, size_);
+    check_nccl(state, "an operation in progress", rank_, size_);
   }
 
   Signal signal() {
@@ -245,10 +247,10 @@ class NcclTransport final : public Transport {
   int rank_, size_;
   std::unique_ptr<Transport> hosts_;
   Channel all_;
-  std::map<std::pair<int, int>, Channel> pairs_;  // by sender and receiver
-  Signal ready_;                                  // what the device was told before the operation that starts next
+  std::map<std::pair<int, int>, Channel> pairs_;  // channels of ring neighbours, by sender and receiver
+  Signal ready_;                                  // event after the device's work that the next operation waits for
   Operations<InFlight> in_flight_;
-  std::vector<Signal> signals_;  // to be used again
+  std::vector<Signal> signals_;  // free CUDA events, for reuse
 };
 
 }  // namespace

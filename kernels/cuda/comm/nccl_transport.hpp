@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transport of the device's memory by NCCL, on streams beside the device's own and ordered with it by events: the host waits for nothing. Memory of
-// the host goes by the transport of the host, which also brings the ranks together.
+// NCCL transport for device memory. Operations run on streams of their own and are ordered with the device's work by events, so that the host does
+// not wait. Host memory goes through the host transport, which also sets up the NCCL communicators.
 //
-// Operations of all ranks follow each other on one stream. What one rank sends to another has a stream and a communicator for each ordered pair of
-// neighbours, round the ring: within one, NCCL matches by order alone, as messages between two ranks are received in the order in which they are
-// sent; and no message waits behind one of another pair. Ranks that are no neighbours send through the host.
+// Collectives run in order on one stream. Point-to-point messages use a stream and a communicator for each ordered pair of ring neighbours. Within
+// a pair, NCCL matches messages by order only, which is the order in which they are sent. A message does not wait for messages of another pair.
+// Ranks that are not ring neighbours send through the host.
 #pragma once
 
 #include "kernels/device/transport.hpp"
 
 namespace gyr {
 
-// Collective over the ranks of `hosts`, each of which has a GPU of its own.
+// Collective over the ranks of `hosts`, each of which must have a GPU of its own.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> hosts);
-// Whether it is such a one.
+// True if the transport is an NCCL transport.
 bool is_nccl(const Transport&);
 
 }  // namespace gyr

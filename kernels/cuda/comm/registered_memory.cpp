@@ -30,8 +30,8 @@ RegisteredMemory::~RegisteredMemory() {
 
 void RegisteredMemory::taken(void* begin, Index bytes) {
   void* handle = nullptr;
-  check_nccl(ncclCommRegister(communicator_, begin, std::size_t(bytes), &handle), "memory to be registered (GYR_NCCL_REGISTER=off does without)",
-             rank_, size_);
+  check_nccl(ncclCommRegister(communicator_, begin, std::size_t(bytes), &handle), "registration of memory (GYR_NCCL_REGISTER=off disables it)", rank_,
+             size_);
   handles_[begin] = handle;
 }
 
@@ -42,7 +42,8 @@ void RegisteredMemory::given_back(void* begin) {
   handles_.erase(found);
 }
 
-// Null where NCCL registers nothing (NCCL_LOCAL_REGISTER=0). Who destroys has no use for an error.
+// `handle` is null if NCCL registers nothing (NCCL_LOCAL_REGISTER=0). Errors are ignored, because destructors call
+// this.
 void RegisteredMemory::deregister(void* handle) {
   cudaStreamSynchronize(stream_);
   if (handle) ncclCommDeregister(communicator_, handle);

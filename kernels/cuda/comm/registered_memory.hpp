@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All memory that this process holds of its GPU, registered with one communicator of NCCL (ncclCommRegister, from 2.19 on): what is told outside
-// graphs may then be moved from where it lies to where it belongs, where else NCCL copies it to buffers of its own and back. In graphs NCCL registers
-// what it meets by itself. NCCL wants that either all ranks of an operation give it registered memory or none, which holds where each registers all.
+// Registers all GPU memory of this process with one NCCL communicator (ncclCommRegister, NCCL 2.19 or newer).
+// Operations outside CUDA graphs then move data without copies through NCCL's own buffers (zero-copy). In graphs, NCCL
+// registers memory by itself. NCCL requires that all ranks of an operation use registered memory or none does, which
+// holds because each rank registers all its memory.
 #pragma once
 
 #include <nccl.h>
@@ -15,10 +16,11 @@ namespace gyr {
 
 class RegisteredMemory final : public cuda::MemoryWatcher {
  public:
-  // Whether this NCCL registers memory, and the environment lets it (GYR_NCCL_REGISTER). All ranks must do as one of them says.
+  // True if this NCCL can register memory and the environment allows it (GYR_NCCL_REGISTER). All ranks must follow the
+  // decision of one rank.
   static bool wanted();
 
-  // `communicator` and the stream of what is told to it stay as long as this.
+  // `communicator`, and `stream` with its operations, must outlive this object.
   RegisteredMemory(ncclComm_t communicator, cudaStream_t stream, int rank, int size);
   ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
@@ -26,7 +28,7 @@ class RegisteredMemory final : public cuda::MemoryWatcher {
 
   void taken(void* begin, Index bytes) override;
   void given_back(void* begin) override;
-  // The communicator was given up, and knows of no memory any more.
+  // Drops all registrations without deregistering them, after the communicator was aborted.
   void forget() { handles_.clear(); }
 
  private:
@@ -35,7 +37,7 @@ class RegisteredMemory final : public cuda::MemoryWatcher {
   ncclComm_t communicator_;
   cudaStream_t stream_;
   int rank_, size_;
-  std::map<void*, void*> handles_;  // by the begin of what is registered
+  std::map<void*, void*> handles_;  // registration handle by the begin of the memory
 };
 
 }  // namespace gyr

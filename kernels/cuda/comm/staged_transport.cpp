@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Implementation of the transport that stages device memory in pinned host memory.
 #include "kernels/cuda/comm/staged_transport.hpp"
 
 #include <numeric>
@@ -19,7 +20,7 @@ class StagedTransport final : public Transport {
 
   int rank() const override { return hosts_->rank(); }
   int size() const override { return hosts_->size(); }
-  std::string name() const override { return hosts_->name() + " by way of the host, as ranks share GPUs"; }
+  std::string name() const override { return hosts_->name() + " through host memory, because ranks share GPUs"; }
 
   Ticket all_reduce(void* data, Index count, DType type, Reduction how) override {
     Staging s(*this);
@@ -94,10 +95,10 @@ class StagedTransport final : public Transport {
   struct InFlight {
     Ticket ticket = 0;
     std::vector<PinnedStock::Piece> pieces;
-    std::vector<Copy> copies;  // behind its end
+    std::vector<Copy> copies;  // to device memory, when the operation is done
   };
 
-  // What one operation has on the host in place of the device's memory.
+  // Host buffers that replace device memory in one operation.
   class Staging {
    public:
     explicit Staging(StagedTransport& transport) : transport_(transport) {}
@@ -116,7 +117,8 @@ class StagedTransport final : public Transport {
       if (host != data) operation_.copies.push_back({host, data, bytes});
       return host;
     }
-    // A whole and this rank's part of it, which may lie inside it. `reduces`: the whole is read and the part written; else the other way.
+    // Stages a full buffer and this rank's part of it, which may be inside the full buffer. reduces: the full buffer is
+    // read and the part is written (reduce-scatter); otherwise vice versa (all-gather).
     std::pair<void*, void*> full_and_part(const void* whole, Index bytes, const void* part, Index part_bytes, bool reduces) {
       const Index inside = static_cast<const char*>(part) - static_cast<const char*>(whole);
       const bool in_place = inside == transport_.rank() * part_bytes;
@@ -161,7 +163,7 @@ class StagedTransport final : public Transport {
 
 bool on_device(const void* p) {
   cudaPointerAttributes a;
-  check(cudaPointerGetAttributes(&a, p), "where memory is");
+  check(cudaPointerGetAttributes(&a, p), "pointer attributes");
   return a.type == cudaMemoryTypeDevice;
 }
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transport of the device's memory by way of the host: copied there, moved by a transport of the host, and copied back when the host finds it done.
-// For ranks that share a GPU, which NCCL refuses, and where there is no NCCL.
+// Transport of device memory through host memory: data is copied to the host, transferred by a host transport (MPI),
+// and copied back when done() finds the transfer complete. It serves ranks that share a GPU, which NCCL refuses, and
+// communicators of a single rank.
 #pragma once
 
 #include "kernels/device/transport.hpp"
 
 namespace gyr::cuda {
 
-// Memory of the host passes through.
+// Host memory is passed to `hosts` without a copy.
 std::unique_ptr<Transport> staged_transport(std::unique_ptr<Transport> hosts);
 
+// True if the pointer refers to device memory.
 bool on_device(const void*);
 
 }  // namespace gyr::cuda

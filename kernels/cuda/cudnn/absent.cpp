@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program without cuDNN.
+// Stubs for builds without cuDNN.
 #include "kernels/cuda/cudnn/description.hpp"
 
 namespace gyr::cuda {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What cuDNN is told of attention, without a word of cuDNN: so that plain loops may execute the same where it is not.
+// Description of an attention call for cuDNN. It uses no cuDNN types, so that plain loops can execute the same call in
+// builds without cuDNN.
 #pragma once
 
 #include <compare>
@@ -13,20 +14,21 @@ struct CUstream_st;
 
 namespace gyr::cuda {
 
-// B sequences, H query heads on K key heads, Tq queries and Tk keys of a sequence, E numbers of a query's and a key's head, V of a value's. Sequences
-// lie behind each other, heads of a token beside each other; a row is the numbers from one token to the next.
+// B sequences, H query heads, K key/value heads, Tq queries and Tk keys per sequence, E head_dim of queries and keys, V
+// head_dim of values. Sequences are contiguous, and the heads of a token are adjacent. A row stride is the distance
+// between tokens in elements.
 struct FusedAttention {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   double scale;
-  std::optional<Index> back, ahead;  // query i sees key j where  i - j < back  and  j - i <= ahead
-  Index q_row, k_row, v_row, o_row;  // of q, k, v; of o and do
+  std::optional<Index> back, ahead;  // key j is visible to query i if  i - j < back  and  j - i <= ahead
+  Index q_row, k_row, v_row, o_row;  // row stride of q, k and v; row stride of o and dO
   Index dq_row = 0, dk_row = 0, dv_row = 0;
 
   auto operator<=>(const FusedAttention&) const = default;
   Index group() const { return num_heads / num_kv_heads; }
 };
 
-// stats: log-sum-exp (B, H, Tq), behind each other.
+// stats: log-sum-exp of the scores, (B, H, Tq), contiguous.
 struct FusedForward {
   const bf16 *q, *k, *v;
   float *o, *stats;
@@ -37,8 +39,9 @@ struct FusedBackward {
   bf16 *dq, *dk, *dv;
 };
 
-// Bytes that it may take besides. Backward: it adds in one order where it holds all that a head's queries and keys have to do with each other, in
-// bf16, in tiles of 64 by 128, besides sums of rows, and dk and dv of every query head.
+// Upper bounds of the workspace in bytes. The deterministic backward pass stores a Tq x Tk matrix per head in bf16, in
+// tiles of 64 by 128. It also stores row sums, and dk and dv of every query head if several query heads use the same
+// key head.
 inline Index forward_workspace(const FusedAttention&) { return 4096; }
 inline Index backward_workspace(const FusedAttention& a) {
   const auto up = [](Index n, Index to) { return (n + to - 1) / to * to; };
@@ -47,11 +50,11 @@ inline Index backward_workspace(const FusedAttention& a) {
          (a.group() > 1 ? 2 * heads * a.keys * (a.head_dim + a.v_head_dim) : 0) + 4096;
 }
 
-// The library on one stream, with its plans by description. False where it has no plan for one that takes no more than the workspace: nothing is
-// done then.
+// cuDNN on one stream, with a cache of execution plans by description. run returns false and does nothing if cuDNN has
+// no plan that fits into the workspace.
 class FusedLibrary {
  public:
-  static bool is_there();  // in this program
+  static bool is_there();  // true if this program was built with cuDNN
   static std::string version();
 
   explicit FusedLibrary(CUstream_st*);

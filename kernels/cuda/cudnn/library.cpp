@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention by cuDNN. A description is planned when it is met first, which takes up to a second and may not be while a stream is captured; from then
-// on it is told to the stream as any kernel is.
+// Attention with cuDNN. A plan is built when a description is first used, which takes up to a second and is not allowed
+// during stream capture. Later calls enqueue the plan on the stream like any kernel.
 #include <fmt/format.h>
 
 #include <map>
@@ -13,22 +13,22 @@ namespace gyr::cuda {
 namespace {
 
 void check(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS) fail(Exit::device, "cuDNN, {}: {}", what, cudnnGetErrorString(status));
+  if (status != CUDNN_STATUS_SUCCESS) fail(Exit::device, "cuDNN failed while {}: {}", what, cudnnGetErrorString(status));
 }
 
 }  // namespace
 
 struct FusedLibrary::State {
   explicit State(CUstream_st* stream) {
-    check(cudnnCreate(&handle), "its start");
-    check(cudnnSetStream(handle, stream), "a stream");
+    check(cudnnCreate(&handle), "creating the handle");
+    check(cudnnSetStream(handle, stream), "setting the stream");
   }
   ~State() {
     forward.clear(), backward.clear();
     cudnnDestroy(handle);
   }
 
-  using Plans = std::map<FusedAttention, std::shared_ptr<cudnn::Graph>>;  // null: there is none
+  using Plans = std::map<FusedAttention, std::shared_ptr<cudnn::Graph>>;  // null if cuDNN has no plan
   template <class Make>
   bool run(Plans& plans, const FusedAttention& a, Index bytes, const Make& make, std::unordered_map<std::int64_t, void*> data, void* workspace) {
     auto found = plans.find(a);
@@ -39,7 +39,7 @@ struct FusedLibrary::State {
     }
     if (!found->second) return false;
     cudnn_frontend::error_t error = found->second->execute(handle, data, workspace);
-    if (error.is_bad()) fail(Exit::device, "cuDNN, attention: {}", error.get_message());
+    if (error.is_bad()) fail(Exit::device, "cuDNN failed while running attention: {}", error.get_message());
     return true;
   }
 
@@ -59,7 +59,7 @@ FusedLibrary::~FusedLibrary() = default;
 namespace {
 
 template <class T>
-void* data(T* p) {  // cuDNN takes inputs as it takes outputs
+void* data(T* p) {  // cuDNN takes input pointers without const
   return const_cast<void*>(static_cast<const void*>(p));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// cuDNN graphs of the attention forward and backward passes.
 #include "kernels/cuda/cudnn/plan.hpp"
 
 namespace gyr::cuda::cudnn {
@@ -9,7 +10,7 @@ namespace frontend = cudnn_frontend;
 using frontend::DataType_t;
 using Tensor = std::shared_ptr<frontend::graph::Tensor_attributes>;
 
-// (B, heads, tokens, width), of which a token's are a row apart.
+// Tensor (B, heads, tokens, width) with a stride of `row` elements between tokens.
 struct Extent {
   Index batch, heads, tokens, width, row;
   std::vector<std::int64_t> dim() const { return {batch, heads, tokens, width}; }
@@ -24,7 +25,7 @@ Extent values_of(const FusedAttention& a, Index row) { return {a.batch, a.num_kv
 std::shared_ptr<Graph> empty_graph() {
   auto graph = std::make_shared<Graph>();
   graph->set_io_data_type(DataType_t::BFLOAT16).set_intermediate_data_type(DataType_t::FLOAT).set_compute_data_type(DataType_t::FLOAT);
-  graph->set_sm_version(90);  // before there is a node
+  graph->set_sm_version(90);  // must be set before the first node is added
   return graph;
 }
 
@@ -35,7 +36,7 @@ void output(const Tensor& x, Name name, const Extent& e, DataType_t type) {
   x->set_output(true).set_uid(name).set_dim(e.dim()).set_stride(e.stride()).set_data_type(type);
 }
 
-// Of a query and a head one number; packed by head, as the gradient wants them.
+// One value per query and head, contiguous per head, as the backward graph requires.
 template <class X>
 void packed_stats(X& x, const FusedAttention& a) {
   x.set_uid(stats)
@@ -60,7 +61,7 @@ std::shared_ptr<Graph> forward_graph(const FusedAttention& a) {
   auto graph = empty_graph();
   auto attributes = rule<frontend::graph::SDPA_attributes>(a);
   attributes.set_generate_stats(true);
-  attributes.set_implementation(frontend::AttentionImplementation_t::COMPOSITE);  // the other one has no outputs of float
+  attributes.set_implementation(frontend::AttentionImplementation_t::COMPOSITE);  // the unified implementation has no fp32 output
   const auto [out, lse] = graph->sdpa(input(*graph, q, queries_of(a, a.q_row)), input(*graph, k, keys_of(a, a.k_row)),
                                       input(*graph, v, values_of(a, a.v_row)), attributes);
   output(out, o, outputs_of(a), DataType_t::FLOAT);
@@ -97,7 +98,7 @@ std::string planned(Graph& graph, cudnnHandle_t handle, Index workspace) {
   std::int64_t taken = 0;
   said = bad(graph.get_workspace_size(taken));
   if (said.empty() && taken > workspace)
-    said = "its plan takes " + std::to_string(taken) + " bytes, which are more than " + std::to_string(workspace);
+    said = "the plan needs " + std::to_string(taken) + " bytes of workspace, more than the limit of " + std::to_string(workspace);
   return said;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA's graphs.
+// CUDA graph capture and replay.
 #include "kernels/device/device_graph.hpp"
 
 #include "kernels/base/error.hpp"
@@ -23,10 +23,10 @@ struct DeviceGraph::State {
   cudaGraphExec_t launched = nullptr;
 };
 
-// Where the host reads the device's memory, it waits for copies.
+// With host_reads_memory(), copies make the host wait, which is not allowed during a capture.
 bool DeviceGraph::possible() { return cuda::environment_allows("GYR_CUDA_GRAPHS") && !backend::host_reads_memory(); }
 
-// Elsewhere the host waits.
+// Other transports make the host wait, which is not allowed during a capture.
 bool DeviceGraph::possible_with(const Transport& transport) { return transport.size() == 1 || is_nccl(transport); }
 
 DeviceGraph::DeviceGraph() = default;
@@ -37,21 +37,21 @@ DeviceGraph& DeviceGraph::operator=(DeviceGraph&&) noexcept = default;
 void DeviceGraph::capture(const Queue& queue, const std::function<void()>& enqueue) {
   auto state = std::make_unique<State>();
   const cudaStream_t stream = queue.state().stream;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "the begin of a capture");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "start of a stream capture");
   try {
     enqueue();
   } catch (...) {
     cudaStreamEndCapture(stream, &state->captured);
     throw;
   }
-  check(cudaStreamEndCapture(stream, &state->captured), "a capture");
-  check(cudaGraphInstantiate(&state->launched, state->captured, 0), "a graph");
+  check(cudaStreamEndCapture(stream, &state->captured), "end of a stream capture");
+  check(cudaGraphInstantiate(&state->launched, state->captured, 0), "graph instantiation");
   state_ = std::move(state);
 }
 
 void DeviceGraph::launch(const Queue& queue) const {
-  ensure(captured(), "a graph is launched that has not been captured");
-  check(cudaGraphLaunch(state_->launched, queue.state().stream), "a graph");
+  ensure(captured(), "launch of a CUDA graph that has not been captured");
+  check(cudaGraphLaunch(state_->launched, queue.state().stream), "graph launch");
 }
 
 }  // namespace gyr

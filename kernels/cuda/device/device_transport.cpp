@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Selection of the transport between GPUs: NCCL, or staging through host memory.
 #include <algorithm>
 #include <vector>
 
@@ -21,7 +22,7 @@ bool each_rank_has_own_gpu(Transport& hosts) {
 
 }  // namespace
 
-// Ranks that share a GPU have no NCCL between them.
+// NCCL refuses ranks that share a GPU, so they use the staged transport.
 std::unique_ptr<Transport> backend::device_transport(std::unique_ptr<Transport> hosts) {
   if (hosts->size() > 1 && each_rank_has_own_gpu(*hosts)) return nccl_transport(std::move(hosts));
   return cuda::staged_transport(std::move(hosts));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stream for each way, ordered with the device's work by events.
+// Asynchronous copies between device and host: one stream per direction, ordered with the device's compute stream by
+// events.
 #include "kernels/device/host_copies.hpp"
 
 #include <vector>
@@ -15,7 +16,7 @@ namespace {
 
 class Stream {
  public:
-  Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream of copies"); }
+  Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "copy stream creation"); }
   ~Stream() {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -36,7 +37,7 @@ struct HostCopies::State {
   Ticket enqueue(cudaStream_t way, std::span<const HostCopy> copies, cudaMemcpyKind kind) {
     now.record(queue.state().stream);
     now.wait_in(way);
-    for (const HostCopy& c : copies) check(cudaMemcpyAsync(c.to, c.from, std::size_t(c.bytes), kind, way), "a copy between device and host");
+    for (const HostCopy& c : copies) check(cudaMemcpyAsync(c.to, c.from, std::size_t(c.bytes), kind, way), "copy between device and host");
     if (free.empty()) free.push_back(int(done.size())), done.emplace_back();
     const Ticket ticket = free.back();
     free.pop_back();
@@ -47,8 +48,8 @@ struct HostCopies::State {
   Queue queue;
   Stream out, back;
   cuda::Signal now;
-  std::vector<cuda::Signal> done;  // by ticket
-  std::vector<Ticket> free;        // that have been waited for
+  std::vector<cuda::Signal> done;  // completion events, indexed by ticket
+  std::vector<Ticket> free;        // tickets that have been waited for and can be reused
 };
 
 bool HostCopies::beside() { return true; }
@@ -68,7 +69,7 @@ namespace backend {
 void* allocate_host_memory(Index bytes) {
   void* memory = nullptr;
   if (cudaMallocHost(&memory, std::size_t(bytes)) == cudaSuccess) return memory;
-  cudaGetLastError();  // it is told, and no kernel's
+  cudaGetLastError();  // clears the error, so that it is not attributed to a later kernel
   return nullptr;
 }
 void free_host_memory(void* memory) { cudaFreeHost(memory); }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The CUDA stream of a device, its memory, and synchronous copies between device and host.
 #include "kernels/device/queue.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ using cuda::check;
 
 Queue::State::State() {
   cuda::take_device();
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamDefault), "a stream");
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamDefault), "stream creation");
 }
 Queue::State::~State() {
   cudaStreamSynchronize(stream);
@@ -28,20 +29,21 @@ Queue::State::~State() {
 
 Queue::Queue(bool dry_run) : state_(dry_run ? nullptr : std::make_shared<State>()) {}
 void Queue::fence() const {
-  if (state_) check(cudaStreamSynchronize(state_->stream), "the device's work");
+  if (state_) check(cudaStreamSynchronize(state_->stream), "waiting for the device's work");
 }
 
 namespace backend {
 
 namespace {
 
-// GYR_CUDA_MEMORY. `pinned` is for tests, which look at the device's memory from the host: memory that both know by the same address. With
-// CUDA_LAUNCH_BLOCKING=1 all is done when they look. `nccl`: taken by NCCL.
+// Memory selected by GYR_CUDA_MEMORY. cuda: cudaMalloc. nccl: allocated by NCCL. pinned: host memory that host and
+// device access at the same address, for tests that read device memory. With CUDA_LAUNCH_BLOCKING=1 all kernels have
+// ended when a test reads.
 enum class Kind { of_cuda, of_nccl, pinned };
 Kind kind_of_memory() {
   const char* const given = std::getenv("GYR_CUDA_MEMORY");
   const std::string_view wanted = given ? given : "cuda";
-  require(wanted == "cuda" || wanted == "nccl" || wanted == "pinned", Exit::usage, "GYR_CUDA_MEMORY is cuda, nccl or pinned, not '{}'", wanted);
+  require(wanted == "cuda" || wanted == "nccl" || wanted == "pinned", Exit::usage, "GYR_CUDA_MEMORY must be cuda, nccl or pinned, not '{}'", wanted);
   return wanted == "nccl" ? Kind::of_nccl : (wanted == "pinned" ? Kind::pinned : Kind::of_cuda);
 }
 bool pinned() { return kind_of_memory() == Kind::pinned; }
@@ -50,10 +52,10 @@ void* memory_of_cuda(Index bytes, bool pinned) {
   void* memory = nullptr;
   const cudaError_t error = pinned ? cudaMallocHost(&memory, std::size_t(bytes)) : cudaMalloc(&memory, std::size_t(bytes));
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is told, and no kernel's
+    cudaGetLastError();  // clears the error, which null reports, so that it is not attributed to a later kernel
     return nullptr;
   }
-  cuda::check(error, "memory");
+  cuda::check(error, "memory allocation");
   return memory;
 }
 
@@ -85,14 +87,14 @@ void return_memory(void* memory) {
 }
 
 void copy_on_device(const Queue& queue, const void* from, void* to, Index bytes) {
-  check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, queue.state().stream), "a copy on the device");
+  check(cudaMemcpyAsync(to, from, std::size_t(bytes), cudaMemcpyDeviceToDevice, queue.state().stream), "device-to-device copy");
   if (pinned()) queue.fence();
 }
 void copy_to_host(const void* from, void* to, Index bytes) {
-  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyDeviceToHost), "a copy to the host");
+  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyDeviceToHost), "device-to-host copy");
 }
 void copy_to_device(const void* from, void* to, Index bytes) {
-  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyHostToDevice), "a copy to the device");
+  check(cudaMemcpy(to, from, std::size_t(bytes), cudaMemcpyHostToDevice), "host-to-device copy");
 }
 
 }  // namespace backend

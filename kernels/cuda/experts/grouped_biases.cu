@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A block takes some rows of a group, a warp a row at a time; or, of gradients, columns of a group, whose rows its warps share.
+// Biases of rows that are grouped by expert. Forward: a block processes a tile of rows of one group, with one warp per
+// row. Gradient of the biases: a block processes 32 columns of one group, whose rows are distributed over its warps.
 #include "kernels/ops/grouped_biases.hpp"
 
 #include "kernels/cuda/experts/row_groups.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int tile_rows = 16;
 
-// f(p, the bias of its group) for every row that is this warp's.
+// Calls f(p, bias of the row's group) for every row p of this warp.
 template <class F>
 GYR_DEVICE void each_row_with_bias(const Global<const std::int32_t>& count, const Matrices<const float>& biases, const F& f) {
   const Rows rows = tile_of<tile_rows>(count, biases, int(block_index()));
@@ -66,7 +67,7 @@ GYR_KERNEL bias_backward_kernel(Global<const std::int32_t> count, Matrices<float
   db[group].store(c, 0, db[group].load(c, 0) + sum);
 }
 
-// kernel(counts, biases, arguments...) for tiles of the rows of all groups.
+// Launches kernel(counts, biases, arguments...) over row tiles of all groups.
 template <class... P, class... A>
 void launch_rows(Device& dev, const RowGroups& groups, const GroupMatrices<const float>& biases, Index rows,
                  void (*kernel)(Global<const std::int32_t>, Matrices<const float>, P...), const A&... arguments) {
@@ -75,7 +76,7 @@ void launch_rows(Device& dev, const RowGroups& groups, const GroupMatrices<const
   });
 }
 
-// So many operations and passes over numbers of bf16 for each number.
+// Records the cost of a launch: `flops` operations and `passes` bf16 memory accesses per element.
 Device::Launch announced(Device& dev, const RowGroups& groups, Index rows, Index columns, double flops, double passes) {
   const double numbers = double(used_rows(groups, rows)) * double(columns);
   return dev.launch("grouped_bias", flops * numbers, passes * sizeof(bf16) * numbers);

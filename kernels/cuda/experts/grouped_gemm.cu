@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A block takes a tile of an output. Of products with weights there are as many blocks as rows could make tiles, however they are dealt to groups;
-// each finds its own by the counts, and those behind the last one leave. The gradient of a weight is one block's for each of its tiles, which adds up
-// all rows of a group: the same bits every run.
+// Grouped GEMMs in bf16 for rows that are grouped by expert. A block computes one output tile. For GEMMs with weights,
+// the grid has as many blocks as the rows could fill tiles under any distribution over the groups. Each block finds its
+// tile from the row counts, and blocks beyond the last tile exit. Each tile of a weight gradient belongs to one block,
+// which sums over all rows of the group: the same bits in every run.
 #include "kernels/cuda/experts/grouped_gemm.hpp"
 
 #include "kernels/cuda/experts/grouped_gemm_sm90.hpp"
@@ -14,13 +15,14 @@ using namespace cuda::groups;
 
 namespace {
 
-// Even rows of a group from which on a product of the library for each is taken to be faster, although the host waits for counts and tells them one
-// by one. ESTIMATE, not measured: (512, 2048) by (1536, 2048)', 3.2 GFLOP, take the library 5 us of an H100, about as long as the host takes to tell
-// it: of more rows the host is ahead, and the library's products are taken to be the faster ones.
+// Average rows per group from which one cuBLASLt GEMM per group is assumed to be faster, although the host waits for
+// the row counts and launches the GEMMs one by one. ESTIMATE, not measured: (512, 2048) by (1536, 2048)', 3.2 GFLOP,
+// takes cuBLASLt 5 us on an H100, about as long as its launch on the host. With more rows the host runs ahead of the
+// GPU.
 constexpr Index many_rows = 512;
-constexpr Index few_rows_of_a_group = 16;  // up to which blocks have tiles of so few
+constexpr Index few_rows_of_a_group = 16;  // average rows per group up to which blocks use 16-row tiles
 
-// y (rows,N) = x w', or by_columns: dx (rows,K) = dy w.
+// y (rows,N) = x w', or with by_columns: dx (rows,K) = dy w.
 template <class Tile, bool by_columns, bool packs>
 GYR_KERNEL_OF(Tile::threads, Tile::blocks)
 rows_kernel(Global<const std::int32_t> count, Matrices<const bf16> w, Global<const bf16> in, Global<bf16> out) {
@@ -42,7 +44,7 @@ rows_kernel(Global<const std::int32_t> count, Matrices<const bf16> w, Global<con
   }
 }
 
-// dw (N,K) += dy' x of a group's rows.
+// dw (N,K) += dy' x over the rows of a group.
 template <class Tile, bool packs>
 GYR_KERNEL_OF(Tile::threads, Tile::blocks)
 weights_kernel(Global<const std::int32_t> count, Matrices<float> dw, Global<const bf16> dy, Global<const bf16> x) {
@@ -67,7 +69,8 @@ weights_kernel(Global<const std::int32_t> count, Matrices<float> dw, Global<cons
   }
 }
 
-// body(matrices, whether packs may be moved): the matrices of all groups in parts, beside these tensors.
+// Calls body(matrices, packs) for as many groups at a time as one launch takes. packs is std::true_type if these
+// tensors and the matrices allow packs of 8 elements.
 template <class T, class Body, class... X>
 void with_matrices(const GroupMatrices<T>& all, const Body& body, const Global<X>&... tensors) {
   each_launch(all, [&](const Matrices<T>& some) {

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A block's tile of a product of bf16, by tensor cores.
+// Output tile of a bf16 GEMM computed by one block on tensor cores (mma.sync), with a multi-stage cp.async pipeline.
 #pragma once
 
 #include "kernels/cuda/machine/tile_pipeline.hpp"
 
 namespace gyr::cuda::groups {
 
-// An operand of a block's product: `own` are the rows of the output, or its columns, `along` is what is summed over, up to their ends. By rows:
-// x(own, along), else x(along, own). Tiles lie in shared memory as in x, in rows that are 16 bytes longer: eight of them touch every bank once.
+// Operand of a block's GEMM. `own` counts rows or columns of the output, `along` counts the summed dimension, each up
+// to its end. by_rows: the operand is x(own, along), otherwise x(along, own). Tiles in shared memory have the layout of
+// x. Their rows are padded by 16 bytes, so that eight rows touch every bank once.
 template <bool by_rows, int extent, int depth>
 struct Operand {
   static constexpr int rows = by_rows ? extent : depth, columns = by_rows ? depth : extent;
   static constexpr int stride = columns + 8, bytes = rows * stride * int(sizeof(bf16));
-  static constexpr int threads = 128;  // that bring it
+  static constexpr int threads = 128;  // number of threads that load a tile
 
   Global<const bf16> x;
   Index own, own_end, along, along_end;
 
-  // Tile number `step`, zeros behind the ends; packs: of rows that begin where packs do.
+  // Loads tile number `step` of the summed dimension, with zeros beyond the ends. packs: rows are 16-byte aligned, so
+  // that cp.async can be used.
   template <bool packs>
   GYR_DEVICE void load_tile(int step, const Shared<bf16>& to) const {
     const Index deep = along + Index(step) * depth;
@@ -26,7 +28,8 @@ struct Operand {
     if constexpr (packs) {
       constexpr int across = columns / 8, at_once = threads / across;
       static_assert(threads % across == 0 && rows % at_once == 0);
-      // Eight lanes, which write at a time, have all banks: of rows of 64 bytes two that are four apart.
+      // Eight lanes write at a time and must cover all banks. With rows of 64 bytes they write two rows that are four
+      // apart.
       const int place = thread_index() / across, c = thread_index() % across * 8;
       const int r = across == 4 ? place / 8 * 8 + place % 2 * 4 + place / 2 % 4 : place;
       const auto part = x.part(row + r, column + c);
@@ -40,8 +43,8 @@ struct Operand {
       }
     }
   }
-  // Fragments of rows [o, o + 16) of the left operand, and of two neighbours of eight columns from o on of the right one, that are summed over
-  // [k, k + 16).
+  // Fragments for the summed range [k, k + 16). left: rows [o, o + 16) of the left operand. right: columns [o, o + 8)
+  // and [o + 8, o + 16) of the right operand.
   GYR_DEVICE static FragmentA left(const Shared<bf16>& tile, int o, int k) {
     if constexpr (by_rows) return load_matrix_x4(tile.at((o + lane() % 16) * stride + k + lane() / 16 * 8));
     else return load_matrix_x4_transposed(tile.at((k + lane() / 16 * 8 + lane() % 8) * stride + o + lane() / 8 % 2 * 8));
@@ -52,20 +55,21 @@ struct Operand {
   }
 };
 
-// A block's tile of an output and how its warps share it: `across` of them beside each other.
+// Output tile of a block, and its partition among the warps: `across` warps next to each other in a row of warps.
 template <int rows_, int columns_, int depth_, int across_>
 struct Tile {
-  static constexpr int threads = 128, blocks = 2;  // that an SM shall take
-  static constexpr bool exists = true;             // in code of this architecture
+  static constexpr int threads = 128, blocks = 2;  // blocks: minimum number of resident blocks per SM
+  static constexpr bool exists = true;             // true if the target architecture supports this tile
   static constexpr int rows = rows_, columns = columns_, depth = depth_, across = across_, stages = 4;
   static constexpr int warp_rows = rows / (threads / warp_size / across), warp_columns = columns / across;
   template <bool left_by_rows, bool right_by_rows>
   static constexpr int shared_bytes = stages*(Operand<left_by_rows, rows, depth>::bytes + Operand<right_by_rows, columns, depth>::bytes);
 };
 using LargeTile = Tile<128, 128, 32, 2>;
-using FewRows = Tile<16, 64, 64, 4>;  // rows of a group are few: what counts is how fast matrices come
+using FewRows = Tile<16, 64, 64, 4>;  // for groups with few rows, where the speed is that of reading the weights
 
-// store(row, column, two neighbours) of what left times right' is, within the tile. Warps all of whose rows are behind the end multiply nothing.
+// Computes left times right' for the tile, and calls store(row, column, two neighbouring elements). Warps whose rows
+// are all beyond the end skip the MMAs.
 template <bool packs, class Tile, bool left_by_rows, bool right_by_rows, class Store>
 GYR_DEVICE void multiply(Tile, const Operand<left_by_rows, Tile::rows, Tile::depth>& left,
                          const Operand<right_by_rows, Tile::columns, Tile::depth>& right, const Store& store) {

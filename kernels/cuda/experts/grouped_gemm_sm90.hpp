@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A block's tile of a product of bf16, by warpgroups: the first brings tiles of operands, a warp for each of four places, as soon as the others have
-// left it; each of these has 64 rows of the output. Rows of operands begin where packs do.
+// Output tile of a bf16 GEMM computed by one block on Hopper (wgmma). The producer warpgroup loads operand tiles by
+// cp.async into a four-stage ring buffer: each of its warps fills one stage once the consumers have released it. Each
+// of the two consumer warpgroups computes 64 rows of the output. Rows of operands must be 16-byte aligned.
 #pragma once
 
 #include "kernels/cuda/experts/grouped_gemm.hpp"
@@ -12,7 +13,8 @@ struct WarpgroupTile {
   static constexpr int rows = 128, columns = 256, depth = 64, half = columns / 2, places = 4;
   static constexpr int computing = 2, threads = (1 + computing) * group_threads, blocks = 1;
   static constexpr bool exists = has_warpgroups;
-  // Registers of those that bring and of those that compute; a block begins with 168 for each.
+  // Registers per thread of the producer and of the consumers (setmaxnreg). A block starts with 168 registers per
+  // thread.
   static constexpr int producer_registers = 88, consumer_registers = 208;
   static_assert(producer_registers + computing * consumer_registers <= (1 + computing) * 168);
 
@@ -21,7 +23,7 @@ struct WarpgroupTile {
   template <bool left_by_rows, bool right_by_rows>
   static constexpr int shared_bytes = places*(Place<left_by_rows, rows>::bytes + Place<right_by_rows, columns>::bytes);
 
-  // Barriers: a place is full for a group, and empty.
+  // Named barriers: a stage is full (one barrier per consumer), and a stage is empty.
   static constexpr int full_threads = warp_size + group_threads, empty_threads = warp_size + computing * group_threads;
   GYR_FUNCTION static constexpr int full(int place, int group) { return 1 + computing * place + group; }
   GYR_FUNCTION static constexpr int empty(int place) { return 1 + computing * places + place; }
@@ -63,15 +65,16 @@ struct WarpgroupGemm {
   GYR_DEVICE void leave(int step) const {
     if (step + T::places < steps()) arrive_at_barrier(T::empty(step % T::places), T::empty_threads);
   }
-  // Numbers [k, k + 16) that are summed over of half of the columns.
+  // Descriptor of the right operand for one half of the output columns and the summed range [k, k + 16).
   GYR_DEVICE static MatrixDescriptor right_at(int step, int half, int k) {
     if constexpr (right_by_rows) return moved(right_tile(step).by_rows(half * T::half), Right::to_column(k));
     else return moved(right_tile(step).by_columns(), Right::to_column(half * T::half) + Right::to_row(k));
   }
-  // A group's products of a step run while it tells those of the next one.
+  // Consumer loop. If the left operand is K-major, the wgmmas of a step run while the warpgroup issues those of the
+  // next step.
   GYR_DEVICE void walk(int group, FragmentD (&low)[T::half / 8], FragmentD (&high)[T::half / 8]) const {
     const int all = steps();
-    if (left.own + group * 64 >= left.own_end) {  // it has no rows
+    if (left.own + group * 64 >= left.own_end) {  // this warpgroup has no rows
       for (int step = 0; step < all; ++step) wait_for(step, group), leave(step);
     } else if constexpr (left_by_rows) {
       fence_wgmma(low, high);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of MoE routing, with one thread per row. kernels/ops/routing.hpp has the formulas.
 #include "kernels/ops/routing_math.hpp"
 
 #include "kernels/ops/backend.hpp"

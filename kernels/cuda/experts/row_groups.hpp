@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows that come in groups whose counts lie on the device: a block looks for the rows that are its own. No grid depends on the counts.
+// Rows in groups (experts) whose counts are in device memory. Each block searches for its own rows, so that no grid
+// depends on the counts.
 #pragma once
 
 #include <numeric>
@@ -9,9 +10,9 @@
 
 namespace gyr::cuda::groups {
 
-inline constexpr int most_groups = 256;  // of a launch, which is given their matrices as arguments
+inline constexpr int most_groups = 256;  // groups per launch, since their matrices are kernel arguments
 
-// Matrices of groups [first, first + number), rows and columns of each.
+// Matrices of the groups [first, first + number). All have the same rows and columns.
 template <class T>
 struct Matrices {
   T* at[most_groups];
@@ -21,21 +22,22 @@ struct Matrices {
   GYR_DEVICE Global<T> operator[](int i) const { return Global<T>(Matrix<T>(at[i], rows, columns, columns)); }
 };
 
-// Rows [first, end) of group number `group` of a launch's.
+// Rows [first, end) of a group, which is numbered within the launch.
 struct Rows {
   int group;
   Index first, end;
 };
 
-// Rows before a group.
+// Number of rows in all groups before this one.
 GYR_DEVICE Index rows_before(const Global<const std::int32_t>& count, int group) {
   Index sum = 0;
   for (int g = lane(); g < group; g += warp_size) sum += count.load(g);
   return warp_sum(sum);
 }
 
-// The t-th of all tiles of so many rows of the launch's groups, one group after the other; the last tile of each may be shorter. Empty behind the
-// last one. Every warp looks for it: a lane knows how many tiles some neighbouring groups have.
+// Finds the t-th tile of tile_rows rows, counted group by group over the launch's groups. The last tile of each group
+// may be shorter. Returns an empty range beyond the last tile. Every warp does the search, and each lane counts the
+// tiles of some adjacent groups.
 template <int tile_rows, class T>
 GYR_DEVICE Rows tile_of(const Global<const std::int32_t>& count, const Matrices<T>& w, int t) {
   const auto tiles_of = [](int rows) { return (rows + tile_rows - 1) / tile_rows; };
@@ -62,7 +64,7 @@ GYR_DEVICE Rows tile_of(const Global<const std::int32_t>& count, const Matrices<
   return {group, row, row + tile_rows < begin + n ? row + tile_rows : begin + n};
 }
 
-// body(matrices) for as many groups at a time as a launch takes.
+// Calls body(matrices) for at most most_groups groups at a time, the limit of one launch.
 template <class T, class Body>
 void each_launch(const GroupMatrices<T>& all, const Body& body) {
   const Index count = Index(all.data.size());
@@ -73,10 +75,10 @@ void each_launch(const GroupMatrices<T>& all, const Body& body) {
   }
 }
 
-// As many tiles of so many rows as all rows can make in so many groups.
+// Upper bound on the number of tiles of tile_rows rows, for `rows` rows in `groups` groups.
 inline Index most_tiles(Index tile_rows, Index rows, Index groups) { return (rows + std::min(rows, groups) * (tile_rows - 1)) / tile_rows; }
 
-// Rows that some group has: where the host does not know the counts, all of them.
+// Number of rows that belong to a group. If the host does not know the counts, all rows are assumed to.
 inline Index used_rows(const RowGroups& groups, Index rows) {
   return groups.known.empty() ? rows : std::accumulate(groups.known.begin(), groups.known.end(), Index(0));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The product of a few rows with a matrix (N,K) that is read once, as it is stored: what generation waits for. A warp takes a row of the matrix; every
-// number is summed in an order of its own, whatever the other rows of x are.
+// GEMM of a few rows x with a weight matrix (N,K) that is read once, in its storage format. It determines the speed of
+// generation (decoding). One warp computes the outputs of one matrix row. The order of summation of an output does not
+// depend on the other rows of x.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/gemm/gemm.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
@@ -12,7 +13,7 @@ using namespace cuda;
 
 namespace {
 
-// Rows of float or bf16.
+// Weight rows in float or bf16.
 template <class W, int N>
 struct Stored {
   Global<const W> w;
@@ -24,7 +25,7 @@ struct Stored {
   }
 };
 
-// Rows of int8 with a scale for every block of them, which a pack does not leave.
+// Weight rows in int8 with one scale per block of Int8Matrix::block columns. A pack never crosses a block.
 template <int N>
 struct Quantized {
   Global<const std::int8_t> w;

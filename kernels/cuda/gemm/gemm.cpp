@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matrix products by cuBLASLt. It stores matrices by columns, to which a matrix of ours is its own transpose: C' (N,M) = op(B)' op(A)'.
+// GEMMs by cuBLASLt. It stores matrices in column-major order, so it sees a row-major matrix as its transpose: C' (N,M)
+// = op(B)' op(A)'.
 #include "kernels/ops/gemm.hpp"
 
 #include <cublasLt.h>
@@ -17,11 +18,11 @@ namespace gyr {
 
 namespace {
 
-constexpr Index most_workspace = Index(32) << 20;  // bytes, which the library recommends for Hopper
+constexpr Index most_workspace = Index(32) << 20;  // bytes, as cuBLAS recommends for Hopper
 constexpr std::uint32_t most_alignment = 256;
 
 void check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(Exit::device, "cuBLASLt, {}: {}", what, cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) fail(Exit::device, "cuBLASLt error ({}): {}", what, cublasLtGetStatusString(status));
 }
 
 template <class T>
@@ -29,14 +30,14 @@ cudaDataType type_of() {
   return std::is_same_v<T, double> ? CUDA_R_64F : std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-// The largest power of two that divides the address, as far as algorithms ask.
+// Largest power of two that divides the address, up to the largest alignment that algorithms use.
 std::uint32_t alignment_of(const void* p) {
   std::uint32_t bytes = most_alignment;
   while (reinterpret_cast<std::uintptr_t>(p) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
-// What an algorithm is chosen for.
+// Key of the cuBLASLt algorithm cache.
 struct Choice {
   GemmShape shape;
   std::uint32_t alignment_a, alignment_b, alignment_c;
@@ -44,7 +45,7 @@ struct Choice {
   auto operator<=>(const Choice&) const = default;
 };
 
-// Splitting the sum over K takes a copy of C for each part.
+// Bytes of workspace. Split-K needs one copy of C for each split.
 template <class T>
 Index workspace_of(const GemmExtents& e) {
   constexpr Index copies = 4;
@@ -53,8 +54,9 @@ Index workspace_of(const GemmExtents& e) {
 
 class Layout {
  public:
-  Layout(cudaDataType type, Index rows, Index columns, Index stride) {  // of a matrix of ours, in the library's eyes
-    check(cublasLtMatrixLayoutCreate(&layout_, type, std::uint64_t(columns), std::uint64_t(rows), stride), "a layout");
+  // rows, columns and stride of the row-major matrix; cuBLASLt sees its transpose
+  Layout(cudaDataType type, Index rows, Index columns, Index stride) {
+    check(cublasLtMatrixLayoutCreate(&layout_, type, std::uint64_t(columns), std::uint64_t(rows), stride), "matrix layout");
   }
   ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
   Layout(const Layout&) = delete;
@@ -66,12 +68,12 @@ class Layout {
 
 class Preference {
  public:
-  Preference() { check(cublasLtMatmulPreferenceCreate(&preference_), "a preference"); }
+  Preference() { check(cublasLtMatmulPreferenceCreate(&preference_), "matmul preference"); }
   ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
   template <class V>
   void set(cublasLtMatmulPreferenceAttributes_t what, V value) {
-    check(cublasLtMatmulPreferenceSetAttribute(preference_, what, &value, sizeof value), "a preference");
+    check(cublasLtMatmulPreferenceSetAttribute(preference_, what, &value, sizeof value), "matmul preference");
   }
   cublasLtMatmulPreference_t get() const { return preference_; }
 
@@ -79,7 +81,7 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
-// A product of one shape, and the algorithm for it.
+// A GEMM of one shape: its cuBLASLt descriptors and the selected algorithm.
 class Product {
  public:
   template <class T, class S>
@@ -87,10 +89,11 @@ class Product {
           const Choice& choice)
       : a_(type_of<T>(), a.rows, a.columns, a.stride), b_(type_of<T>(), b.rows, b.columns, b.stride), c_(type_of<S>(), c.rows, c.columns, c.stride) {
     using A = Acc<T>;
-    check(cublasLtMatmulDescCreate(&description_, std::is_same_v<A, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type_of<A>()), "a product");
+    check(cublasLtMatmulDescCreate(&description_, std::is_same_v<A, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type_of<A>()),
+          "matmul descriptor");
     const auto transpose = [&](cublasLtMatmulDescAttributes_t which, MatrixOp op) {
       const cublasOperation_t how = op == MatrixOp::none ? CUBLAS_OP_N : CUBLAS_OP_T;
-      check(cublasLtMatmulDescSetAttribute(description_, which, &how, sizeof how), "a transposition");
+      check(cublasLtMatmulDescSetAttribute(description_, which, &how, sizeof how), "transpose attribute");
     };
     transpose(CUBLASLT_MATMUL_DESC_TRANSA, op_b);
     transpose(CUBLASLT_MATMUL_DESC_TRANSB, op_a);
@@ -104,7 +107,7 @@ class Product {
            cudaStream_t stream) const {
     check(cublasLtMatmul(library, description_, &alpha, b, b_.get(), a, a_.get(), &beta, c, c_.get(), c, c_.get(), &algorithm_, workspace,
                          std::size_t(bytes), stream),
-          "a product");
+          "matmul");
   }
 
  private:
@@ -118,11 +121,11 @@ class Product {
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(library, description_, b_.get(), a_.get(), c_.get(), c_.get(), preference.get(), 1, &best, &found),
-          "the choice of an algorithm");
+          "algorithm selection");
     const GemmShape& s = choice.shape;
     if (found == 0)
-      fail(Exit::device, "cuBLASLt has no algorithm for a product of {} ({},{},{}), rows {}, {} and {} apart", name_of(s.in), s.m, s.n, s.k,
-           s.stride_a, s.stride_b, s.stride_c);
+      fail(Exit::device, "cuBLASLt has no algorithm for a {} GEMM with (m, n, k) = ({},{},{}) and row strides {}, {} and {}", name_of(s.in), s.m, s.n,
+           s.k, s.stride_a, s.stride_b, s.stride_c);
     algorithm_ = best.algo;
   }
 
@@ -133,10 +136,10 @@ class Product {
 
 }  // namespace
 
-// The library, and its algorithms by shape.
+// The cuBLASLt handle, and the GEMMs prepared so far by shape.
 class GemmCache {
  public:
-  GemmCache() { check(cublasLtCreate(&library_), "its start"); }
+  GemmCache() { check(cublasLtCreate(&library_), "initialisation"); }
   ~GemmCache() {
     products_.clear();
     cublasLtDestroy(library_);
@@ -185,8 +188,8 @@ int blas_threads() { return 1; }
 
 namespace backend {
 
-// A gradient is read and written in 8 bytes for each of its numbers, as long as a product of some 800 rows takes on an H200. Results have up to
-// 2^28 numbers, 1 GiB in float.
+// Rows per GEMM. Each GEMM reads and writes the weight gradient, 8 bytes per element. On an H200 this takes as long as
+// a GEMM of about 800 rows. Results have up to 2^28 elements, 1 GiB in float.
 Index gemm_row_layout(Index columns) {
   constexpr Index least = 256, most = 4096, numbers = Index(1) << 28;
   return std::clamp(numbers / std::max<Index>(1, columns) / least * least, least, most);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of int8 weight matrices: quantization in blocks with one scale each, and conversion back to T.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -12,13 +13,13 @@ namespace {
 Global<std::int8_t> values_of(const Int8Matrix& w) { return Matrix<std::int8_t>(w.values, w.rows, w.columns, w.columns); }
 Global<float> scales_of(const Int8Matrix& w) { return Matrix<float>(w.scales, w.rows, w.blocks(), w.blocks()); }
 
-// A warp takes a row, block by block, two numbers a lane.
+// One warp per row. It processes one block of Int8Matrix::block elements after another, with two elements per lane.
 template <class T>
 GYR_KERNEL quantize_kernel(Global<const T> w, Global<std::int8_t> values, Global<float> scales) {
   each_row(w.rows(), [&](Index r) {
     for (Index b = 0; b < scales.columns(); ++b) {
       const Index begin = b * Int8Matrix::block, end = begin + Int8Matrix::block < w.columns() ? begin + Int8Matrix::block : w.columns();
-      float most = 0, none = 0;  // the sum is 0, or no number where an element is none
+      float most = 0, none = 0;  // none: 0, or NaN if an element is not finite, which makes the scale NaN
       for (Index k = begin + lane(); k < end; k += warp_size) {
         const float x = float(w.load(r, k)), size = x < 0 ? -x : x;
         most = size > most ? size : most;

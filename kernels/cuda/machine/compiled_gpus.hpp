@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which GPUs a program has code for, in words such as "80 90a 100+", each a capability, 10 major + minor: code of 80 is for all of 8.x from 8.0 on;
-// of 90a, which has the instructions of warpgroups, for 9.0 alone; with a + later GPUs compile the last one for themselves when they load it.
+// List of the GPUs that a program contains code for, such as "80 90a 100+". Each word is a compute capability, 10 major
+// + minor. Code for 80 runs on all GPUs 8.x from 8.0 on. Code for 90a contains wgmma and runs on 9.0 only. With "+",
+// later GPUs compile the last one's PTX at load time.
 #pragma once
 
 #include <cstdlib>

@@ -4,7 +4,7 @@
 namespace gyr::cuda {
 
 DeviceMemoryRegistry& DeviceMemoryRegistry::of_process() {
-  static DeviceMemoryRegistry& memory = *new DeviceMemoryRegistry;  // as long as anything may give back
+  static DeviceMemoryRegistry& memory = *new DeviceMemoryRegistry;  // never destroyed, because memory may be returned until the process ends
   return memory;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory that this process holds of its GPU, and who is told of it: communicators, which move what they know without copies of their own.
+// Registry of the GPU memory that this process holds. Watchers are notified of changes: NCCL communicators register
+// this memory, and then transfer it without copies of their own.
 #pragma once
 
 #include <map>
@@ -12,7 +13,7 @@ namespace gyr::cuda {
 class MemoryWatcher {
  public:
   virtual void taken(void* begin, Index bytes) = 0;
-  virtual void given_back(void* begin) = 0;  // before it is
+  virtual void given_back(void* begin) = 0;  // called before the memory is freed
 
  protected:
   ~MemoryWatcher() = default;
@@ -24,12 +25,12 @@ class DeviceMemoryRegistry {
 
   void take(void* begin, Index bytes);
   void give_back(void* begin);
-  // From now on, and at once of what is held already; until it leaves.
+  // Notifies the watcher of all memory held now, and of changes from now on until it leaves.
   void watch(MemoryWatcher&);
   void leave(MemoryWatcher&);
 
  private:
-  std::map<void*, Index> pieces_;  // bytes by their begin
+  std::map<void*, Index> pieces_;  // size in bytes by start address
   std::vector<MemoryWatcher*> watchers_;
 };
 

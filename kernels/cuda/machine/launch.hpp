@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How kernels are started.
+// Kernel launches.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,10 @@ struct Grid {
   int shared_bytes = 0;
 };
 
-// Lets blocks of a kernel have so many bytes of shared memory. The driver is told once for all launches: it may wait for the device's work.
+// Raises a kernel's dynamic shared-memory limit. This is done once per kernel, because the call may wait for the
+// device.
 inline void allow_shared_bytes(const void* kernel, int bytes, const char* name) {
-  constexpr int given = 48 << 10;  // unasked
+  constexpr int given = 48 << 10;  // default limit, which needs no call
   static std::unordered_map<const void*, int> allowed;
   if (bytes <= given) return;
   int& most = allowed[kernel];
@@ -33,7 +34,7 @@ inline void allow_shared_bytes(const void* kernel, int bytes, const char* name) 
 }
 #endif
 
-// kernel(arguments...) as every thread of the grid, in the order of the device's work. A grid without blocks is nothing.
+// Launches the kernel on the device's stream. A grid without blocks launches nothing.
 template <class... P, class... A>
 void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, void (*kernel)(P...), const A&... arguments) {
   if (grid.blocks == 0) return;
@@ -46,8 +47,8 @@ void launch(Device& dev, [[maybe_unused]] const char* name, const Grid& grid, vo
 #endif
 }
 
-// Whether the GPU has the instructions of warpgroups.hpp, this program its code with them, the environment lets it (GYR_CUDA_WARPGROUPS), and they
-// have been tried.
+// True if kernels should use wgmma: the GPU has capability 9.0, the program contains code for it, GYR_CUDA_WARPGROUPS
+// is not off, and the self-test has passed.
 inline bool uses_wgmma() {
 #if defined(__CUDACC__)
   constexpr int compiled[] = {__CUDA_ARCH_LIST__};
@@ -58,14 +59,16 @@ inline bool uses_wgmma() {
          std::find(std::begin(compiled), std::end(compiled), 900) != std::end(compiled) && wgmma_passes_self_test();
 }
 
-// f(std::integral_constant<int, N>()) where all of these tensors have packs of N, else with packs of one.
+// Calls f(std::integral_constant<int, N>()) if all of these tensors allow packs of N elements, otherwise
+// f(std::integral_constant<int, 1>()).
+// f(std::integral_constant<int, 1>()).
 template <int N, class F, class... X>
 void with_packs_of(const F& f, const Global<X>&... tensors) {
   if ((tensors.template packs<N>() && ...)) f(std::integral_constant<int, N>());
   else f(std::integral_constant<int, 1>());
 }
 
-// The same with as many numbers of T to a pack as one instruction moves.
+// Same as with_packs_of, with as many elements of T per pack as one instruction loads.
 template <class T, class F, class... X>
 void with_packs(const F& f, const Global<X>&... tensors) {
   with_packs_of<pack_bytes / int(sizeof(T))>(f, tensors...);

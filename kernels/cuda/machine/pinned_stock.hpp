@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pinned memory of the host, which comes back to be used again.
+// Pool of pinned host memory, whose pieces are reused.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ class PinnedStock {
     Index bytes = 0;
     void* memory = nullptr;
   };
-  // So many bytes, or more.
+  // Returns a piece of at least `bytes` bytes.
   Piece take(Index bytes) {
     if (const auto found = free_.lower_bound(bytes); found != free_.end()) {
       const Piece piece{found->first, found->second};
@@ -29,13 +29,13 @@ class PinnedStock {
       return piece;
     }
     Piece piece{bytes, nullptr};
-    check(cudaMallocHost(&piece.memory, std::size_t(bytes)), "pinned memory");
+    check(cudaMallocHost(&piece.memory, std::size_t(bytes)), "allocation of pinned host memory");
     return piece;
   }
   void give_back(const Piece& piece) { free_.emplace(piece.bytes, piece.memory); }
 
  private:
-  std::multimap<Index, void*> free_;  // by bytes
+  std::multimap<Index, void*> free_;  // free pieces by size in bytes
 };
 
 }  // namespace gyr::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The only way in which kernels touch the machine. nvcc sees what the hardware does, any other compiler what emulation/machine.hpp makes of it.
-// Threads of a block are numbered in one dimension, and so are blocks.
+// The operations through which all kernels access the hardware. nvcc compiles them to CUDA instructions; other
+// compilers use the emulation in emulation/machine.hpp. Grids and blocks are one-dimensional.
 #pragma once
 
 #include "kernels/base/math.hpp"
@@ -25,18 +25,18 @@
 #define GYR_UNROLL_BY(n)
 #endif
 
-// GYR_UNROLL before a loop: its passes one after the other, so that what they index lies in registers. GYR_UNROLL_BY: so many of them.
-// GYR_KERNEL_OF: a kernel of so many threads, of which an SM shall take so many blocks. GYR_KERNEL_WITHIN: one whose threads have so many registers
-// at most.
+// GYR_UNROLL, GYR_UNROLL_BY(n): unroll the following loop fully or n times; full unrolling keeps arrays that the loop indexes in registers.
+// GYR_KERNEL_OF(threads, blocks): kernel with launch bounds, `threads` per block and at least `blocks` resident blocks per SM.
+// GYR_KERNEL_WITHIN(registers): kernel with at most this number of registers per thread.
 
 namespace gyr::cuda {
 
 GYR_FUNCTION constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
-inline constexpr int pack_bytes = 16;  // that one instruction moves
+inline constexpr int pack_bytes = 16;  // bytes of one vector load, store or cp.async
 
-// What a lane has of the operands of a product of tensor cores: d (16,8) += a (16,16) b (16,8), a and b of bf16, two numbers in a register. With
-// g = lane / 4 and t = lane % 4 (PTX, "Matrix Fragments for mma.m16n8k16"):
+// Fragments that a lane holds of the operands of mma.sync: d (16,8) += a (16,16) b (16,8); a and b are bf16, two elements per register.
+// With g = lane / 4 and t = lane % 4 (PTX, "Matrix Fragments for mma.m16n8k16"):
 //   a.at[i], half h: row g + 8 (i % 2), column 8 (i / 2) + 2 t + h;   b.at[i], half h: row 8 i + 2 t + h, column g;
 //   d.at[i]: row g + 8 (i / 2), column 2 t + i % 2
 struct FragmentA {
@@ -49,13 +49,14 @@ struct FragmentD {
   float at[4];
 };
 
-// N neighbours, which are moved together.
+// N adjacent elements that are loaded and stored together.
 template <class T, int N>
 struct alignas(N * sizeof(T) < pack_bytes ? N * sizeof(T) : pack_bytes) Pack {
   T at[N];
 };
 
-// A pack that waits in registers: as words, where it makes whole ones, since numbers of bf16 might take a register each.
+// A pack held in registers. It is stored as 32-bit words if its size allows, because the compiler might use a register
+// per bf16 element.
 template <class T, int N>
 class Held {
   static constexpr bool in_words = N * sizeof(T) % sizeof(std::uint32_t) == 0;
@@ -64,7 +65,7 @@ class Held {
  public:
   Held() = default;
   GYR_DEVICE Held(const Pack<T, N>& v) : words_(__builtin_bit_cast(Words, v)) {}
-  // As they are added up.
+  // The elements, converted to the accumulation type.
   GYR_DEVICE Pack<Acc<T>, N> numbers() const {
     Pack<Acc<T>, N> v;
     if constexpr (std::is_same_v<T, bf16> && in_words) {
@@ -99,12 +100,12 @@ template <class V>
 GYR_DEVICE V shuffle_xor(V v, int with) {
   return __shfl_xor_sync(0xffffffffu, v, with);
 }
-// What a lane gives.
+// Value of v in lane `from`.
 template <class V>
 GYR_DEVICE V shuffle(V v, int from) {
   return __shfl_sync(0xffffffffu, v, from);
 }
-// Bit l: what lane l says.
+// Bit l of the result is the predicate of lane l.
 GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
 GYR_DEVICE int lowest_bit(std::uint32_t bits) { return __ffs(int(bits)) - 1; }
 GYR_DEVICE int bits_of(std::uint32_t bits) { return __popc(bits); }
@@ -113,23 +114,24 @@ GYR_DEVICE void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& 
                : "+f"(d.at[0]), "+f"(d.at[1]), "+f"(d.at[2]), "+f"(d.at[3])
                : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
 }
-// Two numbers in a register, the first in the lower half.
+// Two values rounded to bf16 in one register, the first in the lower half.
 GYR_DEVICE std::uint32_t pair(float low, float high) {
   std::uint32_t d;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
   return d;
 }
 GYR_DEVICE float largest(float a, float b) { return fmaxf(a, b); }
-// 2^x, zero below the normal numbers.
+// 2^x; subnormal results are flushed to zero.
 GYR_DEVICE float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// 1 / sqrt(x), of float within 2 ulp.
+// 1 / sqrt(x); the float version is accurate to 2 ulp.
 GYR_DEVICE float inverse_root(float x) { return rsqrtf(x); }
-// Four matrices of 8 by 8 bf16: lane 8 m + i points to row i of matrix m, and has of matrix m, in at[m], columns 2 (lane % 4) and the next of row
-// lane / 4; transposed: those rows of that column.
+// ldmatrix.x4: loads four 8 x 8 matrices of bf16. Lane 8 m + i passes the address of row i of matrix m. Afterwards
+// at[m] of each lane holds row lane / 4, columns 2 (lane % 4) and 2 (lane % 4) + 1 of matrix m. The transposed version
+// holds these rows of column lane / 4.
 GYR_DEVICE FragmentA load_matrix_x4(const bf16* row) {
   FragmentA r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -146,13 +148,14 @@ GYR_DEVICE FragmentA load_matrix_x4_transposed(const bf16* row) {
                : "memory");
   return r;
 }
-// pack_bytes from global to shared memory, or zeros; there when this thread has waited for the group in which it was committed.
+// cp.async: copies pack_bytes from global to shared memory, or writes zeros. The data is visible to this thread once it
+// has waited for the group in which the copy was committed.
 GYR_DEVICE void copy_async(void* to, const void* from, bool zeros, Site) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(std::uint32_t(__cvta_generic_to_shared(to))), "l"(from), "r"(zeros ? 0 : 16)
                : "memory");
 }
 GYR_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// For all groups but the last N.
+// Waits for all committed cp.async groups except the last N.
 template <int N>
 GYR_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -165,7 +168,7 @@ template <class T>
 GYR_DEVICE T* resolved(T* p) {
   return p;
 }
-// So many times so many bytes on in global memory.
+// Address times * bytes bytes after p in global memory.
 template <class T>
 GYR_DEVICE T* moved(T* p, int times, int bytes) {
   T* to;
@@ -173,7 +176,7 @@ GYR_DEVICE T* moved(T* p, int times, int bytes) {
   __builtin_assume(__isGlobal(to));
   return to;
 }
-// By one instruction, as words: numbers of bf16 might be stored one by one.
+// Stores a pack with one vector instruction, as words. The compiler might store bf16 elements one by one.
 template <class T, int N>
 GYR_DEVICE void write_pack(T* to, const Pack<T, N>& v) {
   constexpr int bytes = int(sizeof(v));
@@ -216,7 +219,7 @@ V shuffle(V v, int from, const Site& site = Site::current()) {
 }
 template <class V>
 V shuffle_xor(V v, int with, const Site& site = Site::current()) {
-  return cuda::shuffle(v, Block::thread().lane() ^ with, site);  // of ints, std has another one
+  return cuda::shuffle(v, Block::thread().lane() ^ with, site);  // qualified, because argument-dependent lookup would also find std::shuffle for int
 }
 inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
   struct Lane {
@@ -314,8 +317,8 @@ GYR_DEVICE int lane() { return thread_index() % warp_size; }
 GYR_DEVICE int warp() { return thread_index() / warp_size; }
 GYR_DEVICE int block_warps() { return block_threads() / warp_size; }
 
-// Numbers in the device's memory: a matrix whose rows are `stride` apart, or one row. As the argument of a kernel it also says what the kernel may
-// touch: writes too unless T is const.
+// Matrix in global memory whose rows are `stride` elements apart, or a single row. As a kernel argument it also
+// declares which memory the kernel accesses: it may read it, and also write it unless T is const.
 template <class T>
 class Global {
  public:
@@ -336,7 +339,7 @@ class Global {
   GYR_FUNCTION Index rows() const { return rows_; }
   GYR_FUNCTION Index columns() const { return columns_; }
   GYR_FUNCTION explicit operator bool() const { return data_ != nullptr; }
-  // Whether packs of N may begin at every N-th column of each row.
+  // True if packs of N elements are aligned at every N-th column of each row.
   template <int N>
   bool packs() const {
     constexpr auto grain = alignof(Pack<T, N>);
@@ -356,7 +359,7 @@ class Global {
     watch_pack<N>(r, c, Touch::read, site);
     return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(resolved(at(r, c)));
   }
-  // The same as it is added up.
+  // Same as load_pack, converted to the accumulation type.
   template <int N>
   GYR_DEVICE Pack<Acc<std::remove_const_t<T>>, N> load_numbers(Index r, Index c, const Site& site = Site::current()) const {
     return Held<std::remove_const_t<T>, N>(load_pack<N>(r, c, site)).numbers();
@@ -366,18 +369,18 @@ class Global {
     watch_pack<N>(r, c, Touch::write, site);
     write_pack(resolved(at(r, c)), v);
   }
-  // A pack on its way to shared memory, of zeros where it would lie outside or is not wanted.
+  // Issues a cp.async of one pack to shared memory. Writes zeros if the pack is outside the matrix or not wanted.
   GYR_DEVICE void copy(Index r, Index c, std::remove_const_t<T>* to, bool wanted = true, const Site& site = Site::current()) const {
     const bool here = wanted && inside(r, c, pack_bytes / int(sizeof(T)));
     if (here) watch_global(at(r, c), pack_bytes, true, Touch::read, site);
     copy_async(to, resolved(here ? at(r, c) : data_), !here, site);
   }
-  // The same of one that lies inside if it is wanted.
+  // Same as copy, but a wanted pack must be inside the matrix.
   GYR_DEVICE void copy_inside(Index r, Index c, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
     if (wanted) watch_global(at(r, c), pack_bytes, inside(r, c, pack_bytes / int(sizeof(T))), Touch::read, site);
     copy_async(to, resolved(at(r, c)), !wanted, site);
   }
-  // What lies from (r, c) on: where a few rows of it are read, the address of the first one is known.
+  // Submatrix that starts at (r, c). It saves address arithmetic if a few of its rows are accessed.
   GYR_DEVICE Global part(Index r, Index c) const {
     Global part = *this;
     part.data_ = at(r, c), part.rows_ = rows_ - r, part.columns_ = columns_ - c;
@@ -394,7 +397,7 @@ class Global {
   GYR_FUNCTION T* at(Index r, Index c) const { return data_ + r * stride_ + c; }
   GYR_FUNCTION bool inside(Index r, Index c, Index n) const { return r >= 0 && r < rows_ && c >= 0 && c + n <= columns_; }
 
-  // By as many instructions as a pack takes.
+  // Emulation only: checks one access per instruction that the pack needs.
   template <int N>
   GYR_DEVICE void watch_pack(Index r, Index c, Touch touch, const Site& site) const {
     constexpr int bytes = int(alignof(Pack<T, N>)), numbers = bytes / int(sizeof(T));
@@ -405,7 +408,8 @@ class Global {
   Index rows_ = 0, columns_ = 0, stride_ = 0;
 };
 
-// A thread's column of a matrix from a row on, by packs of N that begin there: rows are less than 2^31 bytes apart.
+// Column of packs of N elements in a matrix, from row `row` downwards, for one thread. The row stride is below 2^31
+// bytes, which keeps address arithmetic cheap.
 template <class T, int N>
 class Strip {
  public:
@@ -420,7 +424,7 @@ class Strip {
     write_pack(reinterpret_cast<T*>(resolved(moved(first_, r, stride_))), v);
   }
   GYR_DEVICE void move_down(int rows) { row_ += rows, first_ = moved(first_, rows, stride_); }
-  // As Global::copy_inside.
+  // Same as Global::copy_inside.
   GYR_DEVICE void copy_inside(int r, std::remove_const_t<T>* to, bool wanted, const Site& site = Site::current()) const {
     static_assert(N * sizeof(T) == pack_bytes);
     if (wanted) x_.template watch_pack<N>(row_ + r, column_, Touch::read, site);
@@ -435,12 +439,12 @@ class Strip {
   int stride_;
 };
 
-// Numbers in the memory that the threads of a block share.
+// Array in the block's dynamic shared memory.
 template <class T>
 class Shared {
  public:
   GYR_DEVICE explicit Shared(int first_byte = 0) : data_(reinterpret_cast<T*>(shared_bytes() + first_byte)) {}
-  GYR_DEVICE T* at(int i) const { return data_ + i; }  // for load_matrix_x4 and Global::copy
+  GYR_DEVICE T* at(int i) const { return data_ + i; }  // address for ldmatrix and cp.async
   GYR_DEVICE T load(int i, const Site& site = Site::current()) const {
     watch_shared(data_ + i, sizeof(T), Touch::read, site);
     return data_[i];
@@ -454,24 +458,25 @@ class Shared {
   T* data_;
 };
 
-// The sum over a warp, which every lane gets; all add in one order.
+// Sum over a warp, returned to every lane; all lanes add in the same order.
 template <class V>
 GYR_DEVICE V warp_sum(V v) {
   for (int with = warp_size / 2; with > 0; with /= 2) v += shuffle_xor(v, with);
   return v;
 }
-// Of each of K numbers.
+// Sums of each of K values.
 template <class A, int K>
 GYR_DEVICE Pack<A, K> warp_sum(Pack<A, K> v) {
   GYR_UNROLL
   for (int k = 0; k < K; ++k) v.at[k] = warp_sum(v.at[k]);
   return v;
 }
-// The same, by as few shuffles as that takes, where a lane wants one of them: lane l gets the sum of number l / (32 / K), K a power of two.
+// Sums of K values over a warp with the fewest shuffles, if each lane needs only one of them. Lane l receives sum
+// number l / (32 / K). K is a power of two.
 template <class A, int K>
 GYR_DEVICE A warp_sums_by_lane(Pack<A, K> v) {
   GYR_UNROLL
-  for (int n = K; n > 1; n /= 2) {  // numbers that a lane still has
+  for (int n = K; n > 1; n /= 2) {  // n: number of values that a lane still holds
     const int with = warp_size / 2 * n / K;
     const bool upper = (lane() & with) != 0;
     GYR_UNROLL
@@ -493,7 +498,7 @@ GYR_DEVICE V warp_largest(V v) {
   return v;
 }
 
-// The sum of v over this lane and those before it.
+// Inclusive prefix sum: the sum of v over lanes 0 to this one.
 GYR_DEVICE int sum_up_to_lane(int v) {
   for (int apart = 1; apart < warp_size; apart *= 2) {
     const bool there = lane() >= apart;
@@ -503,7 +508,8 @@ GYR_DEVICE int sum_up_to_lane(int v) {
   return v;
 }
 
-// A sum, or what else folds numbers, over a block. `room`: a number for each warp, which may be used again behind it.
+// Sum, or another reduction `fold`, over a block. `room`: shared memory with one element per warp, which can be reused
+// on return.
 template <class V, class Fold>
 GYR_DEVICE V block_fold(V v, const Shared<V>& room, const Fold& fold) {
   if (lane() == 0) room.store(warp(), v);

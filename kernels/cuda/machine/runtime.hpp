@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA's runtime as the program uses it.
+// Access to the CUDA runtime: the stream of a device, the GPU of this process, and error checks.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,31 +22,31 @@ struct Queue::State {
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  cudaStream_t stream = nullptr;  // waits for the default stream, in which host and device exchange memory, and is waited for by it
+  cudaStream_t stream = nullptr;  // blocking stream: it synchronises with the default stream, on which synchronous host copies run
   cuda::Uploads uploads;
-  std::shared_ptr<cuda::FusedLibrary> fused_attention;  // where it was needed
+  std::shared_ptr<cuda::FusedLibrary> fused_attention;  // cuDNN attention, created on first use
 };
 
 namespace cuda {
 
-// Exit::device with CUDA's own words where a call has failed; `what` is the kernel, or what was asked for.
+// Fails with Exit::device and CUDA's error text if a call has failed. `what`: name of the kernel or of the operation.
 void check(cudaError_t, const char* what);
 
 inline cudaStream_t stream_of(const Device& dev) { return dev.queue.state().stream; }
 
-// The GPU of this process: of those that there are the one with this process' number on its machine, round and round. It is taken when something asks
-// for it first; Exit::device where there is none.
+// The GPU of this process: rank on the node modulo the number of GPUs. place_on_machine sets the rank. take_device
+// selects the GPU on first use; Exit::device if there is none.
 void place_on_machine(int rank);
 void take_device();
-// What tells it from all other GPUs, of other machines too and by whatever number a process knows it; its name; and the runtime's version.
+// UUID of the GPU, which is unique across nodes; and its name.
 using DeviceIdentity = std::array<char, 16>;
 DeviceIdentity device_identity();
 std::string device_text();
 int device_capability();  // 10 major + minor
-// Whether a variable of the environment that switches something off is `on` or not there; Exit::usage where it is neither `on` nor `off`.
+// True if the environment variable is `on` or not set, false if it is `off`; otherwise Exit::usage.
 bool environment_allows(const char* variable);
 std::string runtime_version();
-std::string compiled_gpus();  // for which there is code, see compiled_gpus.hpp
+std::string compiled_gpus();  // GPUs that the program contains code for, see compiled_gpus.hpp
 
 }  // namespace cuda
 

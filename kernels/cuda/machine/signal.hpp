@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A moment of a stream of CUDA that other streams wait for.
+// CUDA event: a point in a stream that other streams or the host can wait for.
 #pragma once
 
 #include <utility>
@@ -8,9 +8,9 @@
 
 namespace gyr::cuda {
 
-class Signal {  // an event of CUDA
+class Signal {
  public:
-  Signal() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"); }
+  Signal() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "event creation"); }
   Signal(Signal&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   Signal& operator=(Signal&& other) noexcept {
     std::swap(event_, other.event_);
@@ -19,11 +19,11 @@ class Signal {  // an event of CUDA
   ~Signal() {
     if (event_) cudaEventDestroy(event_);
   }
-  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "an event"); }
-  void wait_in(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "waiting for an event"); }
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event record"); }
+  void wait_in(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "stream wait for an event"); }
   bool done() const {
     const cudaError_t state = cudaEventQuery(event_);
-    if (state != cudaErrorNotReady) check(state, "an event");
+    if (state != cudaErrorNotReady) check(state, "event query");
     return state == cudaSuccess;
   }
 

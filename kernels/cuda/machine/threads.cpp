@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host has one thread, which tells the device what to do; more where it computes itself. Kokkos gives views alone.
+// Threads of a rank in the CUDA backend. One host thread launches the kernels. More host threads are used only for work
+// that the host computes itself. Kokkos provides the views only.
 #include "kernels/base/threads.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -28,6 +29,6 @@ void start_threads(int threads, int place) {
 void end_threads() { Kokkos::finalize(); }
 int rank_threads() { return 1; }
 int host_threads() { return threads_of_host(); }
-std::string threads_text() { return "1 in every rank, kernels on " + cuda::device_text(); }
+std::string threads_text() { return "1 in each rank, kernels on " + cuda::device_text(); }
 
 }  // namespace gyr

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiles on their way to shared memory while others are computed with.
+// Multi-stage cp.async pipeline: tiles are loaded into shared memory while earlier tiles are used.
 #pragma once
 
 #include "kernels/cuda/machine/primitives.hpp"
 
 namespace gyr::cuda {
 
-// bring(step, place) starts the copies of a step, take(step, place) reads what they brought; between two steps all threads meet.
-// meanwhile(): while the first are under way.
+// The first function issues the copies of a step into stage `place`. take(step, place) uses the loaded tile. All
+// threads of the block synchronise between two steps. meanwhile() runs while the first copies are in flight.
 template <int stages, class LoadTile, class Take, class Meanwhile>
 GYR_DEVICE void pipeline(int steps, const LoadTile& load_tile, const Take& take, const Meanwhile& meanwhile) {
   for (int i = 0; i < stages - 1; ++i) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Asynchronous host-to-device copies through pinned memory.
 #include "kernels/cuda/machine/uploads.hpp"
 
 #include <cstring>
@@ -17,7 +18,7 @@ struct Uploads::Kept {
     cudaEvent_t fetched;
   };
   PinnedStock stock;
-  std::deque<InFlight> in_flight;  // the stream ends them in this order
+  std::deque<InFlight> in_flight;  // in the order in which the stream completes them
 
   void end_first() {
     cudaEventDestroy(in_flight.front().fetched);
@@ -35,9 +36,9 @@ void Uploads::start(cudaStream_t stream, const void* from, void* to, Index bytes
   while (!kept_->in_flight.empty() && cudaEventQuery(kept_->in_flight.front().fetched) == cudaSuccess) kept_->end_first();
   Kept::InFlight next{kept_->stock.take(bytes), nullptr};
   std::memcpy(next.piece.memory, from, std::size_t(bytes));
-  check(cudaMemcpyAsync(to, next.piece.memory, std::size_t(bytes), cudaMemcpyHostToDevice, stream), "an upload");
-  check(cudaEventCreateWithFlags(&next.fetched, cudaEventDisableTiming), "an event");
-  check(cudaEventRecord(next.fetched, stream), "an event");
+  check(cudaMemcpyAsync(to, next.piece.memory, std::size_t(bytes), cudaMemcpyHostToDevice, stream), "host-to-device upload");
+  check(cudaEventCreateWithFlags(&next.fetched, cudaEventDisableTiming), "event creation");
+  check(cudaEventRecord(next.fetched, stream), "event record");
   kept_->in_flight.push_back(next);
 }
 

@@ -9,11 +9,12 @@
 
 namespace gyr::cuda {
 
-// What the host has given a stream to take to the device: copied to pinned memory, from where the stream fetches it when its turn comes.
+// Asynchronous uploads from host to device. start() copies the data to pinned memory, from where the stream later
+// fetches it, so that the source may change on return.
 class Uploads {
  public:
   Uploads();
-  ~Uploads();  // those under way are waited for
+  ~Uploads();  // waits for pending uploads
   void start(cudaStream_t, const void* from, void* to, Index bytes);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What GPUs of capability 9.0 (sm_90a) have besides primitives.hpp: products of warpgroups, which are four warps, the first of which has a number
-// that four divides; they run beside the threads, which wait for them by groups. Barriers of some warps; ways to share registers.
+// Instructions of GPUs of compute capability 9.0 (sm_90a) in addition to primitives.hpp. wgmma: asynchronous GEMMs by a
+// warpgroup, which is four consecutive warps starting at a multiple of four. Named barriers for a subset of warps, and
+// redistribution of registers (setmaxnreg).
 #pragma once
 
 #include "kernels/cuda/machine/primitives.hpp"
@@ -13,29 +14,30 @@ namespace gyr::cuda {
 
 inline constexpr int group_threads = 128;
 
-// Whether code of the architecture that is compiled for may have these instructions. Where it may not, kernels that need them are empty.
+// True if the target architecture has these instructions. Kernels that need them are empty if it does not.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 inline constexpr bool has_warpgroups = true;
 #else
 inline constexpr bool has_warpgroups = false;
 #endif
 
-// A matrix of bf16 in shared memory as a product finds it: a descriptor (PTX, "Matrix Descriptor Format") with a swizzle of 128 bytes. The matrix is
-// made of squares of 8 rows of 128 bytes, one behind the other, whose 16-byte columns are exchanged: column c of row r lies at c ^ r. leading and
-// stride, in bytes, are what lies between squares: along rows (of matrices by columns; by rows there is one), and between rows.
+// Shared-memory matrix descriptor of wgmma for bf16 with 128-byte swizzle (PTX, "Matrix Descriptor Format"). The matrix
+// consists of consecutive 8 x 128-byte atoms, in which 16-byte chunk c of row r is stored at chunk c ^ r. leading:
+// bytes from an atom to the next one along the columns (N-major only; a K-major matrix has one atom per row of atoms).
+// stride: bytes to the next atom along the rows.
 struct MatrixDescriptor {
-  std::uint32_t low, high;  // halves: the low one has the address
+  std::uint32_t low, high;  // halves of the 64-bit descriptor; the low one contains the address
 };
 GYR_FUNCTION constexpr MatrixDescriptor place_at(std::uint32_t address, int leading, int stride) {
   return {(address & 0x3ffff) >> 4 | std::uint32_t(leading >> 4) << 16, std::uint32_t(stride >> 4) | std::uint32_t(1) << 30};
 }
-// The same matrix, so many bytes on, of which 16 are the least.
+// The same matrix, advanced by `bytes`, a multiple of 16.
 GYR_FUNCTION constexpr MatrixDescriptor moved(const MatrixDescriptor& m, int bytes) { return {m.low + std::uint32_t(bytes >> 4), m.high}; }
-// Where numbers [8 c, 8 c + 8) of row r of such squares one above the other lie, counted in numbers.
+// Offset, in elements, of columns [8 c, 8 c + 8) of row r in a column of such atoms.
 GYR_FUNCTION constexpr int swizzled_place(int r, int c) { return r * 64 + (c ^ r % 8) * 8; }
 
-// How the right operand of a product lies: `rows`: rows are its columns, along which is summed (K-major); `columns`: rows are what is summed over
-// (N-major).
+// Storage of the right operand B (K x N) of a wgmma. rows: stored rows are columns of B, so that the summed dimension
+// is contiguous (K-major). columns: stored rows are rows of B (N-major).
 enum class Major { rows, columns };
 
 #if defined(__CUDACC__)
@@ -49,7 +51,8 @@ GYR_DEVICE std::uint64_t bits_of(const MatrixDescriptor& m) {
   return bits;
 }
 
-// Registers stay on their side of what comes next: the compiler does not know that products run beside it.
+// Keeps the values in registers and orders accesses to them at this point, because the compiler does not know that
+// wgmma accesses them asynchronously.
 template <int F>
 GYR_DEVICE void pin(FragmentD (&d)[F]) {
   GYR_UNROLL
@@ -61,14 +64,16 @@ GYR_DEVICE void pin(FragmentA (&a)[F]) {
   for (int n = 0; n < F; ++n) asm volatile("" : "+r"(a[n].at[0]), "+r"(a[n].at[1]), "+r"(a[n].at[2]), "+r"(a[n].at[3])::"memory");
 }
 
-// Products that are told from now on may take and add to these registers as they are.
+// wgmma.fence: orders earlier accesses to these registers before the following wgmmas, which may read and accumulate
+// into them.
 template <class... R>
 GYR_DEVICE void fence_wgmma(R&... registers) {
   (pin(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 GYR_DEVICE void commit_wgmma() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// For all groups of products but the last N; the registers are those that have been waited for.
+// Waits for all committed wgmma groups except the last N. registers: accumulators and operands of the groups that are
+// complete.
 template <int N, class... R>
 GYR_DEVICE void wait_wgmma(R&... registers) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -82,12 +87,13 @@ GYR_DEVICE void wait_wgmma(R&... registers) {
 #define GYR_N10(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
 #define GYR_N32 GYR_N10() GYR_N10(1) GYR_N10(2) "%30,%31"
 #define GYR_N64 GYR_N10() GYR_N10(1) GYR_N10(2) GYR_N10(3) GYR_N10(4) GYR_N10(5) "%60,%61,%62,%63"
-// The predicate says whether d is added to; factors are 1.
+// The predicate selects whether the instruction adds to d or overwrites it. The operands are not negated (factors 1).
 #define GYR_WGMMA(n, d, operands, adds, tail) \
   "{.reg .pred p;\nsetp.ne.b32 p, " adds ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" d "}, " operands ", p, 1, 1" tail ";}\n"
 
-// d (64, 8 F) = or += a (64, 16) b (16, 8 F), F 8 or 16, by a warpgroup, of which warp w has rows [16 w, 16 w + 16) in the fragments of
-// primitives.hpp: d[n] columns [8 n, 8 n + 8). a: fragments, or a matrix by rows.
+// Issues a wgmma: d (64, 8 F) = or += a (64, 16) b (16, 8 F), with F = 8 or 16. Warp w of the warpgroup holds rows [16
+// w, 16 w + 16) of d in the fragments of primitives.hpp; d[n] has columns [8 n, 8 n + 8). a: register fragments, or a
+// K-major matrix in shared memory.
 template <bool adds, Major major, int F>
 GYR_DEVICE void issue_wgmma(FragmentD (&d)[F], const FragmentA& a, const MatrixDescriptor& b) {
   static_assert(F == 8 || F == 16);
@@ -121,22 +127,23 @@ GYR_DEVICE void issue_wgmma(FragmentD (&d)[F], const MatrixDescriptor& a, const 
 #undef GYR_D4
 #undef GYR_D1
 
-// What this thread has written to shared memory, copies that it has waited for among them, is there for products of those whom a barrier lets go on
-// behind it.
+// Async-proxy fence. It makes this thread's shared-memory writes, including cp.async copies that it has waited for,
+// visible to wgmmas that are issued after the next barrier.
 GYR_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// x, which is never below zero, is computed before anything behind this waits for products: the assembler would wait first, and nothing run beside
-// them. It leaves stores where they are; this one is never made.
+// Forces x, which must be >= 0, to be computed before the next wgmma wait. Otherwise ptxas moves the wait ahead of the
+// arithmetic, which then does not overlap with the wgmma. ptxas does not move stores, and this predicated store is
+// never executed.
 GYR_DEVICE void pin_registers(float x) {
   asm volatile("{.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;}" ::"f"(x), "r"(0) : "memory");
 }
 
-// Barrier `number`, 1 to 15, of so many threads, whole warps: this one has come, and waits for all or does not. What threads did before they came is
-// there for those that waited.
+// Named barrier `number` (1 to 15) for `threads` threads in full warps. sync_named_barrier arrives and waits for all threads;
+// arrive_at_barrier only arrives. Memory accesses before the arrival are visible to the threads that waited.
 GYR_DEVICE void sync_named_barrier(int number, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 GYR_DEVICE void arrive_at_barrier(int number, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory"); }
 
-// From now on this warpgroup has so many registers a thread, more or fewer than before.
+// setmaxnreg: changes the number of registers per thread of this warpgroup to N, upwards or downwards.
 template <int N>
 GYR_DEVICE void increase_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));

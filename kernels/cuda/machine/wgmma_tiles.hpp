@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiles of bf16 in shared memory, and products of them by warpgroups.
+// Tiles of bf16 in shared memory in wgmma's 128-byte swizzled layout, and GEMMs of such tiles.
 #pragma once
 
 #include "kernels/cuda/machine/wgmma.hpp"
 
 namespace gyr::cuda {
 
-// W columns, in parts of 64, each of them squares of 8 rows of 128 bytes, one above the other. It begins on a multiple of 1024 bytes.
+// Tile of W columns, stored as parts of 64 columns. Each part is a column of swizzle atoms with 8 rows of 128 bytes. A
+// tile starts at a multiple of 1024 bytes.
 template <int W, int rows>
 class GroupTile {
  public:
@@ -14,12 +15,12 @@ class GroupTile {
   static_assert(W % 64 == 0 && rows % 8 == 0);
 
   GYR_DEVICE explicit GroupTile(int first_byte) : numbers_(first_byte) {}
-  // Where columns [8 c, 8 c + 8) of a row lie.
+  // Address of columns [8 c, 8 c + 8) of a row.
   GYR_DEVICE bf16* pack(int row, int c) const { return numbers_.at(c / 8 * part + swizzled_place(row, c % 8)); }
-  // As an operand from a row on, which eight divides: summed along its columns, or over its rows.
+  // Descriptor of the tile as a wgmma operand. by_rows: K-major, from `row` on, a multiple of 8. by_columns: N-major.
   GYR_DEVICE MatrixDescriptor by_rows(int row = 0) const { return place_of(numbers_.at(row * 64), pack_bytes, square); }
   GYR_DEVICE MatrixDescriptor by_columns() const { return place_of(numbers_.at(0), part * int(sizeof(bf16)), square); }
-  // From there to column or row `at`, which 16 divides.
+  // Byte offset from the start of a descriptor's matrix to column or row `at`, a multiple of 16.
   GYR_FUNCTION static constexpr int to_column(int at) { return (at / 64 * part + at % 64) * int(sizeof(bf16)); }
   GYR_FUNCTION static constexpr int to_row(int at) { return at * 128; }
 
@@ -28,8 +29,9 @@ class GroupTile {
   Shared<bf16> numbers_;
 };
 
-// Rows [first, first + rows) of columns [column, column + width) of x on their way to a tile, from its row `to` on, by `threads` threads, of which
-// this one is number t; zeros behind row `end` and the last column.
+// Issues cp.async copies of rows [first, first + rows) and columns [column, column + width) of x into a tile, from tile
+// row `to` on. `threads` threads take part, and this one has index t. Elements beyond row `end` or the last column
+// become zero.
 template <int rows, int threads, int W, int R>
 GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index column, Index width, const GroupTile<W, R>& tile, int to, int t) {
   constexpr int packs = W / 8, at_once = threads / packs;
@@ -45,7 +47,8 @@ GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index
   else copy([&, count = there && first + mine < end ? int(end - first) - mine : 0](int r) { return r < count; });
 }
 
-// d (64, 8 F) = a (64, W) b (8 F, W)', told.   A, B: the tiles of which a and b are, by rows
+// Issues the wgmmas of d (64, 8 F) = a (64, W) b (8 F, W)'. A, B: types of the tiles that contain a and b, both
+// K-major.
 template <int W, class A, class B, int F>
 GYR_DEVICE void multiply_rows(const MatrixDescriptor& a, const MatrixDescriptor& b, FragmentD (&d)[F]) {
   issue_wgmma<false, Major::rows>(d, a, b);
@@ -53,14 +56,14 @@ GYR_DEVICE void multiply_rows(const MatrixDescriptor& a, const MatrixDescriptor&
   for (int c = 16; c < W; c += 16) issue_wgmma<true, Major::rows>(d, moved(a, A::to_column(c)), moved(b, B::to_column(c)));
 }
 
-// d (64, 8 F) += a (64, 16 K) b (16 K, 8 F), told.   B: the tile of which b is, by columns
+// Issues the wgmmas of d (64, 8 F) += a (64, 16 K) b (16 K, 8 F). B: type of the tile that contains b, N-major.
 template <class B, int K, int F>
 GYR_DEVICE void add_columns(const FragmentA (&a)[K], const MatrixDescriptor& b, FragmentD (&d)[F]) {
   GYR_UNROLL
   for (int k = 0; k < K; ++k) issue_wgmma<true, Major::columns>(d, a[k], moved(b, B::to_row(16 * k)));
 }
 
-// What a product left, as the left operand of the next one.
+// Rounds the accumulators of a GEMM to bf16, as the left operand of the next GEMM.
 template <int F>
 GYR_DEVICE void round(const FragmentD (&d)[F], FragmentA (&a)[F / 2]) {
   GYR_UNROLL

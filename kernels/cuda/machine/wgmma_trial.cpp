@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Self-test of the wgmma kernels: runs attention and grouped GEMMs with and without wgmma and compares the results.
 #include "kernels/cuda/machine/wgmma_trial.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace {
 
 enum class Standing { untried, with, without, held };
 
-// Of this process.
+// State of the self-test in this process.
 Standing& standing() {
   static Standing standing = Standing::untried;
   return standing;
@@ -37,8 +38,8 @@ class Trial {
  public:
   Trial() : dev_(false, scratch_bytes) {}
 
-  // Of one sequence with two documents, which no library covers: tiles are whole and are not, and enough of them for every place of shared memory to
-  // be taken again. Keys come in two blocks.
+  // Attention on one sequence with two documents, which cuDNN does not support. Tiles are full and partial, and there
+  // are enough of them to reuse every stage in shared memory. Keys are processed in two blocks.
   void attend(Index width, Results& results) {
     constexpr Index tokens = 392, heads = 2, first_document = 50, first_keys = 200;
     const Workspace workspace(dev_.scratch, "trial");
@@ -61,9 +62,9 @@ class Trial {
     attention_finish<bf16>(dev_, shape, state, out, lse);
     attention_delta<bf16>(dev_, shape, dout, out, delta);
     attention_backward<bf16>(dev_, shape, mask, rule, q, k, v, dout, lse, delta, dq, dk, dv);
-    add("attention", out, results), add("attention's logarithm of sums", lse, results);
-    add("attention's gradient of queries", dq, results), add("attention's gradient of keys", dk, results);
-    add("attention's gradient of values", dv, results);
+    add("attention", out, results), add("attention log-sum-exp", lse, results);
+    add("attention gradient of queries", dq, results), add("attention gradient of keys", dk, results);
+    add("attention gradient of values", dv, results);
   }
 
   void multiply_by_experts(Results& results) {
@@ -83,7 +84,8 @@ class Trial {
     grouped_linear<bf16>(dev_, groups, x, w, y);
     grouped_linear_backward_input<bf16>(dev_, groups, dy, w, dx);
     grouped_linear_backward_weight<bf16>(dev_, groups, Matrix<const bf16>(dy), x, dw);
-    add("experts' product", y, results), add("experts' gradient of inputs", dx, results), add("experts' gradient of weights", gradients, results);
+    add("grouped GEMM of experts", y, results), add("input gradient of the experts' grouped GEMM", dx, results),
+        add("weight gradient of the experts' grouped GEMM", gradients, results);
   }
 
  private:
@@ -132,7 +134,7 @@ Results results_of(Standing way) {
   return results;
 }
 
-// The largest difference of the largest number; what is no number differs from any.
+// Largest absolute difference relative to the largest magnitude in b. It is infinite if any value is not finite.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double most = 0, largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -142,25 +144,25 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
   return most / largest;
 }
 
-constexpr const char* advice = "GYR_CUDA_WARPGROUPS=off leaves products of warpgroups out";
+constexpr const char* advice = "set GYR_CUDA_WARPGROUPS=off to run without wgmma";
 
 Results results_with(const std::string& gpu) {
   try {
     return results_of(Standing::with);
   } catch (const Error& e) {
-    fail(e.code, "{}, in a trial of products of warpgroups on {}; {}", e.what(), gpu, advice);
+    fail(e.code, "{}, in the self-test of the wgmma kernels on {}; {}", e.what(), gpu, advice);
   }
 }
 
 void try_out() {
-  constexpr double rounding = 0.02;       // of bf16, where tiles of other sizes round other sums
-  const std::string gpu = device_text();  // which says nothing more once a kernel has failed
+  constexpr double rounding = 0.02;       // tolerance of bf16 results, whose rounding depends on tile sizes
+  const std::string gpu = device_text();  // queried now, because CUDA calls fail after a kernel has failed
   const Results with = results_with(gpu), without = results_of(Standing::without);
   for (std::size_t i = 0; i < with.size(); ++i) {
     const double d = difference(with[i].numbers, without[i].numbers);
     require(d <= rounding, Exit::device,
-            "products of warpgroups do not hold on this GPU ({}): {} differs from what is computed without them by {:.2g} of the largest number; {}",
-            gpu, with[i].what, d, advice);
+            "wgmma kernels compute wrong results on this GPU ({}): {} differs from the result without wgmma by {:.2g} of the largest value; {}", gpu,
+            with[i].what, d, advice);
   }
 }
 
@@ -171,7 +173,7 @@ bool wgmma_passes_self_test() {
   try {
     if (environment_allows("GYR_CUDA_TRIAL")) try_out();
   } catch (...) {
-    standing() = Standing::untried;  // whoever asks again is told again
+    standing() = Standing::untried;  // a later call repeats the test and fails again
     throw;
   }
   standing() = Standing::held;

@@ -3,9 +3,9 @@
 
 namespace gyr::cuda {
 
-// Whether what multiplies by products of warpgroups shall do so. Before it does for the first time in a process, attention, its gradient and products
-// of experts are computed of some drawn numbers with them and without, by instructions that every GPU from 8.0 on has: Exit::device where the two do
-// not agree. GYR_CUDA_TRIAL=off: without that.
+// True if kernels may use wgmma. The first call in a process runs a self-test: attention, its gradient and the experts'
+// grouped GEMMs on random data, with wgmma and with instructions that all GPUs from 8.0 on have. Exit::device if the
+// results differ. GYR_CUDA_TRIAL=off skips the self-test.
 bool wgmma_passes_self_test();
 
 }  // namespace gyr::cuda

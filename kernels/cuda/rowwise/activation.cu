@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of activations, gated (GLU) and plain, and of their gradients. kernels/ops/activation.hpp has the formulas.
 #include "kernels/ops/activation_math.hpp"
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"

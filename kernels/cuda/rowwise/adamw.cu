@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernel of the AdamW update. kernels/ops/adamw.hpp has the formula.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -9,7 +10,8 @@ using namespace cuda;
 
 namespace {
 
-// master: w itself, or apart from it; then w is its copy.
+// master: master weight, of which w receives a rounded copy. If there is no separate master weight, `master` is the
+// weight itself and w is empty.
 template <class T, int N>
 GYR_KERNEL adamw_kernel(AdamWUpdate<Acc<T>> stays, Global<const Acc<T>> step, Global<const Acc<T>> g, Global<Acc<T>> m, Global<Acc<T>> v,
                         Global<Acc<T>> master, Global<T> w) {

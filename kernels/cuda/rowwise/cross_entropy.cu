@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of the cross-entropy loss over vocabulary-parallel logits. kernels/ops/cross_entropy.hpp has the formulas.
 #include <limits>
 
 #include "kernels/ops/backend.hpp"
@@ -11,7 +12,7 @@ using namespace cuda;
 
 namespace {
 
-constexpr Index most_threads = 512;  // of a block, which takes a row: rows are wide, and there may be few of them
+constexpr Index most_threads = 512;  // threads per block. One block processes a row, because rows are wide and may be few
 
 template <int N>
 Grid grid_of_wide_rows(Index rows, Index columns, int number_bytes) {
@@ -19,17 +20,17 @@ Grid grid_of_wide_rows(Index rows, Index columns, int number_bytes) {
   return {std::min(rows, most_blocks), warps * warp_size, warps * number_bytes};
 }
 
-// f(r) for every row of this block.
+// Calls f(r) for every row of this block.
 template <class F>
 GYR_DEVICE void each_wide_row(Index rows, const F& f) {
   for (Index r = block_index(); r < rows; r += grid_blocks()) f(r);
 }
-// f(c) for every pack of a row that is this thread's. Columns are counted by int: there are no more than there are tokens.
+// Calls f(c) for every pack of a row that belongs to this thread. Column indices fit into int, as token ids do.
 template <int N, class F>
 GYR_DEVICE void each_wide_column(Index columns, const F& f) {
   for (int c = N * thread_index(); c < int(columns); c += N * block_threads()) f(c);
 }
-// f(i) for every number of a pack at c that is before column `end`.
+// Calls f(i) for every element of the pack at column c that is before column `end`.
 template <int N, class F>
 GYR_DEVICE void each_before(int c, int end, const F& f) {
   if (c + N <= end) {
@@ -73,7 +74,7 @@ GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Glo
   });
 }
 
-// Exponentials of a pack are summed in A before double takes over.
+// Exponentials are summed in A within a pack, and in double over packs.
 template <class A, int N>
 GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
   const Shared<double> room;
@@ -108,8 +109,8 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
   loss.store(r, labels.load(r) == ignored_label ? 0 : x);
 }
 
-// A thread reads what it then writes, so that dlogits may be the logits. `given`: the scale, where there is one. `own`: what the label's column has
-// less.
+// Each thread reads the elements that it overwrites, so dlogits may be the logits' memory. given: scale of the loss, or
+// empty for 1. own: amount that is subtracted in the label's column.
 template <class T, int N>
 GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
                                          Global<const Token> labels, Global<const double> given, LossTerms terms, SoftCap<Acc<T>> cap,

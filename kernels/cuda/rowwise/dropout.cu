@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernel of dropout.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/dropout.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
@@ -10,7 +11,7 @@ using namespace cuda;
 
 namespace {
 
-// A lane takes the four columns of a block of random words.
+// Each lane computes four columns at a time, whose random words are one Philox block.
 template <class T>
 GYR_KERNEL drop_kernel(DropoutOf dropout, TokenPlaces places, Index first_row, Global<const T> x, Global<T> y) {
   using A = Acc<T>;

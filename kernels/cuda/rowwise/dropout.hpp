@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dropout as a kernel is given it. Where the kernel begins it asks for the step and the sample, which lie on the device.
+// Dropout as a kernel argument. A kernel reads the current step and sample from device memory when it starts, so that
+// replayed CUDA graphs use new values.
 #pragma once
 
 #include "kernels/cuda/machine/primitives.hpp"
@@ -12,7 +13,7 @@ struct DropoutOf : Dropout {
     static_assert(sizeof(DrawnAt) == 2 * sizeof(std::int64_t));
     if (d.drops()) now_ = Matrix<const std::int64_t>(&d.now->step, 1, 2, 2);
   }
-  // Where nothing is dropped, nothing is asked for.
+  // Reads no memory if dropout is disabled.
   GYR_DEVICE Draws draws() const { return drops() ? at({now_.load(0, 0), now_.load(0, 1)}) : Draws(); }
 
  private:

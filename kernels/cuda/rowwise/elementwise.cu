@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of elementwise operations. kernels/ops/elementwise.hpp has the formulas.
 #include "kernels/ops/backend.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/machine/launch.hpp"
@@ -37,7 +38,7 @@ GYR_KERNEL convert_kernel(Global<const S> x, Global<T> y) {
   });
 }
 
-// y = (y + k bias) scale, where either may be absent.
+// y = (y + k bias) scale, where bias and scale may be empty.
 template <class T, int N>
 GYR_KERNEL bias_scale_kernel(Global<const Acc<T>> bias, Acc<T> k, Global<const Acc<T>> scale, Global<T> y) {
   using A = Acc<T>;
@@ -70,7 +71,7 @@ GYR_KERNEL divide_rows_kernel(Global<const Acc<T>> x, Global<const Acc<T>> n, Gl
   });
 }
 
-// The same numbers as one row, where they lie one behind the other.
+// Views a contiguous matrix as a single row.
 template <class T>
 Matrix<T> run_of(const Matrix<T>& x) {
   return x.stride == x.columns ? Matrix<T>(x.data, 1, x.rows * x.columns, x.rows * x.columns) : x;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of the embedding lookup and its gradient (kernels/ops/embedding.hpp).
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/cuda/rowwise/token_groups.hpp"
@@ -10,10 +11,10 @@ using namespace cuda;
 
 namespace {
 
-constexpr int part_packs = 4;  // that a lane takes at a time
+constexpr int part_packs = 4;  // packs that a lane loads at a time
 template <int N>
 constexpr Index part_columns = Index(part_packs) * warp_size* N;
-// f(p, c) for the lane's packs of a part of a row that begins at its column `first`.
+// Calls f(p, c) for this lane's packs in a part of a row. first: the lane's first column of the part.
 template <int N, class F>
 GYR_DEVICE void each_of_part(Index columns, Index first, const F& f) {
   GYR_UNROLL
@@ -25,7 +26,7 @@ Grid grid_of_parts(Index rows, Index columns) {
   return {std::min(ceil_div(rows * ceil_div(columns, part_columns<N>), Index(usual_warps)), most_blocks), usual_threads};
 }
 
-// A warp takes a part of a row.
+// One warp writes a part of a row.
 template <class T, int N>
 GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, Index first, Acc<T> scale, Global<T> x) {
   const int parts = int(ceil_div(x.columns(), part_columns<N>));
@@ -34,7 +35,7 @@ GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, I
     const Index column = (int(task) - r * parts) * part_columns<N> + N * lane();
     const Index row = Index(tokens.load(r)) - first;
     const bool held = row >= 0 && row < table.rows();
-    Held<T, N> in[part_packs];  // zeros, of a token that others hold
+    Held<T, N> in[part_packs];  // zeros for a token whose table row is on another rank
     each_of_part<N>(x.columns(), column, [&](int p, Index c) {
       in[p] = Pack<T, N>();
       if (held) in[p] = table.template load_pack<N>(row, c);
@@ -49,23 +50,25 @@ GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, I
 }
 
 // ---- The gradient ----
-// Tokens are put in order first (token_groups.hpp). Rows with equal tokens are added up in order by a warp, into the table; many of them chunk by
-// chunk, into scratch, and their sums in order by a block. What a token's row becomes does not depend on other tokens.
+// Rows are first sorted by token (token_groups.hpp). For each token, a warp adds its rows to the table in order. If
+// there are many rows, warps add them chunk by chunk into scratch, and a block adds the chunk sums in order. The
+// gradient of one token's row does not depend on other tokens.
 
 GYR_KERNEL order_tokens_kernel(Global<const Token> tokens, HeldTokens held, int bits, int keys, Global<std::int32_t> places) {
   BucketOrder(tokens, held, bits, keys).write(places);
 }
 
-// Of the chunk of a token that has several, which begins at place p: another one for each.
+// Row of `sums` for the chunk that begins at place p, for tokens with several chunks. No two such chunks have the same
+// row.
 GYR_DEVICE int sum_of_chunk(int p) { return (p + chunk_rows - 1) / chunk_rows; }
 
-constexpr int gradient_rows = 4;  // whose packs are on their way
+constexpr int gradient_rows = 4;  // number of rows whose loads are in flight
 template <class T>
-constexpr int gradient_packs = sizeof(T) > 2 ? 2 : 4;  // of a lane
+constexpr int gradient_packs = sizeof(T) > 2 ? 2 : 4;  // packs of columns per lane
 template <class T, int N>
 constexpr int gradient_columns = gradient_packs<T>* warp_size* N;
 
-// A warp takes a part of the rows of a chunk.
+// One warp adds up the rows of a chunk, for a part of their columns.
 template <class T, int N>
 GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<const T> dx, Acc<T> scale, Global<Acc<T>> dtable,
                                      Global<Acc<T>> sums) {
@@ -82,7 +85,7 @@ GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<c
         if (const Index c = column + i * warp_size * N; c < dx.columns()) f(i, c);
     };
     const bool alone = place.chunks == 1;
-    int mine = place.row, behind = 0;  // a lane knows two rows of the chunk
+    int mine = place.row, behind = 0;  // each lane holds two row indices of the chunk
     if (place.length > 1) {
       const auto row = [&](int i) { return i < place.length ? places.load(p + i, 0) : 0; };
       mine = row(lane()), behind = row(warp_size + lane());
@@ -110,9 +113,10 @@ GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<c
   });
 }
 
-constexpr int places_of_block = usual_threads * 4;  // that it looks at for tokens with several chunks
+constexpr int places_of_block = usual_threads * 4;  // places that a block searches for tokens with several chunks
 
-// dtable += the sums of chunks. A block has some columns, and tokens that begin at some places; every warp adds up some of a token's sums.
+// dtable += chunk sums, for tokens with several chunks. A block processes some columns, and the tokens whose first
+// place is in its range. Each warp adds some of the chunk sums.
 template <class A, int N>
 GYR_KERNEL add_chunks_kernel(Global<const std::int32_t> places, Global<const A> sums, Global<A> dtable) {
   const int tiles = int(ceil_div(dtable.columns(), Index(N) * warp_size)), group = int(block_index()) / tiles;
@@ -168,7 +172,7 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
                         Tensor2<Acc<T>> dtable) {
   using A = Acc<T>;
   const Index rows = dx.extent(0), columns = dx.extent(1);
-  const bool chunks = rows >= 2 * chunk_rows;  // whether a token may have several
+  const bool chunks = rows >= 2 * chunk_rows;  // true if a token may have several chunks
   const Global<std::int32_t> places(dev.scratch.tensor<std::int32_t>(rows, 4));
   const Global<A> sums(dev.scratch.tensor<A>(chunks ? ceil_div(rows, Index(chunk_rows)) : 0, columns));
   if (dev.dry_run() || rows == 0 || dtable.extent(0) == 0) return;
@@ -177,7 +181,7 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
   const TokenBuckets buckets(rows, to.rows());
   launch(dev, "embedding_backward", buckets.grid(), order_tokens_kernel, tokens,
          HeldTokens{std::uint32_t(first), std::uint32_t(to.rows()), pad_token_id}, buckets.bits, buckets.keys, places);
-  with_packs_of<pack_bytes / int(sizeof(A))>(  // neighbours of the table in neighbouring lanes
+  with_packs_of<pack_bytes / int(sizeof(A))>(  // 16-byte packs of dtable, so that adjacent lanes access adjacent packs of the table
       [&](auto n) {
         const Index parts = ceil_div(columns, Index(gradient_columns<T, n>)), tiles = ceil_div(columns, Index(n) * warp_size);
         launch(dev, "embedding_backward", {std::min(ceil_div(rows * parts, Index(usual_warps)), most_blocks), usual_threads},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Some lanes of a warp have a head, a pack each, and a warp neighbouring heads of some rows, whose packs are all on their way before the first is
-// needed. A head of more packs than a warp has lanes is read twice, the second time from cache.
+// RMSNorm of each head (QK norm, kernels/ops/head_norm.hpp). A head occupies some lanes of a warp, one pack per lane. A
+// warp processes adjacent heads of several rows, and issues all its loads before it uses the first value. A head wider
+// than a warp is read twice, the second time from cache.
 #include <bit>
 
 #include "kernels/ops/backend.hpp"
@@ -13,24 +14,25 @@ using namespace cuda;
 
 namespace {
 
-constexpr int forward_rows = 4, backward_rows = 2;  // of a warp at a time
-constexpr int backward_warps = 4;                   // of a block
-constexpr Index backward_blocks = 7 * 132;          // as many of those, with 72 registers a thread, as an H100 takes at once
+constexpr int forward_rows = 4, backward_rows = 2;  // rows that a warp processes at a time
+constexpr int backward_warps = 4;  // warps per block
+constexpr Index backward_blocks = 7 * 132;  // backward blocks that an H100 holds at once with 72 registers per thread
 constexpr Index most_room = 96 << 10;               // bytes of shared memory for sums of columns
 constexpr int log_warp_size = std::bit_width(unsigned(warp_size)) - 1;
 
-// How heads lie over the lanes of warps: each on 2^shift of them.
+// Distribution of heads over the lanes of warps: each head occupies 2^shift lanes.
 struct HeadLanes {
   int heads, width, shift;
 
-  GYR_FUNCTION int tiles() const { return (heads + (1 << (log_warp_size - shift)) - 1) >> (log_warp_size - shift); }  // of a row, a warp's each
-  // This lane's head of a tile, and its first column of it.
+  // warp-wide tiles of heads per row
+  GYR_FUNCTION int tiles() const { return (heads + (1 << (log_warp_size - shift)) - 1) >> (log_warp_size - shift); }
+  // head: this lane's head in a tile. column: first column of this lane's pack in the head.
   GYR_DEVICE int head(int tile) const { return (tile << (log_warp_size - shift)) + (lane() >> shift); }
   template <int N>
   GYR_DEVICE int column() const {
     return (lane() & ((1 << shift) - 1)) * N;
   }
-  // Of each of K numbers over the lanes of a head, which all get it.
+  // Sums each of K values over the lanes of a head. All these lanes get the sums.
   template <class A, int K>
   GYR_DEVICE Pack<A, K> sum(Pack<A, K> v) const {
     for (int with = (1 << shift) / 2; with > 0; with /= 2) {
@@ -45,12 +47,14 @@ HeadLanes head_lanes(Index heads, Index width) {
   return {int(heads), int(width), int(std::bit_width(std::uint64_t(std::min(ceil_div(width, N), Index(warp_size)) - 1)))};
 }
 
-// Blocks have as many rows as they take at once, or more where that would be more than `most` blocks.
+// Number of blocks. A block has rows_at_once rows, or strides through more rows if there would be more than `most`
+// blocks.
 inline Index blocks_of(const HeadLanes& at, Index rows, Index rows_at_once, Index most) {
   return at.tiles() * std::min(ceil_div(rows, rows_at_once), std::max<Index>(most / at.tiles(), 1));
 }
 
-// What a warp has: the heads of its block's tile in K rows from the first on, and every so many rows again. This lane's head is one of them.
+// Work of a warp: the heads of its block's tile, in rows_at_once rows from `first`, and again every `step` rows. head:
+// this lane's head.
 struct HeadWork {
   int head, first, step;
 
@@ -60,7 +64,7 @@ struct HeadWork {
   }
 };
 
-// share: 1 / E
+// share: 1 / head_dim
 template <class T, int N>
 GYR_KERNEL_WITHIN(64)
 head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
@@ -70,7 +74,8 @@ head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T>
   Pack<A, N> weight = {};
   if (c < at.width) weight = g.template load_pack<N>(0, c);
   const HeadWork mine = HeadWork::of(at, K);
-  const int column = mine.head * at.width + c, end = mine.head < at.heads && c < at.width ? rows : 0;  // of this lane's rows
+  // end: end of this lane's rows, 0 if the lane has no head
+  const int column = mine.head * at.width + c, end = mine.head < at.heads && c < at.width ? rows : 0;
   const Strip<const T, N> in(x, 0, column);
   const Strip<T, N> out(y, 0, column);
   const Strip<A, 1> factors(rstd, 0, mine.head);
@@ -127,7 +132,8 @@ GYR_KERNEL wide_head_norm_kernel(HeadLanes at, Global<const T> x, Global<const A
   }
 }
 
-// dx may be dy's memory. What a block adds to the weights' gradient is a row of `partial`, if that is wanted.
+// dx may be dy's memory. If `partial` is not empty, each block writes its contribution to the gradient of g to one row
+// of it.
 template <class T, int N>
 GYR_KERNEL_WITHIN(72)
 head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share,
@@ -139,7 +145,8 @@ head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, G
   if (c < at.width) weight = g.template load_pack<N>(0, c);
   for (int i = 0; i < N; ++i) weight.at[i] += base;
   const HeadWork mine = HeadWork::of(at, K);
-  const int column = mine.head * at.width + c, end = mine.head < at.heads && c < at.width ? rows : 0;  // of this lane's rows
+  // end: end of this lane's rows, 0 if the lane has no head
+  const int column = mine.head * at.width + c, end = mine.head < at.heads && c < at.width ? rows : 0;
   const Strip<const T, N> in(x, 0, column), dout(dy, 0, column);
   const Strip<T, N> din(dx, 0, column);
   const Strip<const A, 1> factors(rstd, 0, mine.head);
@@ -191,7 +198,7 @@ GYR_KERNEL wide_head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Glob
                                           Global<const Acc<T>> rstd, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;
   const int packs = at.width / N;
-  const Shared<Pack<A, N>> room;  // of each warp, what it adds to the columns
+  const Shared<Pack<A, N>> room;  // sums over rows for the gradient of g, per warp and column
   const auto place = [&](Index c) { return warp() * packs + int(c) / N; };
   each_column<N>(at.width, [&](Index c) { room.store(place(c), Pack<A, N>()); });
   const HeadWork mine = HeadWork::of(at, 1);
@@ -259,7 +266,7 @@ void head_norm_backward(Device& dev, Matrix<const T> dy, Matrix<const T> x, Tens
   using A = Acc<T>;
   constexpr int rows_at_once = backward_warps * backward_rows;
   const Index width = g.extent(0), heads = rstd.columns;
-  // As many as blocks may be, however packs lie in heads.
+  // Largest number of blocks for any pack width.
   const Index most_partials = std::min(heads * ceil_div(x.rows, Index(rows_at_once)), std::max(heads, backward_blocks));
   const auto partials = dev.scratch.tensor<A>(dg.data() ? most_partials : 0, width);
   if (dev.dry_run()) return;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of LayerNorm. kernels/ops/layernorm.hpp has the formulas.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -9,7 +10,7 @@ using namespace cuda;
 
 namespace {
 
-// share: 1 / D
+// share: 1 / D, D elements per row
 template <class T, int N, int P>
 GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> share, Acc<T> eps, Global<T> y,
                             Global<Acc<T>> mean, Global<Acc<T>> rstd) {
@@ -55,7 +56,8 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
   }
 }
 
-// dx of the rows of a block, and of the gradients of weights and bias what they add, to rows of `weights` and `biases`. dx may be dy's memory.
+// Computes dx for the rows of a block, and writes the block's contributions to dg and db to one row of `weights` and
+// `biases`. dx may be dy's memory.
 template <class T, int N, int P, bool adds>
 GYR_KERNEL_WITHIN(P == 1 ? 112 : 168)
 layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> share, Global<const Acc<T>> mean,
@@ -78,7 +80,7 @@ layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Ac
       in[k].take(x, r, 0, width), dout[k].take(dy, r, 0, width);
       if (adds) before[k].take(dx, r, 0, width);
     }
-    Pack<A, 2 * K> total = {};  // of u, and of u times what x is more than its mean
+    Pack<A, 2 * K> total = {};  // sums of u = g dy, and of u (x - mean)
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       const A centre = sum.of(own_centre, 2 * k);
@@ -137,7 +139,7 @@ void layernorm_backward(Device& dev, Tensor2<const T> dy, Tensor2<const T> x, Te
                         Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db) {
   using A = Acc<T>;
   const Index rows = x.extent(0), width = x.extent(1), of_block = rows_of_sums<T>(rows, width, 1, 512), blocks = ceil_div(rows, of_block);
-  // Sums of weights and biases lie side by side, those that are wanted.
+  // Contributions to dg and db are in adjacent columns of one scratch matrix, as far as they are requested.
   const Index sums = (dg.data() ? width : 0) + (db.data() ? width : 0);
   const auto partial = dev.scratch.tensor<A>(blocks, sums);
   if (dev.dry_run()) return;

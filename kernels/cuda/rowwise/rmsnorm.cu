@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of RMSNorm. kernels/ops/rmsnorm.hpp has the formulas.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -9,7 +10,7 @@ using namespace cuda;
 
 namespace {
 
-// share: 1 / D
+// share: 1 / D, D elements per row
 template <class T, int N, int P>
 GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
   using A = Acc<T>;
@@ -47,7 +48,8 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
   }
 }
 
-// dx of the rows of a block, and of the weights' gradient what they add, to a row of `partial`. dx may be dy's memory.
+// Computes dx for the rows of a block, and writes the block's contribution to dg to one row of `partial`. dx may be
+// dy's memory.
 template <class T, int N, int P, bool adds>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
 rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Global<const Acc<T>> rstd,

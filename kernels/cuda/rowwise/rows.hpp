@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How work on matrices is split: a warp for a row, neighbouring packs in neighbouring lanes; a block for some rows, which registers hold; a long run
-// over all threads; and sums over rows in blocks of fixed length, in order and without atomics: the same bits every run.
+// Distribution of matrix rows over threads: one warp per row with adjacent packs in adjacent lanes, or one block for a
+// few rows held in registers, or all threads for one long row. Sums over rows are computed in blocks of fixed length,
+// in order and without atomics, so that results are bitwise reproducible.
 #pragma once
 
 #include "kernels/cuda/machine/launch.hpp"
@@ -8,10 +9,11 @@
 namespace gyr::cuda {
 
 inline constexpr int usual_threads = 256, usual_warps = usual_threads / warp_size;
-inline constexpr Index most_blocks = 1 << 16;  // of kernels that stride through what there is
-inline constexpr Index block_rows = 64;        // whose sum one thread takes
+inline constexpr Index most_blocks = 1 << 16;  // maximum grid size of grid-stride kernels
+inline constexpr Index block_rows = 64;        // number of rows that one thread adds up
 
-// Blocks for kernels that go through the rows of x; and for those that take a single row for a run, by packs of N.
+// grid_of_rows: grid with one warp per row of x. grid_of: the same, but a single long row is split into packs of N over
+// all threads.
 template <class T>
 Grid grid_of_rows(const Global<T>& x) {
   return {std::min(ceil_div(x.rows(), usual_warps), most_blocks), usual_threads};
@@ -22,17 +24,17 @@ Grid grid_of(const Global<T>& x) {
   return {std::min(ceil_div(x.columns(), Index(N) * usual_threads), most_blocks), usual_threads};
 }
 
-// f(r) for every row of this warp.
+// Calls f(r) for every row of this warp.
 template <class F>
 GYR_DEVICE void each_row(Index rows, const F& f) {
   for (Index r = block_index() * block_warps() + warp(); r < rows; r += grid_blocks() * block_warps()) f(r);
 }
-// f(c) for every pack of a row that is this lane's.
+// Calls f(c) for every pack of a row that belongs to this lane.
 template <int N, class F>
 GYR_DEVICE void each_column(Index columns, const F& f) {
   for (Index c = N * lane(); c < columns; c += N * warp_size) f(c);
 }
-// f(r, c) for every pack of x that is this thread's.
+// Calls f(r, c) for every pack of x that belongs to this thread.
 template <int N, class T, class F>
 GYR_DEVICE void each_pack(const Global<T>& x, const F& f) {
   if (x.rows() == 1) {
@@ -44,22 +46,23 @@ GYR_DEVICE void each_pack(const Global<T>& x, const F& f) {
 }
 
 // ---- Rows in registers ----
-// A block takes a few rows at a time, all of whose loads are on their way before the first is needed. Of each a thread has P packs of N, a block's
-// width apart. P = 0: of rows that are longer, or have no packs, what a thread has stays in memory.
+// A block processes a few rows at a time, and issues all their loads before it uses the first value. A thread holds P
+// packs of N of each row, a block's width apart. With P = 0, for longer rows or rows without packs, nothing is held in
+// registers, and values are loaded from memory each time.
 
 template <int P>
 inline constexpr int rows_at_once = P == 1   ? 4
                                     : P == 2 ? 2
                                              : 1;
 template <int P>
-inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // of three tensors
+inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // rows of a block at once, in kernels that read three tensors
 
-inline constexpr int most_row_threads = 384, most_packs = 4;  // of a block, so that a thread may have 168 registers; of a thread
-inline int row_threads(Index width, Index numbers) {          // numbers: of a thread
+inline constexpr int most_row_threads = 384, most_packs = 4;  // threads per block, so that a thread may have 168 registers; packs per thread
+inline int row_threads(Index width, Index numbers) {          // numbers: elements per thread
   return int(std::clamp<Index>(ceil_div(width, numbers * warp_size), 1, most_row_threads / warp_size)) * warp_size;
 }
 
-// f(N, P, threads of a block) for rows of so many numbers of T.
+// Calls f(N, P, threads per block) for rows of `width` elements of T.
 template <class T, class F, class... X>
 void with_row_packs(Index width, const F& f, const Global<X>&... tensors) {
   const auto take = [&](auto n, auto p) { f(n, p, row_threads(width, n * std::max<int>(p, 1))); };
@@ -76,7 +79,7 @@ void with_row_packs(Index width, const F& f, const Global<X>&... tensors) {
       tensors...);
 }
 
-// f(p, c) for every pack of a row of `width` that is this thread's, the p-th of them.
+// Calls f(p, c) for the p-th pack of this thread, at column c, in a row of `width` elements.
 template <int N, int P, class F>
 GYR_DEVICE void each_part(Index width, const F& f) {
   if constexpr (P > 0) {
@@ -88,7 +91,7 @@ GYR_DEVICE void each_part(Index width, const F& f) {
   }
 }
 
-// What a thread has of a row of x, from column `first` on.
+// Elements that a thread holds of a row of x, from column `first` on.
 template <class T, int N, int P>
 class RowPart {
  public:
@@ -107,7 +110,7 @@ class RowPart {
   Index row_, first_;
 };
 
-// Weights of columns, each `base` more than g has, if there is one: in registers, where those of few packs.
+// Column weights: base + g, or base if g is empty. They are held in registers if a thread has one or two packs.
 template <class A, int N, int P>
 class ColumnWeights {
   static constexpr bool held = P == 1 || P == 2;
@@ -134,7 +137,7 @@ class ColumnWeights {
   Index first_;
 };
 
-// What a thread adds up of columns, for a row of `partial`, from column `first` on, if there is one.
+// Column sums of a thread. They are written to one row of `partial`, from column `first` on, unless `partial` is empty.
 template <class A, int N, int P>
 class ColumnSums {
  public:
@@ -162,19 +165,21 @@ class ColumnSums {
   Index row_, first_, width_;
 };
 
-// Sums over a block, of up to most_row_threads, of K numbers at once, a power of two: 32 / K lanes of a warp have one of them each. There are two
-// rooms, used in turn: who writes into one again has met all that read from it.
+// Sums of K values at a time over a block of up to most_row_threads threads. K is a power of two, and 32 / K lanes of
+// each warp handle one value. There are two alternating shared-memory buffers. A barrier separates the reads of a
+// buffer from the next writes to it.
 template <class A, int K>
 class BlockSums {
   static constexpr int sharing = warp_size / K;
 
  public:
   static int bytes(int threads) { return 2 * threads / warp_size * int(sizeof(Pack<A, K>)); }
-  // Which number is this lane's; and the k-th of what lanes have for theirs, by all lanes of a warp.
+  // number: index of this lane's value. of: the k-th value, broadcast from the lanes that hold it to all lanes of the
+  // warp.
   static GYR_DEVICE int number() { return int(unsigned(lane()) / sharing); }
   static GYR_DEVICE A of(A own, int k) { return K == 1 ? own : shuffle(own, k * sharing); }
 
-  // The sum of this lane's number.
+  // Returns the sum over the block of this lane's value.
   GYR_DEVICE A operator()(const Pack<A, K>& v) {
     const A mine = warp_sums_by_lane(v);
     const int from = int(unsigned(lane()) % sharing);
@@ -195,14 +200,14 @@ class BlockSums {
   int first_ = 0;
 };
 
-// Of blocks that take all rows, and add up A.
+// Grid for kernels that stride through all rows, with shared memory for BlockSums of A.
 template <class A, int P>
 Grid grid_of_rows_at_once(Index rows, int threads) {
   return {std::min(ceil_div(rows, Index(rows_at_once<P>)), most_blocks), threads, BlockSums<A, rows_at_once<P>>::bytes(threads)};
 }
 
-// Rows that each block takes where columns are added up too: many enough that the sums, which are written once for each block, are little beside the
-// rows, and few enough that an H100 has work on all multiprocessors, of which one takes so many threads.
+// Rows per block for kernels that also sum over rows. More rows per block reduce the cost of writing the sums, once per
+// block. Fewer rows per block occupy all SMs of an H100, each of which holds threads_at_once threads.
 template <class T>
 Index rows_of_sums(Index rows, Index width, Index groups = 1, Index threads_at_once = 768) {
   constexpr Index multiprocessors = 132, least = 8;
@@ -212,7 +217,7 @@ Index rows_of_sums(Index rows, Index width, Index groups = 1, Index threads_at_o
 
 // ---- Sums over rows ----
 
-// partial(b, c) = what term(r, c, sum) adds for the rows of block b.
+// partial(b, c) = sum over the rows r of block b, accumulated with term.add(r, c, sum).
 template <int N, class A, class Term>
 GYR_KERNEL column_sums_kernel(Term term, Index rows, Global<A> partial) {
   const Index tiles = ceil_div(partial.columns(), Index(N) * block_threads());
@@ -223,11 +228,11 @@ GYR_KERNEL column_sums_kernel(Term term, Index rows, Global<A> partial) {
   partial.template store_pack<N>(b, c, sum);
 }
 
-// The sum over b of partial(b, c), for the lane's column c: every warp of the block adds up some b, and the first warp gets their sum, in one order.
-// `room`: a number for each thread.
+// Sum over b of partial(b, c) for the lane's column c. Every warp of the block adds up some of the b. The first warp
+// gets the total, added in a fixed order. room: one element per thread.
 template <class A>
 GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared<A>& room) {
-  constexpr int in_flight = 16;  // loads of a thread
+  constexpr int in_flight = 16;  // loads in flight per thread
   A v = 0;
   if (c < partial.columns())
     for (int first = warp(), rows = int(partial.rows()); first < rows; first += in_flight * block_warps()) {
@@ -252,7 +257,7 @@ Grid grid_of_sums(const Global<const A>& partial) {
   return {ceil_div(partial.columns(), warp_size), threads, threads * int(sizeof(A))};
 }
 
-// out(c) += scale * sum over b of partial(b, c); columns behind those of out are those of `next`.
+// out(c) += scale * sum over b of partial(b, c). Columns beyond those of `out` are added to `next`.
 template <class A>
 GYR_KERNEL add_blocks_kernel(Global<const A> partial, A scale, Global<A> out, Global<A> next) {
   const Index c = block_index() * warp_size + lane(), behind = c - out.columns();

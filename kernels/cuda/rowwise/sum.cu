@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of sums in a fixed order: left to right, and sums of squares. The results are bitwise reproducible.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 
@@ -8,9 +9,10 @@ using namespace cuda;
 
 namespace {
 
-constexpr Index strip = 16384;  // numbers that one block adds up
+constexpr Index strip = 16384;  // elements that one block adds up
 
-// One thread adds, for a few hundred numbers; the others bring them.
+// One thread adds the values in order, since there are only a few hundred. The other threads load them to shared
+// memory.
 GYR_KERNEL add_in_order_kernel(Global<const double> x, Global<double> sum) {
   const Shared<double> room;
   double t = 0;
@@ -26,7 +28,8 @@ GYR_KERNEL add_in_order_kernel(Global<const double> x, Global<double> sum) {
   if (thread_index() == 0) sum.store(0, sum.load(0) + t);
 }
 
-// partial(b) = sum of x^2 over strip b. A thread takes N neighbours at a time, as a pack or one by one, which has the same bits.
+// partial(b) = sum of x^2 over strip b. A thread takes N adjacent elements at a time. Loading them as a pack or one by
+// one gives the same bits.
 template <class A, int N>
 GYR_KERNEL squares_kernel(Global<const A> x, bool packs, Global<double> partial) {
   const Shared<double> room;

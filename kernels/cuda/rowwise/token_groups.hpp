@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows with equal tokens one behind the other, in their order. Blocks have buckets of tokens, those whose number in the table ends with the same
-// bits, which deals out tokens that occur often; each reads all tokens twice, from cache: to count, and to place its own behind those of other
-// buckets.
-//   R tokens, V rows of the table that are held here
+// Sorts rows by token for the embedding gradient, so that rows with equal tokens are adjacent, in their original order.
+// Each block sorts one bucket: the tokens whose table rows have the same low bits, which spreads frequent tokens over
+// blocks. Each block reads all tokens twice, from cache: to count, and to place its own tokens after those of the
+// buckets before it.
+//   R tokens, V rows of the table on this rank
 #pragma once
 
 #include <bit>
@@ -12,7 +13,7 @@
 
 namespace gyr::cuda {
 
-// Which tokens have a row of the table here: those of [first, first + rows) but for pad_token_id.
+// Tokens that have a table row on this rank: those in [first, first + rows), except pad_token_id.
 struct HeldTokens {
   std::uint32_t first, rows;
   Token pad_token_id;
@@ -21,15 +22,17 @@ struct HeldTokens {
   GYR_DEVICE bool has(Token token) const { return row(token) < rows && token != pad_token_id; }
 };
 
-inline constexpr int chunk_rows = 32;  // at least, of chunks of equal tokens where there are several
+inline constexpr int chunk_rows = 32;  // minimum rows per chunk of equal tokens, if there are several chunks
 
-// A place in the order of tokens: the row that has it, and where a chunk of rows with equal tokens begins, how many they are.
+// One entry of the sorted order: a row, its table row, and the size of the chunk of equal tokens if a chunk begins
+// here.
 struct TokenPlace {
   int row, table_row;
-  int length;  // of the chunk that begins here, or 0
-  int chunks;  // of the token whose first row this is, else 0
+  int length;  // rows of the chunk that begins here, or 0
+  int chunks;  // chunks of the token, if this is its first row, else 0
 
-  // Of n rows with equal tokens the one behind `before` others. The last chunk takes what would make none of its own.
+  // Entry of one of n rows with equal tokens, after `before` others. The last chunk includes the remainder that is too
+  // small for its own chunk.
   static GYR_DEVICE TokenPlace of(int row, int table_row, int before, int n) {
     const int chunks = n < 2 * chunk_rows ? 1 : n / chunk_rows, chunk = before / chunk_rows;
     const bool begins = before % chunk_rows == 0 && chunk < chunks;
@@ -44,10 +47,11 @@ struct TokenPlace {
   }
 };
 
-// How a number of tokens and of rows of the table is split: a power of two of buckets, one for a block, and warps of each.
+// Partition of the tokens and of the table rows: a power of two of buckets, one block per bucket, and the warps of a
+// block.
 struct TokenBuckets {
-  static constexpr Index most_keys = 1024, most_warps = 16;  // keys: rows of the table in a bucket
-  int bits, keys, warps;                                     // bits: of the number of buckets
+  static constexpr Index most_keys = 1024, most_warps = 16;  // keys: table rows per bucket
+  int bits, keys, warps;                                     // bits: log2 of the number of buckets
 
   TokenBuckets(Index tokens, Index rows) {
     const Index buckets = std::max(std::min<Index>(ceil_div(tokens, 64), 256), ceil_div(rows, most_keys));
@@ -58,13 +62,13 @@ struct TokenBuckets {
   Grid grid() const { return {Index(1) << bits, warps * warp_size, ((warps + 2) * keys + warps) * int(sizeof(int))}; }
 };
 
-// A block that puts the tokens of its bucket in order. A warp has some neighbouring tokens, and counts of its own.
+// One block, which sorts the tokens of its bucket. Each warp has a contiguous range of tokens and its own counts.
 class BucketOrder {
  public:
   GYR_DEVICE BucketOrder(const Global<const Token>& tokens, const HeldTokens& held, int bits, int keys)
       : tokens_(tokens), held_(held), bits_(bits), keys_(keys), bucket_(std::uint32_t(block_index())) {}
 
-  // Writes the places of the bucket's tokens; the last block those behind all that are held, too.
+  // Writes the entries of the bucket's tokens. The last block also writes empty entries after those of all held tokens.
   GYR_DEVICE void write(const Global<std::int32_t>& places) const {
     for (int i = thread_index(); i < block_warps() * keys_; i += block_threads()) room_.store(i, 0);
     sync_block();
@@ -81,8 +85,8 @@ class BucketOrder {
   }
 
  private:
-  static constexpr int in_flight = 8;  // tokens of a lane
-  // In shared memory: counts of each warp; of keys how many they are, and where they begin; a number for each warp.
+  static constexpr int in_flight = 8;  // tokens in flight per lane
+  // Shared memory: counts per warp and key, size and first place of each key, and one value per warp.
   GYR_DEVICE int size_of(int key) const { return block_warps() * keys_ + key; }
   GYR_DEVICE int begin_of(int key) const { return (block_warps() + 1) * keys_ + key; }
   GYR_DEVICE int sums() const { return (block_warps() + 2) * keys_; }
@@ -92,7 +96,8 @@ class BucketOrder {
   GYR_DEVICE int key_of(Token token) const { return int(held_.row(token) >> bits_); }
   GYR_DEVICE bool is_ours(Token token) const { return held_.has(token) && bucket_of(token) == bucket_; }
 
-  // f(r, token) by all lanes for the tokens of the warp, 32 at a time; behind the last one a token that nobody holds.
+  // Calls f(r, token) in all lanes for the tokens of the warp, 32 at a time. Lanes beyond the last token get a token
+  // that is not held.
   template <class F>
   GYR_DEVICE void each_step(const F& f) const {
     constexpr int step = in_flight * warp_size;
@@ -110,7 +115,8 @@ class BucketOrder {
     }
   }
 
-  // f(at, equal) by lanes that have tokens of ours: where the warp counts their key, and which lanes have the same one. Then that count grows.
+  // Lanes with a token of this bucket call f(at, equal): at is the index of the warp's count for their key, equal the
+  // mask of lanes with the same key. The count is increased afterwards.
   template <class F>
   GYR_DEVICE void each_key(bool ours, Token token, const F& f) const {
     const std::uint32_t all = ballot(ours);
@@ -127,7 +133,7 @@ class BucketOrder {
     sync_warp();
   }
 
-  // Counts keys; returns how many tokens are in buckets before this one.
+  // Counts the keys of this bucket. Returns the number of tokens in the buckets before it.
   GYR_DEVICE int count() const {
     int before = 0;
     each_step([&](int, Token token) {
@@ -139,7 +145,8 @@ class BucketOrder {
     return block_sum(before, Shared<int>(sums() * int(sizeof(int))));
   }
 
-  // Counts of warps become those of the warps before them, of keys the tokens of keys before them; returns all tokens of the bucket.
+  // Replaces the counts by exclusive prefix sums, per key over the warps and over the keys. Returns the number of
+  // tokens in the bucket.
   GYR_DEVICE int begin_keys() const {
     int all = 0;
     for (int first = 0; first < keys_; first += block_threads()) {

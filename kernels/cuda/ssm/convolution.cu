@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread takes some neighbouring channels through a segment of a sequence, and keeps in registers what a token sees, and the next inputs, which are
-// on their way. As on hosts, K weights are the last of `taps`, of which there are 4 or 16.
+// Causal depthwise convolution with SiLU (kernels/ops/convolution.hpp). A thread processes some adjacent channels over a
+// segment of a sequence. Its registers hold the window of inputs, and prefetched inputs. As in the host kernels, the K
+// weights are the last of `taps` = 4 or 16 weights, padded with leading zeros.
 #include <limits>
 
 #include "kernels/ops/backend.hpp"
@@ -13,19 +14,20 @@ using namespace cuda;
 
 namespace {
 
-constexpr int warps = 4, few = 4;                                     // of a block; taps that leave registers for packs
-constexpr int depth = 4;                                              // inputs of a thread that are on their way
-constexpr Index forward_blocks = 8 * 132, backward_blocks = 4 * 132;  // as many of 64 and of 128 registers a thread as an H100 takes at once
-constexpr Index least_segment = 32, most_segment = 512;               // tokens
+constexpr int warps = 4, few = 4;  // warps per block; taps for which a thread has registers for packs of channels
+constexpr int depth = 4;  // prefetched inputs per thread
+constexpr Index forward_blocks = 8 * 132, backward_blocks = 4 * 132;  // blocks that an H100 holds at once with 64 and with 128 registers per thread
+constexpr Index least_segment = 32, most_segment = 512;               // limits of a segment in tokens
 template <class T>
-constexpr int channels_of = sizeof(T) > 2 ? 2 : 4;  // a thread's
+constexpr int channels_of = sizeof(T) > 2 ? 2 : 4;  // channels per thread
 
-// The inputs of all sequences at any time: of this call, before it, zeros before the beginning.
+// Inputs of all sequences at any token t: x for t >= 0, `before` for the tokens before this call, and zeros before
+// that.
 template <class T>
 struct History {
   Global<const T> x;
-  Global<const T> before;                // (B (K-1), C), or empty
-  Global<const std::int32_t> positions;  // (B T), or empty
+  Global<const T> before;                // inputs before this call, (B (K-1), C), or empty
+  Global<const std::int32_t> positions;  // positions of tokens in their documents, (B T), or empty
   Index seq_length, conv_kernel, batch;
 
   GYR_FUNCTION Index channels() const { return x.columns(); }
@@ -39,10 +41,11 @@ struct History {
   }
 };
 
-// Which sequence, segment and channels a thread has. Lanes have neighbouring channels, warps of a block the same ones of neighbouring segments.
+// Sequence, segment and channels of a thread. Adjacent lanes have adjacent channels. The warps of a block have the same
+// channels of adjacent segments.
 template <int N>
 struct Place {
-  int unit, b, begin, end, channel;  // unit: the block's segments, counted through all sequences
+  int unit, b, begin, end, channel;  // unit: index of the block's group of segments, counted through all sequences
 
   template <class T>
   GYR_DEVICE Place(const History<T>& h, int segment) {
@@ -62,7 +65,8 @@ struct Place {
     return Index(b) * h.seq_length + begin;
   }
 };
-// Tokens of a segment, so that all blocks are under way at once: each begins and ends with work of its own.
+// Tokens per segment. All blocks of the grid should be resident at once, since each segment has extra work at its begin
+// and end.
 template <class T>
 int segment_of(const History<T>& h, Index blocks) {
   const Index units = std::max<Index>(blocks / ceil_div(h.channels(), Index(channels_of<T>) * warp_size), 1);
@@ -80,8 +84,8 @@ Grid grid_of_segments(const History<T>& h, Index segment, int shared_bytes = 0) 
 
 template <class A>
 struct Weights {
-  Global<const A> w, bias;  // (C, K), (C) or empty
-  bool packed;              // whether those of a channel, and the bias of some, come in packs
+  Global<const A> w, bias;  // w: (C, K); bias: (C) or empty
+  bool packed;  // true if the weights of a channel, and the biases of adjacent channels, can be loaded as packs
 
   template <int taps, int N>
   static Weights of(const Global<const A>& w, const Global<const A>& bias) {
@@ -95,7 +99,7 @@ struct Weights {
     for (int i = 0; i < N; ++i) v.at[i] = bias ? bias.load(channel + i) : A(0);
     return v;
   }
-  // Zeros first, of those that are not used.
+  // Weights of a channel, with zeros first for the unused taps.
   template <int taps>
   GYR_DEVICE Pack<A, taps> of_channel(Index channel, Index unused) const {
     if constexpr (taps == few)
@@ -106,8 +110,8 @@ struct Weights {
   }
 };
 
-// Of N channels: their weights, zeros first, and what a token sees through them. The inputs lie in a ring: token j of `taps` puts its own into slot
-// j.
+// Window of N channels: their weights, with leading zeros, and the last `taps` inputs. The inputs are in a ring buffer:
+// token j of every `taps` tokens writes slot j.
 template <class T, int taps, int N>
 struct Window {
   using A = Acc<T>;
@@ -127,16 +131,17 @@ struct Window {
     const auto v = in.numbers();
     for (int i = 0; i < N; ++i) x[slot][i] = v.at[i];
   }
-  // Of tap k of token j.
+  // Ring-buffer slot of the input at tap k of token j.
   static constexpr GYR_DEVICE int slot(int j, int k) { return (j + 1 + k) % taps; }
-  // Token j, and those behind it, do not see what is more than `reach` tokens before it.
+  // Zeroes the inputs that are more than `reach` tokens before token j, which belong to an earlier document. Tokens
+  // after j do not see them either.
   GYR_DEVICE void hide(int j, int reach) {
     GYR_UNROLL
     for (int k = 0; k < taps; ++k)
       if (taps - 1 - k > reach)
         for (int i = 0; i < N; ++i) x[slot(j, k)][i] = 0;
   }
-  // c of token j.
+  // Computes c, the convolution before SiLU, of token j.
   GYR_DEVICE void see(int j, A (&c)[N]) const {
     for (int i = 0; i < N; ++i) {
       c[i] = bias[i];
@@ -150,7 +155,7 @@ template <class T, int taps, int N>
 GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Global<T> y) {
   const Place<N> at(h, segment);
   if (at.empty(h)) return;
-  Strip<const T, N> x(h.x, at.row(h), at.channel);  // from the token on that is read next
+  Strip<const T, N> x(h.x, at.row(h), at.channel);  // its first row is the next token to read
   Strip<T, N> out(y, at.row(h), at.channel);
   const int tokens = at.end - at.begin;
   Held<T, N> coming[depth];
@@ -163,7 +168,7 @@ GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Glob
     if (j < tokens) read(j);
   Window<T, taps, N> window(h, w, at);
   for (int first = 0; first < tokens; first += taps) {
-    // usual: all are tokens of the segment, as are the next that are read, and see all inputs
+    // usual: all `taps` tokens and the prefetched ones are in the segment, and their windows are within their document
     const auto take = [&](auto usual) {
       GYR_UNROLL
       for (int j = 0; j < taps; ++j) {
@@ -185,13 +190,13 @@ GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Glob
   }
 }
 
-// What a thread adds up on its way through a segment.
+// Gradients that a thread accumulates over a segment.
 template <class T, int taps, int N>
 struct Gradient {
   using A = Acc<T>;
-  A x[taps][N] = {}, w[taps + 1][N] = {};  // of inputs, in the window's ring; of the weights, and of the bias
+  A x[taps][N] = {}, w[taps + 1][N] = {};  // x: inputs, in the window's ring buffer; w: weights, then the bias
 
-  // Token j adds w(k) dc to dx of its tap k, but for what it does not see.
+  // Token j adds w(k) dc to dx of the input at its tap k, except for masked inputs.
   GYR_DEVICE void spread(const Window<T, taps, N>& window, int j, int reach, const A (&dc)[N]) {
     GYR_UNROLL
     for (int k = 0; k < taps; ++k)
@@ -205,7 +210,7 @@ struct Gradient {
       w[taps][i] += dc[i];
     }
   }
-  // dx of the oldest input that token j sees, which no other will.
+  // Returns dx of the oldest input in the window of token j. It is complete, since no later token sees that input.
   GYR_DEVICE Pack<T, N> finished(int j) {
     Pack<T, N> out;
     for (int i = 0; i < N; ++i) out.at[i] = T(x[(j + 1) % taps][i]), x[(j + 1) % taps][i] = 0;
@@ -213,13 +218,13 @@ struct Gradient {
   }
 };
 
-// Token t adds w(k) dc(t) to dx(t - (taps-1) + k): a row is done once the last token that sees it has been. Tokens of the next segment that see
-// this one are computed here too.
+// Token t adds w(k) dc(t) to dx(t - (taps-1) + k). A row of dx is complete after the last token whose window includes
+// it. Therefore dc of the next segment's tokens whose windows reach into this segment is computed here, too.
 template <class T, int taps, int N>
 GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, const Global<const T>& dy, const Weights<Acc<T>>& w, const Global<T>& dx,
                                     const Global<T>& dbefore, Gradient<T, taps, N>& sum) {
-  Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);  // from the token on that is read next
-  Strip<T, N> din(dx, at.row(h), at.channel);                                        // from the token on that is written next
+  Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);  // their first rows are the next token to read
+  Strip<T, N> din(dx, at.row(h), at.channel);  // its first row is the next token to write
   const int own = at.end - at.begin, behind = int(h.seq_length) - at.end, tokens = own + (behind < taps - 1 ? behind : taps - 1);
   Held<T, N> coming[depth], prefetched_dout[depth];
   const auto read = [&](int j) {
@@ -231,7 +236,8 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
     if (j < tokens) read(j);
   Window<T, taps, N> window(h, w, at);
   for (int first = 0; first < own + taps - 1; first += taps) {
-    // usual: all are tokens of the segment, see all inputs, and are the last to see one of it
+    // usual: all tokens are in the segment, their windows are within their document, and each completes one dx of the
+    // segment
     const auto take = [&](auto usual) {
       GYR_UNROLL
       for (int j = 0; j < taps; ++j) {
@@ -260,7 +266,8 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
   }
 }
 
-// sums (units, (taps + 1) C): of the tokens of each block, warp by warp in their order.
+// sums (units, (taps + 1) C): gradients of weights and bias, summed over the tokens of each block, warp by warp in a
+// fixed order.
 template <class T, int taps, int N>
 GYR_KERNEL_WITHIN(sizeof(T) == 2 && taps == few ? 128 : 224)
 convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, int segment, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
@@ -287,7 +294,7 @@ convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w,
   }
 }
 
-// dw(j,k) and dbias(j) += the sums of all blocks.
+// Adds the sums of all blocks to dw(j,k) and dbias(j).
 template <class A>
 GYR_KERNEL add_weights_kernel(Index channels, Index taps, Index conv_kernel, Global<const A> sums, Global<A> dw, Global<A> dbias) {
   const Index c = block_index() * warp_size + lane(), j = c % channels, k = c / channels, at = k - (taps - conv_kernel);
@@ -297,7 +304,8 @@ GYR_KERNEL add_weights_kernel(Index channels, Index taps, Index conv_kernel, Glo
   else if (k < taps && dw) dw.store(j, at, dw.load(j, at) + total);
 }
 
-// The first token's window moves to where it is no longer needed: ascending, as `after` may be `before`.
+// Copies the last `tokens` inputs of each sequence to `after`, in ascending order, because `after` may be the memory of
+// `before`.
 template <class T>
 GYR_KERNEL tail_kernel(Index seq_length, Index tokens, Global<const T> x, Global<const T> before, Global<T> after) {
   const Index b = block_index();
@@ -311,14 +319,14 @@ GYR_KERNEL tail_kernel(Index seq_length, Index tokens, Global<const T> x, Global
     }
 }
 
-// (B, K-1, C) as (B (K-1), C); empty where there is none.
+// Views (B, K-1, C) as (B (K-1), C). The view is empty if x is empty.
 template <class T>
 Global<T> rows_of(const Tensor3<T>& x) {
   if (!x.data()) return {};
   return Matrix<T>(x.data(), x.extent(0) * x.extent(1), x.extent(2), x.extent(2));
 }
 
-// f(taps, N)
+// Calls f(taps, N), where N channels form a pack: taps = 16 and N = 1 for long kernels, otherwise taps = 4.
 template <class T, int N, class F, class... X>
 void with_window(Index conv_kernel, const F& f, const Global<X>&... tensors) {
   if (conv_kernel > few) f(std::integral_constant<int, largest_conv_kernel>(), std::integral_constant<int, 1>());

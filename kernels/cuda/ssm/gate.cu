@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// CUDA kernels of the output gate of the SSD scan and of the gated RMSNorm. kernels/ops/gate.hpp has the formulas.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
@@ -61,7 +62,7 @@ GYR_KERNEL squares_kernel(NormGroups s, bool gated, Global<const T> y, Global<co
   });
 }
 
-// rstd of a group, by its sum of squares over `width` channels.
+// Computes rstd of a norm group from the sum of squares over its `width` channels. share: 1 / width.
 template <class A>
 struct NormFactor {
   A share, eps;
@@ -69,7 +70,8 @@ struct NormFactor {
   GYR_DEVICE A of(A squares) const { return inverse_root(squares * share + eps); }
 };
 
-// Of a group of channels, and of a block's rows: products, and dn vh summed over rows into a row of `partial`. Both orders have the same products.
+// Computes `products` for one norm group and the rows of a block, and sums dn vh over these rows into one row of
+// `partial`. The products are the same for both gate orders.
 template <class T, int N, int P>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
 products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
@@ -132,7 +134,7 @@ GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> 
   });
 }
 
-// Gradients of v = y silu(z) or y, of which the mean has been taken, and of z. u = do w.
+// Gradients dy of the scan output and dz of the gate. u = dO w, mean = products / width.
 template <class A>
 struct NormGradient {
   bool gate_first;
@@ -169,7 +171,7 @@ GYR_KERNEL norm_backward_kernel(NormGroups s, bool gate_first, NormFactor<Acc<T>
   });
 }
 
-// A row as wide as a group: packs may not reach beyond one.
+// An empty row as wide as a norm group. It limits the pack width, because packs must not cross groups.
 template <class T>
 Global<const T> group_of(const NormGroups& s) {
   return Matrix<const T>(nullptr, 1, s.width, s.width);

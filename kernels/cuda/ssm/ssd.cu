@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The scan and its pieces: all chunks of all sequences and heads at the same time, but for the passing of states.
+// Mamba-2 scan and its parts. All chunks, sequences and heads are processed in parallel, except for state passing.
 #include <algorithm>
 
 #include "kernels/ops/backend.hpp"
@@ -12,7 +12,7 @@ namespace cuda::scan {
 
 namespace {
 
-constexpr Index piece = 1024;  // numbers of a row that a warp takes at a time: rows are few and long
+constexpr Index piece = 1024;  // elements of a row per warp and step: rows are few and long
 
 template <class A>
 GYR_KERNEL copy_kernel(Global<const A> from, Global<A> x) {
@@ -48,29 +48,29 @@ Tokens<T> tokens_of(const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved, const 
   return {in.x, in.b, in.c, Tensor2<const Acc<T>>(saved.dt), room.decays()};
 }
 
-// Work as it is announced.
+// FLOP counts that are reported with Device::launch.
 struct Flops {
   const ChunkGrid& s;
   double channels() const { return double(s.num_heads * s.head_dim); }
   double steps() const { return 4 * s.tokens() * double(s.num_heads); }
   double decays() const { return 6 * s.tokens() * double(s.num_heads); }
-  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }     // of, or from, chunk states
-  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // C B', dG B
-  double weighted() const { return 2 * s.pairs() * channels(); }                           // W U
+  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // GEMMs that write or read chunk states
+  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // GEMMs C B' and dG B
+  double weighted() const { return 2 * s.pairs() * channels(); }                           // GEMM W U
   double passing() const { return 2 * s.states(); }
-  // Outputs, and the gradients of tokens.
+  // FLOPs of the outputs, and of the token gradients.
   double outputs() const { return states() + products() + weighted() + 2 * s.pairs() * double(s.num_heads); }
   double gradients() const { return 3 * states() + 3 * products() + 3 * weighted() + 5 * s.pairs() * double(s.num_heads) + passing(); }
 };
 
-// Bytes of tokens' x and B, so often, and of states.
+// Bytes moved: `of_tokens` passes over x and B plus `of_states` passes over the chunk states.
 template <class T>
 double bytes(const ChunkGrid& s, double of_tokens, double of_states) {
   const double width = double(s.num_heads * s.head_dim + s.num_groups * s.state_size);
   return of_tokens * sizeof(T) * s.tokens() * width + of_states * sizeof(Acc<T>) * s.states();
 }
 
-// The gradients of tokens and weights, with the scratch of that.
+// Computes the gradients of tokens and weights, and owns the scratch for them.
 template <class T>
 struct Backward {
   using A = Acc<T>;
@@ -93,7 +93,8 @@ struct Backward {
   }
 };
 
-// Where the gradients of states lie that are not rounded: where their place is free if those that walk take the shape.
+// Memory for the fp32 gradients of the chunk states. For shapes that the state walk supports, it is room.both: the walk
+// needs no fp32 gradients, and the fallback does not use room.both.
 template <class T>
 Tensor3<Acc<T>> gradients_of_states(Device& dev, const ChunkGrid& s, [[maybe_unused]] const TensorCoreScratch& room) {
   if constexpr (std::is_same_v<T, bf16>)
@@ -155,7 +156,7 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
   backward(dev, shape, s, in, w, saved, room, dy, {rows_of(dstates), dlast}, d_in, dw);
 }
 
-// The initial state comes first to where it is saved: what leaves the last chunk may take its place.
+// The initial state is copied to saved.states first, because `last` may be the same memory as `initial`.
 template <class T>
 void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
@@ -199,7 +200,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
     walked = walk_gradients<T>(dev, s, tokens, factors, dy, rows_of(Tensor3<const A>(saved.states)), dlast, dinitial, d_in, backward.tensors,
                                backward.sums);
     if (!walked) {
-      if (TensorCoreScratch::walks(s)) backward.tensors = {};  // it is taken
+      if (TensorCoreScratch::walks(s)) backward.tensors = {};  // dstates occupies the memory of these tensors
       chunk_states_of_outputs<T>(dev, s, tokens, dy, rows_of(dstates));
       pass_states_backward<A>(dev, s, factors, dlast, rows_of(dstates));
       const Matrix<const A> entering(dstates.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the kernels of the scan share: how it is cut into chunks, decays between places of one, and products of small tiles by single threads.
-// Letters as in kernels/ops/ssd_chunk.hpp; u = dt x. Chunks are counted through all sequences.
+// Shared definitions of the Mamba-2 scan kernels: the chunk layout, decays between tokens of a chunk, and GEMMs of
+// small tiles without tensor cores. Symbols as in kernels/ops/ssd_chunk.hpp, and u = dt x. Chunks are numbered through all
+// sequences of the batch.
 #pragma once
 
 #include "kernels/cuda/rowwise/rows.hpp"
@@ -14,12 +15,12 @@ using gyr::scan::rest_unit;
 using gyr::scan::softplus;
 using gyr::scan::softplus_slope;
 
-inline constexpr int span = 64;  // tokens of a tile of tensor cores
+inline constexpr int span = 64;  // tokens per tile of the tensor-core kernels
 
-// A shape and its documents, without what stays on the host.
+// Shape of a scan and its document positions, as an argument of kernels.
 struct ChunkGrid {
-  Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: of a sequence
-  Global<const std::int32_t> positions;                                                      // (B T), or empty
+  Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: per sequence
+  Global<const std::int32_t> positions;                                                      // (B T), or empty if sequences are not packed
 
   explicit ChunkGrid(const SsdShape& s, const Documents& documents = {})
       : batch(s.batch), seq_length(s.seq_length), chunk_size(std::min(s.chunk_size, s.seq_length)), chunks(s.chunks()), num_heads(s.num_heads),
@@ -31,13 +32,14 @@ struct ChunkGrid {
   GYR_FUNCTION Index head_elements() const { return head_dim * state_size; }
   GYR_FUNCTION Index state_elements() const { return num_heads * head_elements(); }
 
-  // Work is counted in these: tokens, and pairs of a token and one that is not behind it in its chunk, whatever the documents.
+  // Counts for the FLOP and byte estimates: tokens, and pairs (l, s) with s <= l in the same chunk. Document boundaries
+  // are ignored.
   double tokens() const { return double(batch) * double(seq_length); }
   double pairs() const {
     const double whole = double(seq_length / chunk_size), q = double(chunk_size), rest = double(seq_length % chunk_size);
     return double(batch) * (whole * q * (q + 1) + rest * (rest + 1)) / 2;
   }
-  // Of the states around chunks.
+  // Elements in the states of all chunks.
   double states() const { return double(all_chunks()) * double(state_elements()); }
 };
 
@@ -51,7 +53,8 @@ struct Chunk {
     length = s.chunk_size < s.seq_length - begin ? s.chunk_size : s.seq_length - begin;
   }
   GYR_DEVICE Index reach(const ChunkGrid& s, Index l) const { return s.positions ? Index(s.positions.load(first + l)) : Documents::unlimited; }
-  // The first token of the chunk that belongs to token l's document, and whether that began before the chunk.
+  // begin: first token of the chunk that belongs to the document of token l. carried: true if that document began
+  // before the chunk.
   GYR_DEVICE Index begin(const ChunkGrid& s, Index l) const {
     const Index r = reach(s, l);
     return r < l ? l - r : 0;
@@ -59,7 +62,7 @@ struct Chunk {
   GYR_DEVICE bool carried(const ChunkGrid& s, Index l) const { return reach(s, l) > l; }
 };
 
-// s_l = sum + 2^-24 rest of the heads of all chunks, (B chunks H, Q).
+// Decay exponents s_l = sum + 2^-24 rest for every head of every chunk, (B chunks H, Q).
 template <class A>
 struct Decays {
   Global<const A> sum, rest;
@@ -69,23 +72,23 @@ template <class A>
 struct DecaySum {
   A sum, rest;
 };
-// exp(s_l - s_s)
+// Decay from token s to token l: exp(s_l - s_s).
 template <class A>
 GYR_DEVICE A decay_between(const DecaySum<A>& l, const DecaySum<A>& s) {
   return fast_exp(difference(l.sum, l.rest, s.sum, s.rest));
 }
 
-// Decays of one head within a chunk; exact zeros where a document begins in between.
+// Decays of one head within a chunk. They are exactly 0 across a document boundary.
 template <class A>
 struct HeadDecay {
   const ChunkGrid& cut;
   const Chunk& chunk;
   const Decays<A>& all;
-  Index row, last_begin;  // last_begin: the first token of the last one's document
+  Index row, last_begin;  // last_begin: first token of the last token's document
 
   GYR_DEVICE HeadDecay(const ChunkGrid& s, const Chunk& k, const Decays<A>& all, Index head)
       : cut(s), chunk(k), all(all), row(k.number * s.num_heads + head), last_begin(k.begin(s, k.length - 1)) {}
-  // exp(s_l - s_s); its caller knows that s is of l's document and not behind it.
+  // exp(s_l - s_s). Precondition: s <= l, and both tokens belong to the same document.
   GYR_DEVICE A between(Index l, Index s) const { return decay_between(at(l), at(s)); }
   GYR_DEVICE DecaySum<A> at(Index l) const { return {all.sum.load(row, l), all.rest.load(row, l)}; }
   GYR_DEVICE A from_start(Index l) const { return chunk.carried(cut, l) ? fast_exp(all.sum.load(row, l)) : A(0); }
@@ -93,32 +96,34 @@ struct HeadDecay {
   GYR_DEVICE A over() const { return from_start(chunk.length - 1); }
 };
 
-// States around the chunks, or their gradients: `between` (B chunks, H P N) enter, `last` (B, H P N), or empty, leave the sequences.
+// Chunk states or their gradients. between: state that enters each chunk, (B chunks, H P N). last: state that leaves
+// each sequence, (B, H P N), or empty.
 template <class A>
 struct States {
   Global<A> between, last;
 
   GYR_DEVICE bool has_next_chunk(const ChunkGrid& s, Index chunk) const { return chunk % s.chunks + 1 < s.chunks; }
   GYR_DEVICE bool stores_leaving_state(const ChunkGrid& s, Index chunk) const { return has_next_chunk(s, chunk) || last; }
-  // Where what leaves a chunk lies: f(tensor, row).
+  // Calls f(tensor, row) with the location of the state that leaves a chunk.
   template <class F>
   GYR_DEVICE auto with_leaving_state(const ChunkGrid& s, Index chunk, const F& f) const {
     return has_next_chunk(s, chunk) ? f(between, chunk + 1) : f(last, chunk / s.chunks);
   }
 };
 
-// (B, chunks, .) as (B chunks, .); empty where there is none.
+// Views (B, chunks, .) as (B chunks, .). The view is empty if x is empty.
 template <class T>
 Global<T> rows_of(const Tensor3<T>& x) {
   if (!x.data()) return {};
   return Matrix<T>(x.data(), x.extent(0) * x.extent(1), x.extent(2), x.extent(2));
 }
 
-// ---- Products of tiles: 64 threads, each with rows y + 8 i, i < 4, and columns x + 8 j, j < J. ----
+// ---- GEMMs of tiles: 64 threads, each with rows y + 8 i (i < 4) and columns x + 8 j (j < J). ----
 
 inline constexpr int side = 8, threads = side * side, tile = 4 * side, depth = 16, room_stride = depth + 1;
 inline constexpr int square_stride = tile + 1, square_tile_elements = tile * square_stride;
-// J of the widest tiles, of 64 columns, for which double has not the registers; 4 makes them square.
+// J of the widest tiles: 8 for tiles of 64 columns. double uses square tiles with J = 4, because it lacks the
+// registers.
 template <class A>
 inline constexpr int wide = std::is_same_v<A, double> ? 4 : 8;
 template <class A>
@@ -129,7 +134,7 @@ inline constexpr int gemm_tile_elements = (tile + columns_of<A>)*room_stride;
 GYR_DEVICE int my_x() { return thread_index() % side; }
 GYR_DEVICE int my_y() { return thread_index() / side; }
 
-// Numbers (i, k) of an operand, neighbours in memory along k or across it.
+// GEMM operand with elements (i, k). Elements adjacent in memory have consecutive k (along) or consecutive i (across).
 template <bool along, class F>
 struct Operand {
   F at;
@@ -143,7 +148,7 @@ GYR_DEVICE Operand<false, F> across(const F& f) {
   return {f};
 }
 
-// f(i, j, row, column) for a thread's part of a tile.
+// Calls f(i, j, row, column) for every element of the tile that this thread holds.
 template <int J, class F>
 GYR_DEVICE void each_of_tile(const F& f) {
   const int x = my_x(), y = my_y();
@@ -162,7 +167,8 @@ GYR_DEVICE void load_gemm_operand(const Shared<A>& room, int begin, int rows, In
   }
 }
 
-// sum(i, j) += sum over k < count of a(i, k) b(j, k). By all threads; `room` has gemm_tile_elements.
+// sum(i, j) += sum over k < count of a(i, k) b(j, k), computed by all threads of the block. room: shared memory for
+// gemm_tile_elements elements.
 template <class A, int J, class Left, class Right>
 GYR_DEVICE void add_gemm(Index count, const Left& a, const Right& b, const Shared<A>& room, A (&sum)[4][J]) {
   constexpr int b_room = tile * room_stride;
@@ -185,7 +191,7 @@ GYR_DEVICE void add_gemm(Index count, const Left& a, const Right& b, const Share
   }
 }
 
-// Each row times factor(row).
+// Multiplies each row of the tile by factor(row).
 template <class A, int J, class F>
 GYR_DEVICE void scale_rows(A (&sum)[4][J], const F& factor) {
   GYR_UNROLL
@@ -196,7 +202,7 @@ GYR_DEVICE void scale_rows(A (&sum)[4][J], const F& factor) {
   }
 }
 
-// What is left of a number of blocks when it is taken apart: the fastest first.
+// Splits a block index into coordinates, the fastest-varying coordinate first.
 struct BlockIndex {
   Index left = block_index();
   GYR_DEVICE Index take(Index count) {
@@ -206,9 +212,9 @@ struct BlockIndex {
   }
 };
 
-// ---- What ssd.cu puts together. All of it has been announced. ----
+// ---- Functions that ssd.cu combines. The caller has already reported their FLOPs and bytes with Device::launch. ----
 
-// Where the decays of a call lie.
+// Scratch for the decay exponents of one call.
 template <class A>
 struct DecayScratch {
   Tensor2<A> sum, rest;
@@ -218,20 +224,21 @@ struct DecayScratch {
   Decays<A> decays() const { return {Tensor2<const A>(sum), Tensor2<const A>(rest)}; }
 };
 
-// Scratch of the kernels for tensor cores, with those of tokens (B chunks H, Q); empty where they do not take the shape.
+// Scratch of the tensor-core kernels. Per-token values are (B chunks H, Q). All tensors are empty if the kernels do not
+// support the shape.
 struct TensorCoreScratch {
-  Tensor2<bf16> entering, leaving;      // (B chunks, H P N): states that enter, and gradients of those that leave, rounded
-  Tensor2<float> both;                  // the memory of these two
-  Tensor2<bf16> of_outputs, of_inputs;  // (B chunks G Q, Q), of whole tiles: dG and dG'
-  Tensor2<float> products;              // (B chunks G tiles tiles, 4096): of B and C, as fragments
-  Tensor2<float> start, end, step;      // exp(s_l), exp(s_Q - s_l), dt_l
+  Tensor2<bf16> entering, leaving;      // (B chunks, H P N): entering states, and gradients of leaving states, in bf16
+  Tensor2<float> both;                  // one allocation that contains `entering` and `leaving`
+  Tensor2<bf16> of_outputs, of_inputs;  // gradient dG of C B' and its transpose, (B chunks G Q, Q), Q rounded up to full tiles
+  Tensor2<float> products;              // C . B of each pair of tiles in mma fragment order, (B chunks G tiles tiles, 4096)
+  Tensor2<float> start, end, step;      // decay from the chunk start exp(s_l), decay to its end exp(s_Q - s_l), and dt_l
 
   static bool fits(const ChunkGrid& s) {
     return s.head_dim % 8 == 0 && s.state_size % 8 == 0 && s.head_dim <= 128 && s.state_size <= 256 && s.chunk_size <= 2048;
   }
-  // Whether states are found by walking through sequences, which moves them once, and not chunk by chunk at the same time: where that makes blocks
-  // for a whole GPU, or takes few steps.
-  static constexpr Index channels = 64, numbers = 128;  // of a head's state in a block
+  // True if one block carries its part of a state through all chunks of a sequence, instead of one block per chunk.
+  // This moves each state through memory only once. It needs enough blocks to fill a GPU, or few chunks.
+  static constexpr Index channels = 64, numbers = 128;  // channels and state dimensions of a head's state per block
   static Index state_blocks(const ChunkGrid& s) { return ceil_div(s.head_dim, channels) * ceil_div(s.state_size, numbers); }
   static bool walks(const ChunkGrid& s) { return fits(s) && (s.batch * s.num_heads * state_blocks(s) >= 128 || s.chunks <= 4); }
   TensorCoreScratch() = default;
@@ -259,16 +266,17 @@ TensorCoreScratch tensor_room(Device& dev, const ChunkGrid& s, bool backward) {
   else return {};
 }
 
-// What backward has of each token and head, (B chunks H, Q), on its way to the time steps. State sizes are split into parts of columns_of<A>.
+// Per-token and per-head sums of the backward pass, (B chunks H, Q), from which the gradient of dt is computed. State
+// dimensions are split into parts of columns_of<A>.
 template <class A>
 struct TokenSums {
   Index parts;
-  Index stretch;                 // tokens of a chunk that E is added up over at a time
-  Global<double> rows, columns;  // of E(l,s) = dW(l,s) W(l,s), s < l: (B chunks H stretches, Q), of the s and of the l of a stretch
-  Global<A> inflow, outflow;     // (B chunks H parts, Q): what the state gave each output, and each token the state
-  Global<A> ddt, dd;             // x . dU, x . dy
-  Index throughs;                // parts of the next
-  Global<A> through;             // (B chunks, H throughs): what the state that entered gave the one that left
+  Index stretch;                 // tokens of a chunk per partial sum of E
+  Global<double> rows, columns;  // partial sums of E(l,s) = dW(l,s) W(l,s), s < l, over s and over l: (B chunks H stretches, Q)
+  Global<A> inflow, outflow;     // I_l and F_s of ssd_gradient.cu: state to output, and token to state, (B chunks H parts, Q)
+  Global<A> ddt, dd;             // per token and head: x . dU and x . dy
+  Index throughs;                // partial sums per head in `through`
+  Global<A> through;             // J = exp(s_Q) S . dS, from the entering state to the leaving state, (B chunks, H throughs)
 
   TokenSums(Device& dev, const ChunkGrid& s, bool by_tiles) : parts(ceil_div(s.state_size, columns_of<A>)), stretch(by_tiles ? span : s.chunk_size) {
     const Index all = s.all_chunks() * s.num_heads, q = s.chunk_size;
@@ -280,7 +288,7 @@ struct TokenSums {
   }
 };
 
-// What the kernels of a call read.
+// Kernel inputs of one call.
 template <class T>
 struct Tokens {
   Global<const T> x, b, c;
@@ -288,48 +296,50 @@ struct Tokens {
   Decays<Acc<T>> decays;
 };
 
-// ssd.cu
-// x = from, zeros where that is empty; row by row.
+// Defined in ssd.cu.
+// Copies `from` to x row by row. Writes zeros if `from` is empty.
 template <class A>
 void copy_rows(Device&, const char* kernel, Global<const A> from, Global<A> x);
 
-// ssd_steps.cu
+// Defined in ssd_steps.cu.
 template <class T>
 void time_steps(Device&, const SsdShape&, Matrix<const T> dt_raw, Tensor1<const Acc<T>> dt_bias, Tensor2<Acc<T>> dt);
-// over: of whole chunks, (B chunks, H), or empty.
+// over: decay across each chunk, (B chunks, H), or empty.
 template <class A>
 void fill_decays(Device&, const char* kernel, const ChunkGrid&, Tensor2<const A> dt, Tensor1<const A> a_log, const DecayScratch<A>&, Global<A> over);
-// partial: scratch of (B chunks, 3 H).
+// partial: scratch of (B chunks, 3 H), the gradients of dt_bias, a_log and D of each chunk.
 template <class T>
 void steps_backward(Device&, const SsdShape&, const ChunkGrid&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> dt,
                     const TokenSums<Acc<T>>&, Tensor2<Acc<T>> partial, Matrix<T> d_raw, const SsdWeightGradient<Acc<T>>&);
 
-// ssd_state.cu
-// L_c where it leaves, and dstates(c) = sum_l exp(s_l) dy_l C_l'.
+// Defined in ssd_state.cu.
+// chunk_states writes L_c to the location of the state that leaves chunk c. chunk_states_of_outputs writes dstates(c) =
+// sum_l exp(s_l) dy_l C_l'.
 template <class T>
 void chunk_states(Device&, const ChunkGrid&, const Tokens<T>&, const States<Acc<T>>&);
 template <class T>
 void chunk_states_of_outputs(Device&, const ChunkGrid&, const Tokens<T>&, Global<const T> dy, Global<Acc<T>> dstates);
 
-// States of whole sequences, rounded too, from those that enter these; and the gradients of those that leave chunks, rounded, with J and those of
-// states that enter sequences. False where they are not found so, and nothing is done.
+// Sequential walks through all chunks (see TensorCoreScratch::walks). walk_states computes the entering and last states, and
+// bf16 copies. walk_gradients computes the bf16 gradients of the leaving states, J, and dinitial. Both return false and
+// do nothing if the shape or an alignment is not supported.
 template <class T>
 bool walk_states(Device&, const ChunkGrid&, const Tokens<T>&, Global<const Acc<T>> over, const States<Acc<T>>&, const TensorCoreScratch&);
 template <class T>
 bool walk_gradients(Device&, const ChunkGrid&, const Tokens<T>&, Global<const Acc<T>> over, Global<const T> dy, Global<const Acc<T>> entering,
                     Global<const Acc<T>> dlast, Global<Acc<T>> dinitial, const SsdInputGradient<T>&, const TensorCoreScratch&, TokenSums<Acc<T>>&);
 
-// ssd_passing.cu
+// Defined in ssd_passing.cu.
 template <class A>
 void pass_states(Device&, const ChunkGrid&, Global<const A> decay, Global<const A> initial, const States<A>&);
 template <class A>
 void pass_states_backward(Device&, const ChunkGrid&, Global<const A> decay, Global<const A> dlast, Global<A> dstates);
-// ssd_output.cu
+// Defined in ssd_output.cu.
 template <class T>
 void outputs(Device&, const ChunkGrid&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const Acc<T>> entering, const TensorCoreScratch&,
              bool walked, Global<T> y);
 
-// ssd_gradient.cu
+// Defined in ssd_gradient.cu.
 template <class T>
 void token_gradients(Device&, const ChunkGrid&, const Tokens<T>&, Tensor1<const Acc<T>> d, Global<const T> dy, Global<const Acc<T>> entering,
                      const States<const Acc<T>>& gradients, const TensorCoreScratch&, bool walked, const SsdInputGradient<T>&, TokenSums<Acc<T>>&);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What channels of a head, or heads of a group, have in common: factors of tokens, and products of B and C, 64 tokens with 64 to a block.
+// Decay factors of tokens, which all channels of a head use, and dot products C . B, which all heads of a group use.
+// Each block computes the dot products of 64 by 64 tokens.
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 
 namespace gyr::cuda::scan {

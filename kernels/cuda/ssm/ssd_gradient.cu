@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the gradients of outputs and of the states dS that leave the chunks to those of their tokens:
+// Gradients of the scan: from dy and the gradients dS of the states that leave the chunks to the gradients of the tokens.
+// u = dt x; W(l,s) = (C_l . B_s) exp(s_l - s_s); other symbols as in kernels/ops/ssd_chunk.hpp:
 //   dU_s = exp(s_Q - s_s) dS B_s + sum_{l>=s} W(l,s) dy_l,   dx = dt dU + D dy
-//   dC_l = sum_h exp(s_l) S' dy_l + sum_{s<=l} dG(l,s) B_s,   I_l = C_l . its summand of the state's
-//   dB_s = sum_h exp(s_Q - s_s) dS' u_s + sum_{l>=s} dG(l,s) C_l,   F_s = B_s . its summand of the state's
+//   dC_l = sum_h exp(s_l) S' dy_l + sum_{s<=l} dG(l,s) B_s,   I_l = C_l . (state term of dC_l of one head)
+//   dB_s = sum_h exp(s_Q - s_s) dS' u_s + sum_{l>=s} dG(l,s) C_l,   F_s = B_s . (state term of dB_s of one head)
 //   dG = sum_h dW exp(s_l - s_s),   dW(l,s) = dy_l . u_s,   E = dW W,   J = exp(s_Q) S . dS
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 #include "kernels/base/instances.hpp"
@@ -11,7 +12,7 @@ namespace gyr::cuda::scan {
 
 namespace {
 
-// The sum over threads of one y, to those with x = 0.
+// Sums v over the threads with the same y. The thread with x = 0 gets the result.
 template <class V>
 GYR_DEVICE V row_sum(V v) {
   for (int with = side / 2; with > 0; with /= 2) v += shuffle_xor(v, with);
@@ -21,11 +22,12 @@ GYR_DEVICE V row_sum(V v) {
 template <class T>
 struct Gradients {
   Global<const T> dy;
-  Global<const Acc<T>> entering;   // (B chunks, H P N)
-  States<const Acc<T>> of_states;  // between: of those that enter
+  Global<const Acc<T>> entering;   // entering states, (B chunks, H P N)
+  States<const Acc<T>> of_states;  // between: gradients of the entering states
 };
 
-// A block takes a tile of tokens, those that it has rows of, and of the numbers of B or C of a group: dC looks back to tokens before, dB on.
+// One block computes dC or dB of a group for a tile of tokens and state dimensions. dC sums over earlier tokens, dB
+// over later tokens.
 template <class T, bool of_c>
 struct GroupGradient {
   using A = Acc<T>;
@@ -41,7 +43,7 @@ struct GroupGradient {
   GYR_DEVICE A other(Index head, Index l, Index p) const { return token(of_c ? in.x : g.dy, l, head * s.head_dim + p); }
   GYR_DEVICE Index first_head() const { return group * s.heads_per_group(); }
 
-  // What the head's state contributes, and its product with this token's C or B to `share`.
+  // Adds the state term of one head to `sum`. Writes its dot product with the C or B of each token (I or F) to `share`.
   GYR_DEVICE void add_state(Index head, const Global<A>& share, A (&sum)[4][wide<A>]) const {
     const HeadDecay<A> decay(s, k, in.decays, head);
     A part[4][wide<A>] = {};
@@ -70,7 +72,7 @@ struct GroupGradient {
     }
   }
 
-  // dG of these tokens and those of the tile from o0, to `square`.
+  // Computes dG between this block's tokens and the tile of tokens from o0, summed over heads, into `square`.
   GYR_DEVICE void find_weights(Index o0) const {
     A sum[4][4] = {};
     for (Index head = first_head(); head < first_head() + s.heads_per_group(); ++head) {
@@ -114,7 +116,8 @@ GYR_KERNEL group_gradient_kernel(ChunkGrid s, Tokens<T> in, Gradients<T> g, Glob
   });
 }
 
-// A block takes a head of a chunk: its tokens tile by tile, and for each the tiles behind it.
+// One block processes one head of a chunk. It loops over the tiles of tokens, and for each tile over that tile and all
+// later ones.
 template <class T>
 struct HeadGradient {
   using A = Acc<T>;
@@ -136,7 +139,7 @@ struct HeadGradient {
     return l < k.length ? A(x.load(k.first + l, head / s.heads_per_group() * s.state_size + n)) : A(0);
   }
 
-  // exp(s_Q - s_s) dS B_s for tokens from s0 and channels from p0.
+  // State term of dU: exp(s_Q - s_s) dS B_s for the tokens from s0 and the channels from p0.
   GYR_DEVICE void from_state(Index s0, Index p0, A (&du)[4][wide<A>]) const {
     if (!g.of_states.stores_leaving_state(s, k.number)) return;
     g.of_states.with_leaving_state(s, k.number, [&](const Global<const A>& states, Index at) {
@@ -147,7 +150,8 @@ struct HeadGradient {
     scale_rows(du, [&](int t) { return s0 + t < k.length ? decay.to_end(s0 + t) : A(0); });
   }
 
-  // W(l,s) of tokens from s0 and those from l0, in rows of s, to `square`; and, once, E into the sums of its rows and columns.
+  // Computes W(l,s) for the tiles of tokens s from s0 and l from l0 into `square`, with rows s. If `once`, also adds E
+  // to its row and column sums.
   GYR_DEVICE void find_weights(Index s0, Index l0, bool once, double (&column_sums)[4]) const {
     A weight[4][4] = {}, slope[4][4] = {};
     add_gemm(s.state_size, along([&](int t, Index n) { return shared_token(in.b, s0 + t, n); }),
@@ -180,7 +184,7 @@ struct HeadGradient {
     }
   }
 
-  // dU of tokens from s0 and channels from p0.
+  // dU for the tile of tokens from s0 and channels from p0.
   GYR_DEVICE void input_gradient(Index s0, Index p0, double (&column_sums)[4], A (&du)[4][wide<A>]) const {
     from_state(s0, p0, du);
     for (Index l0 = s0; l0 < k.length && k.begin(s, l0) < s0 + tile; l0 += tile) {

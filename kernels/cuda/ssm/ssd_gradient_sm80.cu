@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients of the scan of bf16 by tensor cores, as in ssd_gradient.cu, in three kernels: what pairs of tokens have to do with each other, dG of a
-// group and the sums of E of its heads; dB and dC from it and from the states; dx (ssd_output_sm80.cu).
+// Gradients of the scan in bf16 with tensor cores. ssd_gradient.cu has the formulas. There are three kernels: one
+// computes dG of a group and the sums of E of its heads for pairs of token tiles, one computes dB and dC from dG and
+// the states, and one computes dx (ssd_output_sm80.cu).
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 
 namespace gyr::cuda::scan {
 
 namespace {
 
-// ---- Pairs: 64 tokens s and 64 tokens l of a group to a block, head by head ----
+// ---- Pairs: one block computes 64 tokens s by 64 tokens l of a group, head by head ----
 
 struct Pairs {
   Global<const bf16> x, dy;
-  Global<const float> step, products;  // products: with rows of s
-  Global<bf16> of_outputs, of_inputs;  // dG, dG'
-  Global<double> rows, columns;        // of E, (B chunks H tiles, Q)
+  Global<const float> step, products;  // products: B_s . C_l with rows s
+  Global<bf16> of_outputs, of_inputs;  // gradient dG of C B', and its transpose
+  Global<double> rows, columns;  // sums of E over s and over l, (B chunks H tiles, Q)
 };
 
-// Places of a block: of a head x of the s and dy of the l; the sums of decays of these and dt; E's sums by warp, of two heads.
+// Shared-memory layout of a block. Each stage holds x of the tokens s, dy of the tokens l, their decay exponents, and
+// dt of the tokens s, all of one head. The per-warp sums of E of two heads follow.
 template <int W>
 struct PairSharedMemory {
   static constexpr int tile_bytes = Tile(0, W).end(), table_bytes = 5 * span * int(sizeof(float));
@@ -24,14 +26,15 @@ struct PairSharedMemory {
   static constexpr int bytes = table_of(usual_stages) + 2 * warps * span * int(sizeof(float));
   static GYR_FUNCTION constexpr Tile x(int i) { return {2 * i * tile_bytes, W}; }
   static GYR_FUNCTION constexpr Tile dy(int i) { return {(2 * i + 1) * tile_bytes, W}; }
-  // Of the l and behind them of the s.
+  // sum and rest have the entries of the tokens l, then those of the tokens s. step has only the tokens s.
   static GYR_DEVICE Shared<float> sum(int i) { return Shared<float>(table_of(i)); }
   static GYR_DEVICE Shared<float> rest(int i) { return Shared<float>(table_of(i) + 2 * span * int(sizeof(float))); }
   static GYR_DEVICE Shared<float> step(int i) { return Shared<float>(table_of(i) + 4 * span * int(sizeof(float))); }
   static GYR_DEVICE int by_warp(int turn) { return table_of(usual_stages) + turn * warps * span * int(sizeof(float)); }
 };
 
-// The first of two numbers from lanes without this bit and the second from lanes with it, added to what the lane across has of it.
+// Reduces two values over the pair of lanes that differ in `bit`: the lane without the bit returns the sum of `first`,
+// the other one the sum of `second`.
 GYR_DEVICE float fold(float first, float second, int bit) {
   const bool upper = lane() & bit;
   return (upper ? second : first) + shuffle_xor(upper ? first : second, bit);
@@ -49,7 +52,8 @@ struct PairGradient {
   GYR_DEVICE Index head(int i) const { return group * s.heads_per_group() + i; }
   GYR_DEVICE Index row(int i) const { return k.number * s.num_heads + head(i); }
 
-  // Bit 4 n + i: whether l sees s, of a lane's numbers; and zeros in place of those that do not.
+  // visible_pairs: bit 4 n + i is set if token s is visible to token l, for element i of the lane's fragment n. keep:
+  // zeroes the elements whose bit is clear.
   GYR_DEVICE std::uint32_t visible_pairs() const {
     std::uint32_t seen = 0;
     for (int n = 0; n < span / 8; ++n)
@@ -67,7 +71,7 @@ struct PairGradient {
     }
   }
 
-  // What a thread brings of a head: the l's decay or an s's, and dt.
+  // Values that one thread loads for one head: the decay exponent of a token l or s, and dt of a token s.
   struct Token {
     float sum, rest, step;
   };
@@ -81,7 +85,8 @@ struct PairGradient {
     if (thread_index() >= span) SharedStorage::step(at).store(thread_index() - span, t.step);
   }
 
-  // dG' +=, of pairs that do not see each other too, and E's sums: by l to `by_warp`, by s to memory.
+  // Adds one head to dG', including masked pairs. Writes the sums of E over s to `by_warp`, and those over l to global
+  // memory.
   GYR_DEVICE void add_head(int i, int at, const FragmentD (&product)[span / 8], FragmentD (&dg)[span / 8]) const {
     FragmentD slope[span / 8] = {};
     add_by_rows<W>(SharedStorage::x(at), SharedStorage::dy(at), slope);
@@ -91,7 +96,7 @@ struct PairGradient {
       mine[h] = {SharedStorage::sum(at).load(span + my_row(h)), SharedStorage::rest(at).load(span + my_row(h))};
       step[h] = SharedStorage::step(at).load(my_row(h));
     }
-    // Sums by l of eight columns, this lane's two of them.
+    // Processes the eight columns of fragment n. Returns this lane's sums of E for its two columns (tokens l).
     const auto eight = [&](int n) {
       const auto sum = Shared<Pack<float, 2>>(SharedStorage::table_of(at) + my_column(n) * int(sizeof(float))).load(0),
                  rest = Shared<Pack<float, 2>>(SharedStorage::table_of(at) + (2 * span + my_column(n)) * int(sizeof(float))).load(0);
@@ -104,7 +109,7 @@ struct PairGradient {
       }
       return of_l;
     };
-    // Of 64 columns each lane keeps two: those of eight number lane / 4.
+    // Reduces over lanes so that each lane keeps two of the 64 column sums, those of fragment lane / 4.
     float of_l[4][2];
     GYR_UNROLL
     for (int n = 0; n < 4; ++n) {
@@ -138,7 +143,7 @@ struct PairGradient {
     }
     const std::uint32_t seen = visible_pairs();
     keep(seen, product);
-    if (l0 == s0) each_element(product, [&](int h, int column, float& v) { v = column == my_row(h) ? 0.0f : v; });  // E is of those before
+    if (l0 == s0) each_element(product, [&](int h, int column, float& v) { v = column == my_row(h) ? 0.0f : v; });  // E excludes pairs l = s
     put(token(0), 0);
     pipeline<usual_stages>(
         heads,
@@ -156,7 +161,7 @@ struct PairGradient {
     put_rows(heads - 1);
     keep(seen, dg);
   }
-  // Nothing meets.
+  // Writes zero sums of E if no token s is visible to any token l.
   GYR_DEVICE void put_zeros() const {
     const Index l = l0 + thread_index(), t = s0 + thread_index();
     if (l0 < s0 || thread_index() >= span) return;
@@ -186,17 +191,18 @@ pairs_kernel(ChunkGrid s, Pairs in, Decays<float> decays) {
   });
 }
 
-// ---- Groups: 128 tokens and 64 numbers of B or C to a block ----
+// ---- Groups: one block computes 128 tokens by 64 state dimensions of dB or dC ----
 
-// out = sum over heads of factor left S' + weights others,  share: of each head's summand with `own`
+// out = sum over heads of factor left S' + weights others. share: dot product of each head's state term with `own`.
 struct Side {
   Global<const bf16> left, state, own, weights, others;
-  Global<const float> factor, step;  // step: a factor too, or empty
+  Global<const float> factor, step;  // step: a second factor, or empty
   Global<bf16> out;
   Global<float> share;
 };
 
-// Places of a block: 128 rows of 64 columns, and 64 rows of 64, of a head's state or of other tokens' numbers; then the rows' own numbers of C or B.
+// Shared-memory layout of a block. Each stage holds a left tile of 128 x 64 and a right tile of 64 x 64, from a head's
+// state or from other tokens. The block's own tile of C or B, 128 x 64, follows.
 struct GroupSharedMemory {
   static constexpr int left_bytes = Tile(0, span, wide_rows).end(), right_bytes = Tile(0, span).end();
   static constexpr int bytes = usual_stages * (left_bytes + right_bytes) + left_bytes;
@@ -237,7 +243,7 @@ struct GroupGradient {
       if (inside(h) && lane() % quads == 0) in.share.store((k.number * s.num_heads + head) * parts + n0 / span, token(h), all);
     }
   }
-  // first_tile, end_tile: of the other tokens
+  // first_tile, end_tile: range of the tiles of other tokens
   GYR_DEVICE void operator()(Index first_tile, Index end_tile, FragmentD (&sum)[span / 8]) const {
     const int slabs = int(ceil_div(s.head_dim, span)), states = int(s.heads_per_group()) * slabs;
     const Index first_head = group * s.heads_per_group(), P = s.head_dim, end = k.first + k.length;
@@ -274,7 +280,7 @@ groups_kernel(ChunkGrid s, Side of_c, Side of_b) {
   BlockIndex rest;
   const Index n0 = rest.take(ceil_div(s.state_size, span)) * span, r0 = rest.take(ceil_div(s.chunk_size, wide_rows)) * wide_rows;
   const Index group = rest.take(s.num_groups);
-  const bool back = rest.take(2) == 0;  // dC looks back to tokens before, dB on
+  const bool back = rest.take(2) == 0;  // dC sums over earlier tokens, dB over later tokens
   const Chunk k(s, rest.left);
   if (r0 >= k.length) return;
   const Index last = (r0 + wide_rows < k.length ? r0 + wide_rows : k.length) - 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Outputs of a chunk, from the state S that entered and its own tokens, a tile of tokens and channels of a head to a block:
+// Outputs of a chunk, from the entering state S and the chunk's own tokens. Each block computes a tile of tokens and
+// channels of a head:
 //   y_l = exp(s_l) S C_l + sum_{s<=l} W(l,s) u_s + D x_l,   W(l,s) = (C_l . B_s) exp(s_l - s_s) within a document
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 #include "kernels/base/instances.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What tokens have of a state and of other tokens, of bf16 by tensor cores: outputs, of the state that entered and of tokens before, and the
-// gradients of inputs, of the state that leaves and of tokens behind. A block takes 128 tokens of a head, each of its warps 16 of them. Products of
-// tokens come as a warp's fragments and are, weighted, those that the product with the other tokens takes its left operand from.
+// Outputs and input gradients of the scan in bf16 with tensor cores. Outputs combine the entering state with earlier
+// tokens. Input gradients combine the gradient of the leaving state with later tokens. One block computes 128 tokens of
+// a head, 16 per warp. The dot products C . B are loaded as mma accumulator fragments, multiplied by the decays, and
+// used as the A operand of the next mma.
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 
 namespace gyr::cuda::scan {
@@ -14,8 +15,9 @@ struct Flow {
   Global<const float> factor, step, products;
 };
 
-// Places of a block: tiles of `left`, beside each one of the state or of other tokens; then of all tokens of the chunk the sums of decays, and dt
-// or, in gradients, the first token that they see.
+// Shared-memory layout of a block. Each stage holds a tile of `left`, and a tile of the state or of other tokens. Three
+// tables over all tokens of the chunk follow: both parts of the decay exponents, and dt (outputs) or the first visible
+// token (input gradients).
 template <int W>
 struct SharedStorage {
   static constexpr int left_bytes = Tile(0, span, wide_rows).end();
@@ -40,12 +42,12 @@ struct TokenSum {
   SharedStorage<W> room;
   DecaySum<float> mine[2];
   int token[2], begin[2];
-  static constexpr int never = 1 << 30;  // the first token that is seen from behind the chunk
+  static constexpr int never = 1 << 30;  // first visible token of rows beyond the chunk: none is visible
 
   GYR_DEVICE TokenSum(const ChunkGrid& s, const Flow& in, const Decays<float>& decays, const Chunk& k, Index head, Index r0)
       : s(s), in(in), decays(decays), k(k), head(head), r0(r0), row(k.number * s.num_heads + head), room(s) {
     for (int h = 0; h < 2; ++h) {
-      token[h] = int(r0) + my_row(h), mine[h] = {}, begin[h] = never;  // of rows behind the chunk: they see nothing
+      token[h] = int(r0) + my_row(h), mine[h] = {}, begin[h] = never;  // defaults for rows beyond the chunk, to which no token is visible
       if (inside(h)) mine[h] = {decays.sum.load(row, token[h]), decays.rest.load(row, token[h])}, begin[h] = int(k.begin(s, token[h]));
     }
   }
@@ -68,7 +70,7 @@ struct TokenSum {
     });
   }
 
-  // The tiles of other tokens [first, end) that any of the rows sees.
+  // Range [first_tile, end_tile) of the tiles of other tokens that interact with any row of this block.
   GYR_DEVICE int first_tile() const { return int((of_inputs ? r0 : k.begin(s, r0)) / span); }
   GYR_DEVICE int end_tile() const {
     const Index last = (r0 + wide_rows < k.length ? r0 + wide_rows : k.length) - 1;
@@ -77,10 +79,11 @@ struct TokenSum {
     while (tile * span < k.length && k.begin(s, tile * span) <= last) ++tile;
     return tile;
   }
-  // Whether a state reaches any of the rows.
+  // True if the state contributes to any row of this block.
   GYR_DEVICE bool of_state() const { return of_inputs ? k.begin(s, k.length - 1) < r0 + wide_rows : k.carried(s, r0); }
 
-  // W(r,o) of a warp's rows and the 64 tokens from o0, in place of the products.
+  // Computes W(r,o) for the warp's 16 rows and the 64 tokens from o0: dot product times decay, times dt for outputs.
+  // Masked pairs get 0.
   GYR_DEVICE void weigh(int o0, FragmentD (&weight)[span / 8]) const {
     const Index pair = pair_of(s, k.number, head / s.heads_per_group(), (r0 + warp() * 16) / span, o0 / span);
     GYR_UNROLL
@@ -168,7 +171,7 @@ outputs_kernel(ChunkGrid s, Flow in, Decays<float> decays, Global<const float> s
   sum.store(out, y);
 }
 
-// dx = dt dU + D dy, and the sums by token of x . dU and x . dy.
+// dx = dt dU + D dy, and the per-token sums x . dU and x . dy.
 template <int W>
 GYR_KERNEL_OF(wide_threads, blocks_of(W))
 input_gradients_kernel(ChunkGrid s, Flow in, Decays<float> decays, Global<const bf16> x, Global<const float> skip, Global<bf16> dx, Global<float> ddt,
@@ -200,7 +203,7 @@ input_gradients_kernel(ChunkGrid s, Flow in, Decays<float> decays, Global<const 
   }
 }
 
-// f(W) with the channels of a block.
+// Calls f(W) with W = channels per block, 64 or 128.
 template <class F>
 void with_width(const ChunkGrid& s, const F& f) {
   if (s.head_dim <= span) f(std::integral_constant<int, span>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the state that enters a sequence to the state that leaves it, chunk by chunk, and back: a thread takes some neighbours of a state through
-// its sequence.
+// State passing from chunk to chunk, forward and backward. Each thread carries some adjacent elements of a state
+// through all chunks of its sequence.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/ssm/ssd.hpp"
 #include "kernels/base/instances.hpp"
@@ -11,7 +11,7 @@ namespace cuda::scan {
 
 namespace {
 
-// Which numbers of a sequence's state a thread has: N of them, of one head.
+// State elements of this thread: N adjacent elements of one head, from `first`.
 template <int N>
 struct Place {
   Index b, first, head;
@@ -26,13 +26,13 @@ Grid grid_of_states(const ChunkGrid& s) {
   return {ceil_div(s.batch * s.state_elements(), Index(N) * usual_threads), usual_threads};
 }
 
-// x = factor x + more
+// Applies one step to a state: x = factor x + more.
 template <class A, int N>
 GYR_DEVICE void go_on(Pack<A, N>& x, A factor, const Pack<A, N>& more) {
   for (int i = 0; i < N; ++i) x.at[i] = factor * x.at[i] + more.at[i];
 }
 
-// S_{c+1} = g_c S_c + L_c, in place of L_c.
+// State passing: S_{c+1} = g_c S_c + L_c, written over L_c.
 template <class A, int N>
 GYR_KERNEL pass_kernel(ChunkGrid s, Global<const A> decay, Global<const A> initial, States<A> states) {
   const Place<N> at(s);
@@ -50,7 +50,7 @@ GYR_KERNEL pass_kernel(ChunkGrid s, Global<const A> decay, Global<const A> initi
   states.last.template store_pack<N>(at.b, at.first, x);
 }
 
-// dS_c += g_c dS_{c+1}
+// State passing in the backward pass: dS_c += g_c dS_{c+1}, from the last chunk to the first.
 template <class A, int N>
 GYR_KERNEL pass_backward_kernel(ChunkGrid s, Global<const A> decay, Global<const A> dlast, Global<A> dstates) {
   const Place<N> at(s);
@@ -63,7 +63,7 @@ GYR_KERNEL pass_backward_kernel(ChunkGrid s, Global<const A> decay, Global<const
   }
 }
 
-// What leaves if zeros enter.
+// Computes the state that leaves a sequence if its initial state is zero.
 template <class A, int N>
 GYR_KERNEL own_state_kernel(ChunkGrid s, Global<const A> decay, Global<const A> states, Global<const A> last, Global<A> own) {
   const Place<N> at(s);
@@ -93,7 +93,7 @@ GYR_KERNEL total_decay_kernel(ChunkGrid s, Global<const A> decay, Global<A> tota
   total.store(b, h, product);
 }
 
-// S <- decay S + own
+// Passes a state over a run of tokens: S <- decay S + own.
 template <class A, int N>
 GYR_KERNEL state_step_kernel(ChunkGrid s, Global<const A> decay, Global<const A> own, Global<A> state) {
   const Place<N> at(s);
@@ -103,7 +103,7 @@ GYR_KERNEL state_step_kernel(ChunkGrid s, Global<const A> decay, Global<const A>
   state.template store_pack<N>(at.b, at.first, x);
 }
 
-// f(N) with as many neighbours to a pack as lie in one head and one instruction moves.
+// Calls f(N) with N = elements that one instruction moves, or N = 1 if such packs would cross heads or are not aligned.
 template <class A, class F, class... X>
 void with_state_packs(const ChunkGrid& s, const F& f, const Global<X>&... tensors) {
   constexpr int n = pack_bytes / int(sizeof(A));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tokens of a chunk add to a state, head by head and a tile of it to a block:
-//   L = sum_l exp(s_Q - s_l) dt_l x_l B_l',   and of the gradient of the state that entered  sum_l exp(s_l) dy_l C_l'
+// Chunk states. Each block computes a tile of the state of one head. The first sum is the contribution of the chunk's
+// tokens to the state, the second one is the contribution of the outputs to the gradient of the entering state:
+//   L = sum_l exp(s_Q - s_l) dt_l x_l B_l',   sum_l exp(s_l) dy_l C_l'
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 #include "kernels/base/instances.hpp"
 
@@ -8,7 +9,8 @@ namespace gyr::cuda::scan {
 
 namespace {
 
-// sum over l of factor(l) left(l) right(l)', to wherever store(p, n, value) has it.
+// Computes a tile of sum over l of factor(l) left(l) right(l)'. Calls store(index in the state of all heads, value) for
+// each element.
 template <class T, class Factor, class Store>
 GYR_DEVICE void outer_products(const ChunkGrid& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const T>& left,
                                const Global<const T>& right, const Factor& factor, const Store& store) {

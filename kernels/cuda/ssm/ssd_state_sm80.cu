@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chunk states of bf16 by tensor cores: a block takes 64 channels of a head and 128 numbers of its state, through the tokens of a chunk by 64. Tiles
-// come by turns into two places each; the factors of tokens go into the fragments of x.
+// Chunk states in bf16 with tensor cores. Each block computes 64 channels by 128 state dimensions of a head, in steps
+// of 64 tokens. cp.async loads the tiles into two alternating shared-memory buffers. The factors of the tokens are
+// multiplied into the fragments of x.
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 
 namespace gyr::cuda::scan {
@@ -9,13 +10,13 @@ namespace {
 
 constexpr int channels = TensorCoreScratch::channels, numbers = TensorCoreScratch::numbers;
 
-// Two numbers, each times its factor.
+// Multiplies the two bf16 values in `two` by factor(first) and factor(first + 1).
 GYR_DEVICE std::uint32_t scaled(std::uint32_t two, const Shared<float>& factor, int first) {
   const float low = __builtin_bit_cast(float, two << 16), high = __builtin_bit_cast(float, two & 0xffff0000u);
   return pair(low * factor.load(first), high * factor.load(first + 1));
 }
 
-// sum (16, 128) += (factor x)' b of 64 tokens: x (64, 64), of which this warp has 16 columns, b (64, 128).
+// sum (16, 128) += (factor x)' b over 64 tokens. x: (64, 64), of which this warp uses 16 columns. b: (64, 128).
 GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& factor, FragmentD (&sum)[numbers / 8]) {
   for (int l = 0; l < span; l += 16) {
     FragmentA a = load_matrix_x4_transposed(x.at(l + lane() / 16 * 8 + lane() % 8, warp() * 16 + lane() / 8 % 2 * 8));
@@ -26,7 +27,8 @@ GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& fa
   }
 }
 
-// The tile of sum_l factor(l) x_l b_l' over [begin, end) of chunk k; store(place in the state of all heads, two neighbours).
+// Computes a tile of sum_l factor(l) x_l b_l' over the tokens [begin, end) of chunk k. Calls store(index in the state
+// of all heads, two adjacent values).
 template <class Factor, class Store>
 GYR_DEVICE void tile_of_state(const ChunkGrid& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const bf16>& x, const Global<const bf16>& b,
                               Index begin, Index end, const Factor& factor, const Store& store) {
@@ -103,15 +105,16 @@ GYR_KERNEL chunk_states_of_outputs_kernel(ChunkGrid s, Tokens<bf16> in, Global<c
       [&](Index i, const Pack<float, 2>& v) { dstates.template store_pack<2>(k.number, i, v); });
 }
 
-// ---- Through sequences: a block takes its part of a state from chunk to chunk ----
+// ---- Sequential walk: one block carries its part of a state from chunk to chunk ----
 
-// state <- over state + sum of factor left right' over a chunk's tokens
+// Per chunk: state <- over state + sum over the tokens of factor left right'.
 struct Walk {
   Global<const bf16> left, right;
-  Global<const float> factor, step, over;  // step: a factor too, or empty
+  Global<const float> factor, step, over;  // step: a second factor, or empty
 };
 
-// Places of a block: tiles of left and right, and factors, by turns.
+// Shared-memory layout of a block: two stages, each with a tile of left, a tile of right, and the factors of the
+// tokens.
 struct WalkSharedMemory {
   static constexpr int places = 2;
   static constexpr int left_bytes = Tile(0, channels).end(), right_bytes = Tile(0, numbers).end();
@@ -122,8 +125,8 @@ struct WalkSharedMemory {
 };
 
 struct WalkPlace {
-  int part, parts, n0, p0, head, sequence;        // part: of a head's state
-  int first, apart, channels_left, numbers_left;  // of the state's numbers
+  int part, parts, n0, p0, head, sequence;  // part: index of this block's part of a head's state
+  int first, apart, channels_left, numbers_left;  // offset and row stride in the state, remaining rows and columns
   GYR_DEVICE explicit WalkPlace(const ChunkGrid& s) {
     const int columns = int(ceil_div(s.state_size, numbers)), heads = int(s.num_heads);
     int rest = int(block_index());
@@ -132,14 +135,15 @@ struct WalkPlace {
     apart = int(s.state_size), channels_left = int(s.head_dim) - p0, numbers_left = apart - n0;
     first = (head * int(s.head_dim) + p0) * apart + n0;
   }
-  // f(its number of the state) of a lane's row and of a column, where there is one.
+  // Calls f(index in the state) for row h and column n of this lane, if they are inside the state.
   template <class F>
   GYR_DEVICE void element(int h, int n, const F& f) const {
     if (my_row(h) < channels_left && n < numbers_left) f(Index(first + my_row(h) * apart + n));
   }
 };
 
-// Through `count` chunks of a sequence, from its first, or back from its last; at(chunk) before each.
+// Walks through `count` chunks of a sequence, forward from the first or backward from the last. Calls at(chunk) before
+// each chunk.
 template <bool back, class At>
 GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place, int count, FragmentD (&state)[numbers / 8], const At& at) {
   const int tiles = int(s.tiles()), steps = count * tiles;
@@ -176,7 +180,7 @@ GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place,
       });
 }
 
-// A state of row `row`, zeros where there is none.
+// Loads this block's part of the state in row `row`. If `from` is empty, the state stays zero.
 template <class T>
 GYR_DEVICE void load_state(const WalkPlace& place, const Global<T>& from, Index row, FragmentD (&state)[numbers / 8]) {
   if (!from) return;
@@ -194,7 +198,7 @@ GYR_DEVICE void store_rounded(const WalkPlace& place, const FragmentD (&state)[n
   each_four(state, [&](int h, int n, const Pack<bf16, 4>& v) { place.element(h, n, [&](Index i) { to.template store_pack<4>(row, i, v); }); });
 }
 
-// The first chunk's state is there.
+// Forward walk. The initial state is already stored in states.between.
 GYR_KERNEL_OF(tensor_threads, 3)
 walk_states_kernel(ChunkGrid s, Walk in, States<float> states, Global<bf16> rounded) {
   const WalkPlace place(s);
@@ -210,7 +214,7 @@ walk_states_kernel(ChunkGrid s, Walk in, States<float> states, Global<bf16> roun
   else keep(final);
 }
 
-// With J, by warp.
+// Backward walk. It also computes J = exp(s_Q) S . dS, as one partial sum per warp.
 GYR_KERNEL_OF(tensor_threads, 3)
 walk_gradients_kernel(ChunkGrid s, Walk in, Global<const float> entering, Global<const float> dlast, Global<float> dinitial, Global<bf16> rounded_entering,
                       Global<bf16> rounded_leaving, Global<float> through) {
@@ -220,7 +224,7 @@ walk_gradients_kernel(ChunkGrid s, Walk in, Global<const float> entering, Global
   walk<true>(s, in, place, int(s.chunks), state, [&](const Chunk& k) {
     store_rounded(place, state, rounded_leaving, k.number);
     float sum = 0;
-    constexpr int some = 2;  // eights of columns at a time
+    constexpr int some = 2;  // number of fragments (eight columns each) that are loaded per step
     GYR_UNROLL
     for (int n0 = 0; n0 < numbers / 8; n0 += some) {
       FragmentD of_n[some] = {};
@@ -249,10 +253,11 @@ Grid grid_of_walks(const ChunkGrid& s) { return {s.batch * s.num_heads * TensorC
 
 // ---- Rounding ----
 
-// A block takes a head of a chunk.
+// Rounds the states of one head of a chunk to bf16. If `through` is not empty, also rounds the gradients and computes
+// J.
 GYR_KERNEL round_states_kernel(ChunkGrid s, Decays<float> decays, Global<const float> entering, States<const float> gradients,
                                Global<bf16> rounded_entering, Global<bf16> rounded_leaving, Global<float> through) {
-  constexpr int packs = 4, flight = 4;  // flight: loads of each under way at a time
+  constexpr int packs = 4, flight = 4;  // flight: number of loads in flight per tensor
   BlockIndex rest;
   const Index head = rest.take(s.num_heads), first = head * s.head_elements(), end = first + s.head_elements();
   const Chunk k(s, rest.left);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time steps, sums of the rates of decay within a chunk, in double, and the recurrence of one token.
+// Time steps dt, decay exponents (cumulative sums of A dt within a chunk, in double), their gradients, and the
+// recurrence of a single token.
 #include "kernels/ops/backend.hpp"
 #include "kernels/cuda/ssm/ssd.hpp"
 #include "kernels/base/instances.hpp"
@@ -23,15 +24,15 @@ GYR_KERNEL time_steps_kernel(Acc<T> low, Acc<T> high, Global<const T> raw, Globa
   });
 }
 
-// A thread takes a head of a chunk, token by token: sums in any other order would not fall from each token to the next, and what should be exp(0)
-// between steps of nothing behind great ones would not be one.
+// One thread adds up the tokens of one head of a chunk in order. Sums in any other order would not decrease
+// monotonically, and exp(s_l - s_s) would not be exactly 1 between tokens with dt = 0 after large steps.
 template <class A>
 GYR_KERNEL decays_kernel(ChunkGrid s, Global<const A> dt, Global<const A> a_log, Global<A> sum, Global<A> rest, Global<A> over) {
   const Index task = block_index() * block_threads() + thread_index(), h = task % s.num_heads;
   if (task >= sum.rows()) return;
   const Chunk k(s, task / s.num_heads);
   const double rate = -std::exp(double(a_log.load(h)));
-  constexpr int flight = 8;  // loads under way at a time
+  constexpr int flight = 8;  // number of loads in flight
   double total = 0;
   for (Index l0 = 0; l0 < k.length; l0 += flight) {
     A step[flight] = {};
@@ -51,7 +52,8 @@ GYR_KERNEL decays_kernel(ChunkGrid s, Global<const A> dt, Global<const A> a_log,
   if (over) over.store(k.number, h, k.carried(s, k.length - 1) ? fast_exp(A(total)) : A(0));
 }
 
-// The sums of v up to this lane, and from this one to lane `last`, which lanes between have too.
+// sum_up_to: sum of v over this lane and all lower lanes. sum_to: sum from this lane to lane `last`; all lanes in
+// between must have the same `last`.
 GYR_DEVICE double sum_up_to(double v) {
   for (int with = 1; with < warp_size; with *= 2) {
     const double other = shuffle(v, lane() + warp_size - with);
@@ -67,21 +69,22 @@ GYR_DEVICE double sum_to(int last, double v) {
   return v;
 }
 
-// f(task, chunk, head) for the heads of chunks that a warp takes; its lanes have 32 tokens at a time.
+// Calls f(task, chunk, head) for each head of a chunk that this warp processes. Its lanes hold 32 tokens at a time.
 template <class F>
 GYR_DEVICE void each_head(const ChunkGrid& s, const F& f) {
   each_row(s.all_chunks() * s.num_heads, [&](Index task) { f(task, Chunk(s, task / s.num_heads), task % s.num_heads); });
 }
 Grid grid_of_heads(const ChunkGrid& s) { return {std::min(ceil_div(s.all_chunks() * s.num_heads, usual_warps), most_blocks), usual_threads}; }
-// Which lanes have the first token of a document.
+// Mask of the lanes whose token is the first one of a document.
 GYR_DEVICE std::uint32_t beginnings(const ChunkGrid& s, const Chunk& k, Index l) { return ballot(l < k.length && k.reach(s, l) == 0); }
 
-// rows(l) = da_l but for what is added up from the start, sum_{s<l} F_s:  da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J.  The first sum is that
-// of E's rows less that of its columns from k on, in k's document.
+// Writes to rows(l) the gradient da_l of A dt_l, without its last term, the sum of F:
+//   da_k = sum_{l>=k,s<k} E(l,s) + sum_{l>=k} I_l + J + sum_{s<k} F_s
+// The first sum equals the row sums minus the column sums of E, from k to the end of the document of k.
 template <class A>
 GYR_DEVICE void add_later(const ChunkGrid& s, const Chunk& k, const TokenSums<A>& g, Index task) {
   const Index stretches = ceil_div(s.chunk_size, g.stretch);
-  double later = 0, within = 0;  // from the next 32 tokens on
+  double later = 0, within = 0;  // sums over later tokens: I and J, and E within the document
   for (Index i = 0; i < g.throughs; ++i) later += double(g.through.load(k.number, task % s.num_heads * g.throughs + i));
   for (Index l0 = (k.length - 1) / warp_size * warp_size; l0 >= 0; l0 -= warp_size) {
     const Index l = l0 + lane();
@@ -97,12 +100,13 @@ GYR_DEVICE void add_later(const ChunkGrid& s, const Chunk& k, const TokenSums<A>
     if (!behind) mine += within;
     const double from_here = sum_to(warp_size - 1, inflow) + later;
     within = shuffle(all & 1u ? 0.0 : mine, 0), later = shuffle(from_here, 0);
-    const bool begins = l == 0 || all >> lane() & 1u;  // exactly zero: nothing before the token reaches anything from it on
+    const bool begins = l == 0 || all >> lane() & 1u;  // exactly zero: no pair of tokens crosses the start of a document or chunk
     if (l < k.length) g.rows.store(task * stretches, l, (begins ? 0.0 : mine) + from_here);
   }
 }
 
-// ddt_l = x_l . dU_l + A da_l,  through clamp and softplus to dt_raw and dt_bias;  da_log = A sum_l da_l dt_l. Of the weights what each chunk adds.
+// ddt_l = x_l . dU_l + A da_l is propagated through clamp and softplus to dt_raw and dt_bias. da_log = A sum_l da_l
+// dt_l. The weight gradients of each chunk are written to `partial`.
 template <class T>
 GYR_KERNEL steps_backward_kernel(ChunkGrid s, Acc<T> low, Acc<T> high, Global<const T> raw, Global<const Acc<T>> bias, Global<const Acc<T>> a_log,
                                  Global<const Acc<T>> dt, TokenSums<Acc<T>> g, Global<T> d_raw, Global<Acc<T>> partial) {
@@ -110,7 +114,8 @@ GYR_KERNEL steps_backward_kernel(ChunkGrid s, Acc<T> low, Acc<T> high, Global<co
   each_head(s, [&](Index task, const Chunk& k, Index h) {
     const double rate = -std::exp(double(a_log.load(h)));
     add_later(s, k, g, task);
-    double before = 0, d_rate = 0, d_bias = 0, d_skip = 0;  // before: sum of F; the others are long and of both signs
+    // before: sum of F over earlier tokens. All are double, since they are long sums of both signs.
+    double before = 0, d_rate = 0, d_bias = 0, d_skip = 0;
     for (Index l0 = 0; l0 < k.length; l0 += warp_size) {
       const Index l = l0 + lane(), row = k.first + l;
       double outflow = 0;
@@ -135,7 +140,7 @@ GYR_KERNEL steps_backward_kernel(ChunkGrid s, Acc<T> low, Acc<T> high, Global<co
   });
 }
 
-// A warp takes a weight of a head, and adds what the chunks add to its gradient, which may be empty.
+// One warp adds the contributions of all chunks to the gradient of one weight of a head. The gradient may be empty.
 template <class A>
 GYR_KERNEL weights_backward_kernel(Global<const A> partial, Global<A> bias, Global<A> a_log, Global<A> skip) {
   const Index heads = partial.columns() / 3, which = block_index() / heads, h = block_index() % heads;
@@ -184,7 +189,7 @@ template void fill_decays<float>(Device&, const char*, const ChunkGrid&, Tensor2
 
 namespace {
 
-// A warp takes a channel of a head: a row of its state.
+// One warp updates one channel of a head, which is one row of its state.
 template <class T>
 GYR_KERNEL step_kernel(ChunkGrid s, Acc<T> low, Acc<T> high, Global<const T> x, Global<const T> b, Global<const T> c, Global<const T> raw,
                        Global<const Acc<T>> bias, Global<const Acc<T>> a_log, Global<const Acc<T>> d, Global<Acc<T>> state, Global<T> y) {

@@ -36,7 +36,7 @@ TEST(class_counts, are_those_of_plain_counting) {
     EXPECT_DOUBLE_EQ(counts.accuracy(), right / 100) << "seed " << seed;
     EXPECT_DOUBLE_EQ(counts.macro_f1(), sum / met) << "seed " << seed;
     EXPECT_DOUBLE_EQ(counts.micro_f1(), right / 100) << "seed " << seed;
-    EXPECT_EQ(counts.text().find("taken for") != std::string::npos, classes <= 16);
+    EXPECT_EQ(counts.text().find("predicted as") != std::string::npos, classes <= 16);
   }
 }
 

@@ -217,7 +217,7 @@ TEST(deck, help_lines_up_within_120_columns) {
   const std::string help = deck.help();
   const Strings lines = lines_of(help);
   for (const std::string& line : lines) EXPECT_LE(line.size(), 120u) << line;
-  for (const char* word : {"tokens", "power of 2, <= 512", "(must be given)", "1234"}) EXPECT_NE(help.find(word), std::string::npos) << word;
+  for (const char* word : {"tokens", "power of 2, <= 512", "(required)", "1234"}) EXPECT_NE(help.find(word), std::string::npos) << word;
   const std::size_t column = lines[0].find("default");
   for (const auto& [key, fallback] : {std::pair{"chunk ", "128"}, std::pair{"seed ", "1234"}})
     EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [key = key, fallback = fallback, column](const std::string& line) {

@@ -244,7 +244,7 @@ TEST(rank_watcher, the_dead_are_found_among_the_heartbeats) {
   ASSERT_TRUE(late);
   EXPECT_EQ(late->state, "lost");
   EXPECT_EQ(late->verdict.rank, 0);
-  EXPECT_NE(late->verdict.text.find("was ended by SIGBUS; last seen at: step 12, train"), std::string::npos) << late->verdict.text;
+  EXPECT_NE(late->verdict.text.find("was killed by SIGBUS; last seen at: step 12, train"), std::string::npos) << late->verdict.text;
   std::filesystem::remove(exit_record);
   write_exit_record(exit_record, {"elsewhere", 17, -1, "", 3, 0});
   EXPECT_EQ(observer.finding_of_ranks()->state, "died");

@@ -440,7 +440,7 @@ TEST(report, tables_line_up_and_lose_no_letter) {
 
 TEST(report, the_last_line_tells_how_it_went) {
   EXPECT_EQ(last_line(Exit::ok), "RUN OK");
-  EXPECT_EQ(last_line(Exit::config), "RUN FAILED 78 (the deck)");
+  EXPECT_EQ(last_line(Exit::config), "RUN FAILED 78 (invalid deck)");
   EXPECT_TRUE(last_line(Exit::again).starts_with("RUN STOPPED 75 "));
   const std::vector<std::pair<std::string, std::string>> facts = {{"git", "1a2b3c4"}, {"compiler", "g++ 12"}};
   EXPECT_EQ(banner("0.1.0", facts), "Gyrfalcon 0.1.0\ngit       1a2b3c4\ncompiler  g++ 12\n");

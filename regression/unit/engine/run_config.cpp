@@ -63,7 +63,7 @@ TEST(run_config, sequences_are_no_longer_than_learned_positions) {
 TEST(run_config, samples_with_spans_are_text_alone) {
   const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: span_corruption, seq_length: 8}\n";
   EXPECT_EQ(run_of(deck).data.order, "shuffled");
-  expect_refused([&] { run_of(deck, {"train.seq_length=1"}); }, {"no span can be left out", "train.seq_length"});
+  expect_refused([&] { run_of(deck, {"train.seq_length=1"}); }, {"too short for span corruption", "train.seq_length"});
   expect_refused([&] { run_of(deck, {"data.documents=separate"}); }, {"data.documents = separate"});
   expect_refused([&] { check_padding(run_of(deck, {"data.order=documents"})); }, {"data.order = documents", "padding", "shuffled"});
 }
@@ -274,11 +274,11 @@ TEST(run_config, ranks_share_sequences_that_are_long_enough) {
     overrides.push_back("parallel.context=4");
     return layout_of(run_of("model: {pattern: P}\ntrain: {global_batch_size: 1}\n", overrides), 4);
   };
-  EXPECT_EQ(with({"train.seq_length=64"}).text(), "1 data x 1 pipeline x 4 context x 1 tensor (keys go round)");
+  EXPECT_EQ(with({"train.seq_length=64"}).text(), "1 data x 1 pipeline x 4 context x 1 tensor (ring attention)");
   EXPECT_EQ(with({"train.seq_length=64"}).sequences(1, 1, 64).place(0), 8);
   EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=heads"}).sequences(1, 1, 64).place(0), 16);
   EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).text(),
-            "1 data x 1 pipeline x 4 context x 1 tensor (ranks help each other)");
+            "1 data x 1 pipeline x 4 context x 1 tensor (load-balanced attention)");
   EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).sequences(1, 1, 64).place(0), 16);
   expect_refused([&] { with({"parallel.context_mode=helped"}); }, {"parallel.context_mode", "ring | heads | balanced", "helped"});
   EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention takes any length";

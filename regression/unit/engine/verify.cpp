@@ -97,8 +97,8 @@ TEST(verify, sees_losses_norms_counts_and_what_is_no_number) {
   EXPECT_EQ(changed([&](StepOutcome& o) { o.gradients[names[0]][0] = nan; }), name_of(names[0]) + ";");
   EXPECT_EQ(changed([&](StepOutcome& o) { o.gradients[names[0]].pop_back(); }), name_of(names[0]) + ";");
   EXPECT_EQ(changed([&](StepOutcome& o) { o.gradients.erase(names[0]); }), "loss;" + name_of(names[0]) + ";");
-  EXPECT_EQ(broken(laws_of(one, one, 2, 2 + 1e-11, DType::f64)), "loss behind the update;");
-  EXPECT_EQ(broken(laws_of(one, one, 2, nan, DType::f64)), "loss behind the update;");
+  EXPECT_EQ(broken(laws_of(one, one, 2, 2 + 1e-11, DType::f64)), "loss after the update;");
+  EXPECT_EQ(broken(laws_of(one, one, 2, nan, DType::f64)), "loss after the update;");
 }
 
 TEST(verify, bf16_may_round_as_one_rank_does) {

@@ -101,7 +101,7 @@ TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
     const Json numbers = plan_numbers(p.plan, predicted, p.machine, 0);
     const double unit = numbers["unit"], whole = step.walked.makespan + step.besides;
     const std::vector<std::string> kinds = numbers["kinds"];
-    const std::size_t in_flight = std::size_t(std::find(kinds.begin(), kinds.end(), "sends") - kinds.begin());
+    const std::size_t in_flight = std::size_t(std::find(kinds.begin(), kinds.end(), "send") - kinds.begin());
     ASSERT_EQ(numbers["rows"].size(), step.programs.size());
     for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
       const std::vector<Index> tasks = numbers["rows"][rank]["tasks"];
@@ -110,17 +110,17 @@ TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
       for (std::size_t t = 0; t < tasks.size(); t += 7) {
         EXPECT_GE(tasks[t + 6], 0);
         if (std::size_t(tasks[t]) < in_flight) sum += double(tasks[t + 6]) * unit;
-        if (kinds.at(std::size_t(tasks[t])).find("wait") == std::string::npos && kinds[std::size_t(tasks[t])] != "what a step costs besides")
+        if (kinds.at(std::size_t(tasks[t])).find("wait") == std::string::npos && kinds[std::size_t(tasks[t])] != "fixed cost per step")
           ++drawn[{kinds[std::size_t(tasks[t])], int(tasks[t + 1]), int(tasks[t + 2])}];
       }
       const std::map<Op, std::string> names{{Op::forward, "forward"},
                                             {Op::backward, "backward"},
-                                            {Op::backward_input, "backward, of the input"},
-                                            {Op::backward_weights, "gradients of weights"},
-                                            {Op::send, "sends"},
-                                            {Op::clear, "gradients begin at zero"},
-                                            {Op::reduce, "sums gradients of a bucket"},
-                                            {Op::gather, "gathers weights of a bucket"},
+                                            {Op::backward_input, "backward (input gradients)"},
+                                            {Op::backward_weights, "backward (weight gradients)"},
+                                            {Op::send, "send"},
+                                            {Op::clear, "zero gradients"},
+                                            {Op::reduce, "reduce gradients of a bucket"},
+                                            {Op::gather, "all-gather weights of a bucket"},
                                             {Op::step, "optimizer"}};
       for (const Task& t : step.programs[rank].tasks)
         if (t.op != Op::receive) ++said[{names.at(t.op), t.micro, t.chunk}];

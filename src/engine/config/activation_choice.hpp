@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ways to keep activations that people choose from, as their decks would name them.
+// The activation policies (keep, recompute, offload) that reports and limits compare, named as a deck would name them.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ struct ActivationChoice {
   bool operator==(const ActivationChoice& other) const { return recompute == other.recompute && swap == other.swap; }
 };
 
-// From what keeps most on the device to what keeps least; a file of this deck's serves those that swap.
+// Ordered from most to least activation memory on the device. `deck`: its swap_folder is used by the choices that
+// offload.
 std::vector<ActivationChoice> activation_choices(const OffloadConfig& deck = {});
 
 }  // namespace gyr

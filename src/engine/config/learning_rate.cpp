@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-// What is left of the way from lr to min_lr after the fraction x of a decay, from 1 to 0.
+// Remaining fraction of lr - min_lr after the fraction x of a decay: from 1 to 0.
 double left(const std::string& shape, double x) {
   if (shape == "linear") return 1 - x;
   if (shape == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * x));
@@ -33,15 +33,15 @@ double LearningRate::at(std::int64_t step) const {
 
 LearningRate read_learning_rate(Section& s, std::int64_t steps) {
   LearningRate r;
-  r.schedule =
-      s.get("schedule", "cosine", "decay of the learning rate after the warm-up").one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
-  r.lr = s.get("lr", 1e-3, "learning rate after the warm-up").at_least(0).finite();
-  r.min_lr = s.get("min_lr", 0.0, "learning rate at the end of the decay").at_least(0).finite();
+  r.schedule = s.get("schedule", "cosine", "decay of the learning rate after the warm-up; wsd: warmup-stable-decay")
+                   .one_of({"constant", "linear", "cosine", "inverse-sqrt", "wsd"});
+  r.lr = s.get("lr", 1e-3, "peak learning rate, after the warm-up").at_least(0).finite();
+  r.min_lr = s.get("min_lr", 0.0, "learning rate at the end of the decay; inverse-sqrt: lower bound").at_least(0).finite();
   r.warmup_steps = s.get("warmup_steps", 100, "length of the linear warm-up").unit("steps").at_least(0).at_most(most_steps);
   const Index end = s.get("decay_steps", 0, "step where the decay ends; 0: train.steps").unit("steps").at_least(0).at_most(most_steps);
   r.decay_steps = end > 0 ? end : steps;
-  r.wsd_decay = s.get("wsd_decay", 100, "length of the final decay of wsd").unit("steps").positive().at_most(most_steps);
-  r.wsd_shape = s.get("wsd_shape", "exponential", "shape of the final decay of wsd").one_of({"linear", "cosine", "exponential", "minus-sqrt"});
+  r.wsd_decay = s.get("wsd_decay", 100, "wsd: length of the final decay").unit("steps").positive().at_most(most_steps);
+  r.wsd_shape = s.get("wsd_shape", "exponential", "wsd: shape of the final decay").one_of({"linear", "cosine", "exponential", "minus-sqrt"});
   return r;
 }
 

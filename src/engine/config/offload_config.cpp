@@ -7,7 +7,7 @@ namespace gyr {
 
 namespace {
 
-// Nothing where it says auto; not a number where it says neither that nor a number.
+// None if the text is auto; NaN if it is neither auto nor a number.
 std::optional<double> share_in(const std::string& text) {
   if (text == "auto") return {};
   double share = 0;
@@ -20,10 +20,9 @@ std::optional<double> share_in(const std::string& text) {
 ActivationPolicy read_activation_policy(Section& s) {
   const std::vector<std::string> names(std::begin(activation_policies), std::end(activation_policies));
   const std::string policy =
-      s.get(
-           "policy", "keep",
-           "what layers keep for their backward stays on the device; or is recomputed, all of it; or lies on the host meanwhile; memo: what products "
-           "make is swapped for the first tokens (activation.alpha) and made again for the others, what norms and gates make is made again")
+      s.get("policy", "keep",
+            "activations saved for the backward: keep: on the device; recompute: recomputed in full; swap: offloaded to host memory; memo: GEMM "
+            "results are offloaded for the first tokens (activation.alpha) and recomputed for the others, norms and gates are recomputed")
           .one_of(names)
           .value();
   ActivationPolicy p;
@@ -31,16 +30,17 @@ ActivationPolicy read_activation_policy(Section& s) {
   p.recompute = policy == "recompute" ? "full" : policy == "memo" ? "selective" : "none";
   auto alpha =
       s.get("alpha", "1",
-            "memo: share of a micro-batch's tokens, 0 to 1, of which what products make is swapped and not made again; auto: with which a step "
-            "takes least on parallel.cluster, as gyrfalcon plan --cluster tells");
+            "memo: fraction of a micro-batch's tokens, 0 to 1, whose GEMM results are offloaded instead of recomputed; auto: the fraction with the "
+            "shortest step on parallel.cluster, see gyrfalcon plan --cluster");
   const std::optional<double> share = share_in(alpha.value());
-  alpha.must("auto, or a share of 0 to 1", !share || (*share >= 0 && *share <= 1)).value();
+  alpha.must("auto, or a fraction of 0 to 1", !share || (*share >= 0 && *share <= 1)).value();
   p.swap.alpha = share.value_or(1), p.swap.find_alpha = !share;
   p.swap.folder =
-      s.get("swap_folder", "", "swap, memo: folder of a file for what is swapped, on a disk of this node; empty: in the host's memory").value();
-  require(policy == "memo" || share == 1, Exit::config, "activation.alpha = {}: is of activation.policy = memo, and that is {}", alpha.value(),
+      s.get("swap_folder", "", "swap, memo: folder of a file for offloaded activations, on a disk of this node; empty: in host memory").value();
+  require(policy == "memo" || share == 1, Exit::config, "activation.alpha = {}: applies only to activation.policy = memo, which is {}", alpha.value(),
           policy);
-  require(p.swap.on || p.swap.folder.empty(), Exit::config, "activation.swap_folder: is of activation.policy = swap or memo, and that is {}", policy);
+  require(p.swap.on || p.swap.folder.empty(), Exit::config, "activation.swap_folder: applies only to activation.policy = swap or memo, which is {}",
+          policy);
   return p;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether what layers keep for their backward stays on the device: keys activation.policy, alpha, swap_folder. Bits are the same,
-// but with a part of the rows: a library may add up products of few rows in another order than those of all.
-//   keep        what activation.recompute leaves stays
-//   recompute   the same, and activation.recompute is `full` unless it is said
-//   swap        what activation.recompute leaves lies on the host meanwhile
-//   memo        what a pass over numbers makes is made again, which takes less than moving it would; of what products make, the first rows of a
-//               micro-batch, a share alpha of all, are swapped and the others made again; the rest is swapped: what enters a layer, what attention
-//               and scans make, states of chunks, without which no row can be made again apart from those before it
+// Activation policy, keys activation.policy, alpha, swap_folder: where the activations are kept that layers save for the backward. Results are
+// bit-identical, except with a fraction alpha of the rows: a GEMM library may add up few rows in another order than all rows.
+//   keep        activations that activation.recompute saves stay on the device
+//   recompute   the same, with activation.recompute = full as the default
+//   swap        activations that activation.recompute saves are offloaded to host memory
+//   memo        Results of elementwise passes are recomputed, because that is faster than a copy.
+//               Results of GEMMs: the first rows of a micro-batch, a fraction alpha of all, are offloaded; the others are recomputed.
+//               All else is offloaded: inputs of layers, results of attention and scans, and chunk states.
+//               Without these no row could be recomputed independently of the rows before it.
 #pragma once
 
 #include <string>
@@ -16,10 +17,10 @@
 namespace gyr {
 
 struct OffloadConfig {
-  bool on = false;
-  double alpha = 1;         // share of rows of products
-  std::string folder = {};  // of a file where it lies; empty: in memory
-  bool find_alpha = false;  // activation.alpha: auto; `alpha` says nothing yet
+  bool on = false;          // true: activations are offloaded
+  double alpha = 1;         // fraction of the rows of GEMM results that is offloaded
+  std::string folder = {};  // folder of a file for offloaded activations; empty: in host memory
+  bool find_alpha = false;  // activation.alpha is auto, and `alpha` is not determined yet
 
   bool operator==(const OffloadConfig&) const = default;
 };
@@ -28,7 +29,7 @@ inline constexpr const char* activation_policies[] = {"keep", "recompute", "swap
 
 struct ActivationPolicy {
   OffloadConfig swap;
-  std::string recompute;  // what activation.recompute is where the deck does not say it
+  std::string recompute;  // default of activation.recompute
 };
 ActivationPolicy read_activation_policy(Section&);
 

@@ -17,14 +17,14 @@ Trained OptimizerConfig::trained() const {
 
 OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weights) {
   OptimizerConfig c;
-  c.beta1 = s.get("beta1", 0.9, "decay of the first moment").at_least(0).below(1);
-  c.beta2 = s.get("beta2", 0.95, "decay of the second moment").at_least(0).below(1);
-  c.epsilon = s.get("epsilon", 1e-8, "added to the root of the second moment").positive();
-  c.weight_decay = s.get("weight_decay", 0.1, "weight decay of matrices").at_least(0);
-  c.clip_grad = s.get("clip_grad", 1.0, "largest global gradient norm; 0: no clipping").at_least(0);
+  c.beta1 = s.get("beta1", 0.9, "Adam beta1: decay rate of the first moment").at_least(0).below(1);
+  c.beta2 = s.get("beta2", 0.95, "Adam beta2: decay rate of the second moment").at_least(0).below(1);
+  c.epsilon = s.get("epsilon", 1e-8, "Adam epsilon: added to the root of the second moment").positive();
+  c.weight_decay = s.get("weight_decay", 0.1, "AdamW weight decay (decoupled) of matrices").at_least(0);
+  c.clip_grad = s.get("clip_grad", 1.0, "maximum global gradient norm (gradient clipping); 0: no clipping").at_least(0);
   const std::vector<std::string> patterns =
       s.get("groups", std::vector<std::string>{},
-            "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight the last one counts alone");
+            "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight only the last one counts");
   const std::vector<double> lrs =
       s.get("group_lrs", std::vector<double>{}, "factor on the learning rate of each group; to freeze, see frozen").positive();
   const std::vector<double> weight_decays =
@@ -38,7 +38,8 @@ OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weigh
     c.groups.push_back({patterns[i], lr, weight_decays.empty() ? 1 : weight_decays[i]});
   }
   c.frozen =
-      s.get("frozen", std::vector<std::string>{}, "weights that stay as they are: patterns of names, e.g. [\"model.layers.*.mamba.*\"]").value();
+      s.get("frozen", std::vector<std::string>{}, "weights that are frozen (not trained): patterns of names, e.g. [\"model.layers.*.mamba.*\"]")
+          .value();
   check_patterns("optimizer.groups", patterns, weights);
   check_patterns("optimizer.frozen", c.frozen, weights);
   require(c.frozen.empty() || !std::all_of(weights.begin(), weights.end(), [&](const auto& name) { return matches_any(c.frozen, name); }),

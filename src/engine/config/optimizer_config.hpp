@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How weights are updated: deck keys optimizer.*, but for the learning rate (learning_rate.hpp).
+// Optimizer settings: deck keys optimizer.*, except the learning rate (learning_rate.hpp).
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace gyr {
 
-// Parameters whose name matches `pattern` (weight_pattern.hpp) take these factors; the last matching group counts.
+// Factors for parameters whose name matches `pattern` (weight_pattern.hpp). Of several matching groups only the last
+// one counts.
 struct ParameterGroup {
   std::string pattern;
   double lr_factor = 1, weight_decay_factor = 1;
@@ -18,17 +19,17 @@ struct ParameterGroup {
 
 struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-  double clip_grad = 1;  // largest global gradient norm; 0: never clip
+  double clip_grad = 1;  // maximum global gradient norm; 0: no clipping
   std::vector<ParameterGroup> groups;
-  std::vector<std::string> frozen;  // patterns: weights that keep their bits, without gradient, moments and master
+  std::vector<std::string> frozen;  // name patterns of weights that never change, without gradient, moments and master weight
 
-  LoraConfig lora;  // where there are adapters, they are trained, and of the rest what they say
+  LoraConfig lora;  // with LoRA only adapters are trained, and the weights that match lora.also
 
-  bool freezes(const Weight&) const;  // whether it matches a pattern of `frozen`, or stands beside adapters
-  Trained trained() const;            // weights that learn and are not frozen
+  bool freezes(const Weight&) const;  // true if the weight matches a pattern of `frozen`, or if LoRA trains only other weights
+  Trained trained() const;            // true for weights that learn and are not frozen
 };
 
-// `weights`: the names of all, one of which each pattern must match.
+// `weights`: the names of all weights; every pattern must match at least one.
 OptimizerConfig read_optimizer(Section&, const std::vector<std::string>& weights);
 
 }  // namespace gyr

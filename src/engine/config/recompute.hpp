@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What layers keep of their forward for their backward, and what they compute again instead: keys activation.*. Bits are the same.
-//   none               everything is kept
-//   selective          what a pass over numbers makes is made again: norms, convolutions, gates
-//   attention_output   products too; attention and scans are not run twice (LightSeq's cut)
-//   full               all but what enters each layer
+// Activation checkpointing: what layers save in the forward for the backward, and what they recompute. Keys activation.*. Results are bit-identical.
+//   none               everything is saved
+//   selective          results of elementwise passes are recomputed: norms, convolutions, gates
+//   attention_output   GEMM results too; attention and scans do not run twice (checkpoint placement of LightSeq)
+//   full               everything except the input of each layer
 #pragma once
 
 #include <map>
@@ -14,15 +14,15 @@
 
 namespace gyr {
 
-// The most effort that is spent again; nothing: everything is kept.
+// Highest cost of results that are recomputed; nullopt: everything is saved.
 using Recompute = std::optional<RecomputeCost>;
 
 inline constexpr const char* recompute_names[] = {"none", "selective", "attention_output", "full"};
-Recompute recompute_of(std::string_view name);  // one of these
+Recompute recompute_of(std::string_view name);  // `name`: one of recompute_names
 
 struct RecomputeConfig {
   Recompute all = {};
-  std::map<char, Recompute> by_type = {};  // of layer types that do otherwise
+  std::map<char, Recompute> by_type = {};  // policies of layer types that differ from `all`
 
   Recompute of(char symbol) const {
     const auto found = by_type.find(symbol);
@@ -31,7 +31,7 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
-// `otherwise`: what activation.recompute is where the deck does not say it. Exit::config where a type is not in the model's pattern.
+// `otherwise`: default of activation.recompute. Exit::config if a layer type is not in the model's pattern.
 RecomputeConfig read_recompute(Section&, std::string_view pattern, const std::string& otherwise = "none");
 
 }  // namespace gyr

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One step of a rank as a dry run, of which its engine and its grid tell what was counted. Where blocks of memory would lie is worked out when
-// Engine::measured is asked, which takes longer than the step.
+// One step of a rank as a dry run. Its engine and grid hold the counts. The placement of memory blocks is computed when
+// Engine::measured is called, which takes longer than the step.
 #pragma once
 
 #include "src/engine/dry_run/plan.hpp"
@@ -9,16 +9,16 @@ namespace gyr {
 
 class DryStep {
  public:
-  // `beat` and `known`: as of plan_rank.
+  // `beat` and `known`: see plan_rank.
   DryStep(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {}, KnownGemms* known = nullptr);
 
   Engine& engine() { return engine_; }
   Grid& grid() { return grid_; }
-  // So many micro-batches without backwards, and what validation tells, which takes memory too.
+  // Also counts `micros` forward-only micro-batches with validation scores, which need memory too.
   void evaluate(int micros);
 
  private:
-  // Sees every layer pass, and lets the step be interrupted there.
+  // Calls `beat` at every layer pass, so that a dry run can be interrupted there.
   class Pulse : public Hook {
    public:
     explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}

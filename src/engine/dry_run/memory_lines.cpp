@@ -8,7 +8,7 @@ namespace gyr {
 
 namespace {
 
-// Elements of one scalar that a rank keeps.
+// Number and type of elements that a rank keeps.
 struct Elements {
   Index count = 0;
   DType dtype = DType::f32;
@@ -39,7 +39,8 @@ class Lines {
     add(category, what, rest);
   }
 
-  // Of what this rank keeps of the weights, those in the model's scalar apart from those that are always wide.
+  // Elements of a content that this rank keeps: those in the model's type, and those always kept in the accumulator's
+  // type.
   std::array<Elements, 2> kept(Content content) const {
     const DType narrow = engine_.precision(), wide = accumulator_of(narrow);
     std::array<Elements, 2> sums{Elements{0, narrow}, Elements{0, wide}};
@@ -51,15 +52,15 @@ class Lines {
   void weights() {
     const auto [narrow, wide] = kept(Content::weight);
     add(Memory::weights, "weights", narrow);
-    add(Memory::weights, "weights kept wide", wide);
+    add(Memory::weights, "weights kept in the accumulator's type", wide);
     const Parameters& parameters = engine_.stage().parameters();
     if (parameters.shard() == Shard::weights)
-      add(Memory::weights, "buckets while they are whole", room_of_buckets([&](int b) {
+      add(Memory::weights, "gathered buckets of sharded weights", room_of_buckets([&](int b) {
             Index bytes = 0;
             for (const Parameters::Distribution& d : parameters.values(b, 0)) bytes += d.all.bytes();
             return bytes;
           }));
-    close(Memory::weights, "angles of positions, sums, alignment");
+    close(Memory::weights, "rotary tables, sums, alignment");
   }
 
   void gradients() {
@@ -68,13 +69,13 @@ class Lines {
     add(Memory::gradients, "gradients", wide);
     const Parameters& parameters = engine_.stage().parameters();
     const auto size = [&](int b) { return parameters.gradient_size(b) * size_of(parameters.gradients().dtype); };
-    if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "buckets until they are reduced", room_of_buckets(size));
-    close(Memory::gradients, engine_.config().reduce_dtype ? "copies that travel, alignment" : "alignment");
+    if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "full gradients of buckets before their reduction", room_of_buckets(size));
+    close(Memory::gradients, engine_.config().reduce_dtype ? "copies in the type of the reduction, alignment" : "alignment");
   }
 
   void optimizer() {
     for (const auto& [content, what] :
-         {std::pair{Content::first_moment, "first moments"}, {Content::second_moment, "second moments"}, {Content::master, "masters"}}) {
+         {std::pair{Content::first_moment, "first moments"}, {Content::second_moment, "second moments"}, {Content::master, "master weights"}}) {
       const auto [narrow, wide] = kept(content);
       add(Memory::optimizer, what, narrow);
       add(Memory::optimizer, what, wide);
@@ -85,11 +86,12 @@ class Lines {
   void activations() {
     for (const ReplayedSlots& chunk : total_.training)
       for (const auto& [name, bytes] : largest_kept_tensors(*chunk.script))
-        add(Memory::activations, fmt::format("{}, of {} micro-batch{}", name, chunk.count, chunk.count == 1 ? "" : "es"), chunk.count * bytes);
-    close(Memory::activations, "what does not last, and gaps");
+        add(Memory::activations, fmt::format("{}, {} micro-batch{}", name, chunk.count, chunk.count == 1 ? "" : "es"), chunk.count * bytes);
+    close(Memory::activations, "temporary tensors and gaps");
   }
 
-  // Of buckets that are kept whole, and of the two largest places of those that take turns.
+  // Bytes for full buckets: those that are kept during a step, and two buffers of the largest size that the others take
+  // turns in.
   template <class Bytes>
   Index room_of_buckets(const Bytes& bytes_of) const {
     const auto& buckets = engine_.stage().parameters().buckets();
@@ -112,7 +114,7 @@ class Lines {
 std::vector<MemoryLine> memory_lines(Engine& engine) { return Lines(engine).all(); }
 
 std::vector<std::pair<std::string, Index>> largest_kept_tensors(const Script& script) {
-  std::map<Index, Index> changes;  // of the bytes that last, by time
+  std::map<Index, Index> changes;  // changes of the bytes alive between tasks, by time
   for (const SlotBlock& b : script.blocks)
     if (b.lasting) changes[b.first] += b.bytes, changes[b.last] -= b.bytes;
   Index now = 0, most = 0, when = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the bytes of a rank are, line by line, for people who wonder where they go.
+// Breakdown of a rank's memory, line by line, for the report of gyrfalcon plan.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ struct MemoryLine {
   Index bytes;
 };
 
-// Of weights, gradients, optimizer, and of activations where they were rehearsed: the lines of each come to Capacity::bytes of it, the last one
-// being what alignment and gaps take.
+// Lines for weights, gradients, optimizer, and activations after a dry run. The lines of a category add up to its
+// Capacity::bytes; the last line is alignment and gaps.
 std::vector<MemoryLine> memory_lines(Engine&);
 
-// What lasts in a script from one task to another when that is most, by name, the largest first.
+// Tensors of a script that are alive between tasks at the time when these need most memory: bytes by name, largest
+// first.
 std::vector<std::pair<std::string, Index>> largest_kept_tensors(const Script&);
 
 }  // namespace gyr

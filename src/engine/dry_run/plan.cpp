@@ -16,7 +16,7 @@ std::vector<CommunicatorTraffic> traffic_of(Grid& grid) {
 
 namespace {
 
-// One step, read off.
+// Runs one step as a dry run and reads its counts.
 RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
   DryStep step(config, layout, position, beat, known);
   Engine& engine = step.engine();
@@ -31,14 +31,14 @@ RankPlan dry_run_of(const EngineConfig& config, const Layout& layout, int positi
                 std::exchange(engine.device().launch_counts, {}),
                 engine.take_task_counts(),
                 engine.buckets()};
-  if (config.training) step.evaluate(1);  // for its memory
+  if (config.training) step.evaluate(1);  // validation needs memory too
   plan.capacity = engine.measured();
   plan.memory = memory_lines(engine);
   for (const auto& p : engine.stage().parameters().all()) plan.parameters += p->size();
   return plan;
 }
 
-// plan += times * (more - plan)
+// Extrapolation: plan += times * (more - plan).
 void extend(RankPlan& plan, const RankPlan& more, Index times) {
   const auto grow = [&](auto& x, auto y) { x += (y - x) * times; };
   grow(plan.flops, more.flops);
@@ -50,11 +50,12 @@ void extend(RankPlan& plan, const RankPlan& more, Index times) {
   for (std::size_t c = 0; c < plan.traffic.size(); ++c) plan.traffic[c].count.add(more.traffic[c].count.since(plan.traffic[c].count), times);
 }
 
-constexpr int max_executed_micros = 4096;  // micro-batches of a program that is walked to its end
+constexpr int max_executed_micros = 4096;  // most micro-batches of a program that is executed in full
 
 }  // namespace
 
-// Programs of more micro-batches than anybody schedules are not walked: from one group of them to the next a full pipeline does the same.
+// Programs of very many micro-batches are extrapolated: in a full pipeline every group of micro-batches, one per stage,
+// costs the same.
 RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
   if (config.micros <= max_executed_micros) return dry_run_of(config, layout, position, beat, known);
   const int group = layout.size(Axis::pipeline);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run will take, before it takes it: one step of each rank is done as a dry run and counted.
+// Predicts the memory, work and traffic of a run: one step of each rank is executed as a dry run and counted.
 #pragma once
 
 #include "src/engine/dry_run/memory_lines.hpp"
@@ -13,23 +13,25 @@ struct CommunicatorTraffic {
 };
 
 struct RankPlan {
-  int position;
+  int position;  // position of the rank in the grid
   Capacity capacity;
-  Index parameters;                          // elements on this rank, replicas and padding included
-  double flops;                              // of one step, as executed
-  std::vector<Work> work;                    // by kernel, of one step
-  std::vector<CommunicatorTraffic> traffic;  // of one step
-  std::vector<MemoryLine> memory;            // what the capacity is made of
-  GemmCounts products;                       // of one step, where none of its micro-batches stands for others
-  LaunchCounts launches;                     // the same of all kernels
-  TaskCounts tasks;                          // of the program of one step; of the first micro-batches, where there are more than are walked
-  BucketPlan buckets;                        // with which the program is compiled
+  Index parameters;                          // elements on this rank, including replicated weights and padding
+  double flops;                              // FLOPs of one step, including recomputation
+  std::vector<Work> work;                    // work of one step, by kernel
+  std::vector<CommunicatorTraffic> traffic;  // traffic of one step, by communicator
+  std::vector<MemoryLine> memory;            // breakdown of the capacity into lines
+  GemmCounts products;                       // GEMM shapes of one step; complete only if no micro-batch was counted in place of others
+  LaunchCounts launches;                     // shapes of all kernel launches of one step, with the same limitation
+  TaskCounts tasks;                          // counts of the tasks of one step; of the first micro-batches only if there are too many to execute
+  BucketPlan buckets;                        // bucket plan that the program was compiled with
 };
 
-// What a library of matrix products has said of the memory that they take, for dry runs one after the other: asking it takes longer than they do.
+// Cache of the scratch memory that the GEMM library needs for each shape, shared by successive dry runs. Asking the
+// library takes longer than the dry run.
 using KnownGemms = std::shared_ptr<GemmCache>;
 
-// `beat`, if given, is called at every layer: what it throws ends the plan. `known`: from one dry run to the next.
+// `beat`, if given, is called at every layer; an exception that it throws ends the plan. `known`: cache passed from one
+// dry run to the next.
 RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {}, KnownGemms* known = nullptr);
 
 inline Capacity predicted_capacity(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat = {}) {

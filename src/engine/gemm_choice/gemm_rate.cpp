@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-// Numbers as products meet them: of equal ones a GPU makes more in a second.
+// Fills x with random values. A GPU reaches a higher rate on equal values, which training never has.
 template <class A>
 void fill_in(const Tensor1<A>& x) {
   constexpr Index period = 4099;
@@ -25,7 +25,7 @@ void fill_in(const Tensor1<A>& x) {
   numbers.put();
 }
 
-// Seconds of so many products of squares.
+// Shortest time in seconds of `calls` GEMMs of n x n matrices, out of four trials.
 template <class A>
 double seconds_of(Index n, int calls) {
   Device dry(true, 0);
@@ -49,13 +49,13 @@ double seconds_of(Index n, int calls) {
 
 double operations(Index n) { return 2.0 * double(n * n * n); }
 
-// Of squares that are large for what computes them: a GPU is not filled by small ones, a host would take its time over large ones, one that is slow,
-// or stands for a GPU, over any.
+// Rate for square matrices of a size that suits the processor. Small ones do not fill a GPU; large ones take a host too
+// long; a slow or emulated device gets the smallest.
 template <class A>
 double measured() {
   constexpr Index least = 192, small = 768, most = 4096, grain = 256;
-  constexpr double soon = 2e-3, late = 0.1;  // seconds
-  constexpr int calls = 4;                   // so that telling them takes no part of it
+  constexpr double soon = 2e-3, late = 0.1;  // thresholds in seconds for the duration of one GEMM
+  constexpr int calls = 4;                   // GEMMs per measurement, which hide the launch overhead
   const double first = seconds_of<A>(least, 1);
   if (first * operations(small) / operations(least) > late) return operations(least) / first;
   const double seconds = seconds_of<A>(small, 1);

@@ -5,7 +5,7 @@
 
 namespace gyr {
 
-// Rate of large matrix products of a model of this precision on this rank, flop/s: the peak against which a CPU's utilisation is measured.
+// Measured GEMM throughput of this rank for large matrices in this precision, FLOP/s: the peak that MFU refers to.
 double gemm_rate(DType);
 
 }  // namespace gyr

@@ -13,10 +13,10 @@ namespace gyr {
 
 namespace {
 
-constexpr double long_enough = 5e-3;  // seconds of repetitions
+constexpr double long_enough = 5e-3;  // minimum seconds of repetitions per shape
 constexpr int least_times = 3;
 
-// Operands and results of a product, as its strides say.
+// Operands and result of a GEMM, with the strides of its shape.
 template <class T, class S>
 struct Operands {
   Matrix<T> a, b;
@@ -50,7 +50,7 @@ double seconds_of(const GemmShape& s, GemmLibrary library) {
   Arena memory(Memory::activations, counted.high_water());
   const Operands<T, S> operands(memory, s);
   operands.fill_in(dev, operands.a), operands.fill_in(dev, operands.b), operands.fill_in(dev, operands.c);
-  operands.multiply(dev, s);  // compiles it, and touches all memory
+  operands.multiply(dev, s);  // untimed first call: compiles the kernel and touches all memory
   dev.fence();
   double best = std::numeric_limits<double>::infinity(), all = 0;
   for (int i = 0; i < least_times || all < long_enough; ++i) {

@@ -12,10 +12,11 @@
 namespace gyr {
 
 namespace {
-constexpr Token no_token = -1;  // drawn from logits that are not finite; told to all ranks
+constexpr Token no_token = -1;  // marks logits that are not finite; sent to all ranks
 
-// Whether all that changes from token to token lies where kernels run. What is read of a source the host knows alone, and who was chosen by a token
-// it has to learn where kernels do not find the rows of experts themselves.
+// True if everything that changes from token to token is in device memory, so that CUDA graphs can be replayed. This
+// excludes encoder-decoder models, whose source lengths only the host knows, and experts whose rows the host has to
+// count.
 bool repeats(const ModelConfig& config, DType dtype, const GeneratorCapacity& room) {
   const bool finds = room.factors == Factors::stored && groups_rows_on_device(config.moe, dtype, room.sequences);
   return config.pattern.find_first_not_of(finds ? "P*WLM-BE" : "P*WLM-B") == std::string::npos && !has_relative_bias(config);
@@ -34,7 +35,7 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
   double total = 0;
   for (std::size_t i = 0; i < keep; ++i) total += weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / s.temperature);
   double kept = 0;
-  std::size_t last = 0;  // the nucleus: tokens up to and with the one that reaches p
+  std::size_t last = 0;  // last token of the nucleus: the one with which the sum reaches p
   for (; last < keep; ++last) {
     kept += weight[last];
     if (kept >= s.top_p * total) break;
@@ -48,14 +49,15 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
   return order[last];
 }
 
-// Everything that will be asked is rehearsed: products of few rows and of many take different scratch.
+// Every prompt length and number of sequences is rehearsed, because GEMMs of few and of many rows need different
+// scratch.
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorCapacity room)
     : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), room_(std::move(room)) {
-  ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator without prompts");
+  ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator needs at least one prompt length, and none may be 0");
   require(config.attention.causal, Exit::config,
-          "model.attention.causal = false: a model in which every token sees all others has no next token to write; it scores and tags texts");
-  require(config.objective->classes().empty(), Exit::config,
-          "train.objective = {}: a model that tells classes has no next token to write; it is for eval", config.objective->name());
+          "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
+  require(config.objective->classes().empty(), Exit::config, "train.objective = {}: a classification model cannot generate text; use it with eval",
+          config.objective->name());
   make(true, 0, 0, 0);
   const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
   for (const Index length : room_.prompts) read(0, std::span(tokens).first(length));
@@ -114,7 +116,7 @@ Generator::Made Generator::replay_decode(Index sequences) {
   Repeated& r = repeated_.at(sequences);
   const void* const tokens = stage_->slot(0, 0).text.tokens.data();
   r.work.run(*device_, [&] { r.made = compute(), r.tokens = tokens; });
-  ensure(tokens == r.tokens, "the tokens of {} sequences lie elsewhere than when their graph was captured", sequences);
+  ensure(tokens == r.tokens, "the token ids of {} sequences are not where they were when the CUDA graph was captured", sequences);
   return r.made;
 }
 
@@ -147,7 +149,7 @@ std::vector<Token> Generator::broadcast_from_last_stage(const std::vector<Token>
   return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
 }
 
-// Prompts under way, each in a slot of the state.
+// Prompts in progress, each in a slot of the state store.
 class Generator::Continuation {
  public:
   Continuation(Generator& generator, const std::vector<std::vector<Token>>& prompts, const Sampling& sampling, const Finished& finished)
@@ -169,26 +171,27 @@ class Generator::Continuation {
  private:
   struct Slot {
     std::optional<Index> prompt = {};
-    Index past = 0, source = 1;  // tokens that have been read of the text, and of what an encoder reads
+    Index past = 0, source = 1;  // tokens read so far of the text, and of the encoder input
     Token last = 0;
   };
 
-  // Slots up to the last that has a prompt.
+  // Number of slots up to the last one with a prompt.
   Index live() const {
     Index n = Index(slots_.size());
     while (n > 0 && !slots_[n - 1].prompt) --n;
     return n;
   }
 
-  // Reads prompts into free slots, and their first tokens. Whether there were any: one may end at once.
+  // Reads prompts into free slots and draws their first new tokens. Returns true if there were any. A sequence may end
+  // at once, which frees its slot again.
   bool read_prompts() {
     const Stopwatch watch(g_.pace_.prompt_seconds);
     std::vector<Index> fresh;
     for (Index s = 0; s < Index(slots_.size()) && next_ < Index(prompts_.size()); ++s) {
       if (slots_[s].prompt) continue;
       const std::vector<Token>& prompt = prompts_[next_];
-      require(g_.room_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, which was not foreseen", next_,
-              prompt.size());
+      require(g_.room_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, a length that no memory was allocated for",
+              next_, prompt.size());
       const Index length = Index(prompt.size());
       slots_[s] = {next_++, g_.encodes_ ? 1 : length, length, 0};
       g_.state_->forget(*g_.device_, s);
@@ -201,7 +204,7 @@ class Generator::Continuation {
     return !fresh.empty();
   }
 
-  // The next token of all slots; one without a prompt is computed along and ignored.
+  // Decodes the next token of all slots. A slot without a prompt is computed too, and its result is ignored.
   void advance(Index n) {
     const Stopwatch watch(g_.pace_.new_seconds);
     SequenceLayout layout{n, 1, 0, {}};
@@ -227,7 +230,7 @@ class Generator::Continuation {
     slot.last = finite ? sample_token(logits, sampling_, stream, Index(made_[i].size())) : no_token;
   }
 
-  // What the last stage has drawn for these slots, on every stage.
+  // Appends the tokens that the last stage has drawn for these slots, on every stage.
   void accept(const std::vector<Index>& slots) {
     std::vector<Token> drawn;
     for (const Index s : slots) drawn.push_back(slots_[s].last);
@@ -237,7 +240,8 @@ class Generator::Continuation {
       const Index i = *slot.prompt;
       slot.last = drawn[k];
       require(slot.last != no_token, Exit::numeric,
-              "the logits of token {} after prompt {} are not all finite: the weights are no numbers (`info --statistics` shows where), or too "
+              "the logits of token {} after prompt {} are not all finite: the weights contain NaN or infinity (`info --statistics` shows where), or "
+              "are too "
               "large for this precision",
               made_[i].size() + 1, i + 1);
       made_[i].push_back(slot.last);
@@ -257,7 +261,7 @@ class Generator::Continuation {
 
 std::vector<std::vector<Token>> Generator::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
                                                     const Finished& finished) {
-  require(sampling.tokens <= room_.tokens, Exit::internal, "{} new tokens where there is room for {}", sampling.tokens, room_.tokens);
+  require(sampling.tokens <= room_.tokens, Exit::internal, "{} new tokens requested, but memory was allocated for {}", sampling.tokens, room_.tokens);
   return Continuation(*this, prompts, sampling, finished).run();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Continues prompts token by token: a prompt is read at once, by the kernels of training, then as many sequences as there is room for advance
-// together, each with its own past. Where one ends the next prompt takes its place.
+// Text generation. A prompt is read in one pass by the kernels of training (prefill). Then sequences are decoded
+// together, one token per pass, each with its own KV cache and SSM state. When a sequence ends, the next prompt takes
+// its slot.
 #pragma once
 
 #include <functional>
@@ -13,77 +14,81 @@
 namespace gyr {
 
 struct Sampling {
-  double temperature = 1;  // 0: always the most likely token
-  Index top_k = 0;         // only the k most likely; 0: all
-  double top_p = 1;        // of these, only the most likely tokens, up to the one with which they reach p of their mass
+  double temperature = 1;  // 0: greedy, always the most likely token
+  Index top_k = 0;         // sample only from the k most likely tokens; 0: from all
+  double top_p = 1;        // nucleus sampling: of these, only the most likely tokens whose probabilities add up to p
   std::uint64_t seed = 1;
-  Index tokens = 100;  // at most so many new ones
+  Index tokens = 100;  // maximum number of new tokens per sequence
 };
 
-// The token drawn from one row of logits; `stream` and `index` name the random number, so that a draw does not depend on the layout.
-// Of equal logits the lower token counts as the likelier one: at temperature 0, and at the borders of top_k and top_p.
+// Draws a token from one row of logits. `stream` and `index` identify the random number, so that a draw does not depend
+// on the layout. Of equal logits the lower token id counts as more likely: at temperature 0, and at the limits of top_k
+// and top_p.
 Token sample_token(std::span<const double> logits, const Sampling&, const Stream& stream, Index index);
 
-// Told each new token of a sequence; returns whether the sequence is finished.
+// Called with each new token of a sequence. Returns true if the sequence is finished.
 using Finished = std::function<bool(Index sequence, Token token)>;
 
-// What a generator has memory for.
+// Limits that a generator allocates memory for.
 struct GeneratorCapacity {
-  Index sequences = 1;      // that advance together
-  std::set<Index> prompts;  // their lengths
-  Index tokens = 0;         // new ones of each
+  Index sequences = 1;      // sequences that are decoded together
+  std::set<Index> prompts;  // lengths of prompts in tokens
+  Index tokens = 0;         // maximum number of new tokens of each sequence
   Factors factors = Factors::stored;
 };
 
-// What took how long.
+// Tokens processed, and the time that took: prompts (prefill) and new tokens (decode).
 struct GeneratorPace {
-  Index prompt_tokens = 0, new_tokens = 0;  // a prompt's first new token comes with its reading
+  Index prompt_tokens = 0, new_tokens = 0;  // a prompt's first new token belongs to its prefill
   double prompt_seconds = 0, new_seconds = 0;
 };
 
 class Generator {
  public:
-  // The grid's tensor and pipeline axes share the model.
+  // The grid's tensor and pipeline axes partition the model.
   Generator(const ModelConfig&, DType, Grid&, GeneratorCapacity);
 
   Stage& stage() { return *stage_; }
-  // New tokens of every prompt, the same on every rank and whichever others advance with it, up to rounding where these are more than few_rows.
-  // `finished` is asked on every rank and must answer the same.
+  // Returns the new tokens of every prompt, the same on every rank. They do not depend on the sequences that are
+  // decoded together, except for rounding if there are more than few_rows. `finished` is called on every rank and must
+  // return the same on each.
   std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
   const GeneratorPace& pace() const { return pace_; }
-  // Graphs that it has captured: one for each number of sequences that have advanced together twice, where the device has graphs and all layers here
-  // tell it the same from token to token.
+  // Number of captured CUDA graphs: one for each number of sequences that were decoded together at least twice. None if
+  // the device has no graphs, or if a layer of this stage launches other kernels from token to token.
   Index graphs() const;
-  // Bytes this rank holds.
+  // Bytes of device memory that this rank holds.
   Index bytes() const;
 
  private:
   class Continuation;
-  // Behind an encoder, which reads the prompt, a text begins with one token.
+  // Maximum tokens of a sequence. In an encoder-decoder model the encoder reads the prompt, and the text begins with
+  // one token.
   Index capacity() const { return (encodes_ ? 1 : *room_.prompts.rbegin()) + room_.tokens; }
   Index source_capacity() const { return encodes_ ? *room_.prompts.rbegin() : 0; }
-  // Reads a prompt into sequence number `at`: what advance says of its last token, or of the first one that is written behind an encoder.
+  // Prefill: reads a prompt into sequence `at`. Returns the logits of its last token, or with an encoder of the start
+  // token, as advance does.
   std::vector<double> read(Index at, std::span<const Token> prompt);
   void make(bool dry_run, Index scratch, Index slot, Index state);
-  // Reads new tokens of some sequences. On the last stage: logits of the whole vocabulary for the last token of each, (sequences,
-  // vocab_size) row by row; elsewhere none.
+  // Reads new tokens of some sequences. The last stage returns logits over the full vocabulary for the last token of
+  // each, (sequences, vocab_size) row by row; the other stages return nothing.
   std::vector<double> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source = {});
   std::vector<double> gather_logits(const AnyTensor2& mine);
-  // What this stage makes of what it has been brought; logits on the last one alone.
+  // Output of this stage for the tokens in its slot; logits only on the last stage.
   struct Made {
     Bundle output = {};
     AnyTensor2 logits = {};
   };
   Made compute();
-  // The same, by a graph where there is one.
+  // The same as compute, replayed as a CUDA graph if one was captured.
   Made replay_decode(Index sequences);
-  // What one token each of so many sequences takes.
+  // Decoding of one token for a given number of sequences.
   struct Repeated {
     GraphReplay work;
-    const void* tokens = nullptr;  // where its kernels find them
+    const void* tokens = nullptr;  // address of the token ids that the kernels of the graph read
     Made made = {};
   };
-  // What the last stage says, told to every stage.
+  // Sends the tokens drawn on the last stage to every stage.
   std::vector<Token> broadcast_from_last_stage(const std::vector<Token>&);
 
   ModelConfig config_;
@@ -96,8 +101,8 @@ class Generator {
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StateStore> state_;
-  bool repeats_ = false;                // beside a rehearsal
-  std::map<Index, Repeated> repeated_;  // by sequences
+  bool repeats_ = false;                // CUDA graphs may be used; false in a dry run
+  std::map<Index, Repeated> repeated_;  // decode passes, by number of sequences
 };
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank takes of memory, known before it is taken.
+// Memory plan of a rank: bytes by category, known before anything is allocated.
 #pragma once
 
 #include <memory>
@@ -9,40 +9,40 @@
 
 namespace gyr {
 
-// Slots of a chunk, of `bytes` each.
+// Forward-only activation slots of a chunk: their count, and bytes of each.
 struct SlotMemory {
   int count = 0;
   Index bytes = 0;
 };
 
-// Slots of a chunk whose micro-batches replay a script: bytes of each, and of what the slots of all chunks share. `host`: bytes of each
-// that are swapped to the host.
+// Training slots of a chunk. Their micro-batches replay a recorded allocation script. `bytes`: per slot. `shared`:
+// memory that the slots of all chunks share. `host`: bytes per slot that are offloaded to host memory.
 struct ReplayedSlots {
   int count = 0;
   Index bytes = 0, shared = 0, host = 0;
   std::shared_ptr<const Script> script = nullptr;
 };
-Index slot_bytes(const std::vector<ReplayedSlots>&);    // of all slots of all chunks
-Index shared_bytes(const std::vector<ReplayedSlots>&);  // the most of any chunk
+Index slot_bytes(const std::vector<ReplayedSlots>&);    // device bytes: sum over all slots of all chunks
+Index shared_bytes(const std::vector<ReplayedSlots>&);  // bytes that slots share: maximum over chunks
 
-Index host_bytes(const std::vector<ReplayedSlots>&);  // of all slots of all chunks
+Index host_bytes(const std::vector<ReplayedSlots>&);  // host bytes: sum over all slots of all chunks
 
-// Bytes a rank takes, by category. Forwards with backwards on the one hand, forwards alone and what else is computed on the other follow each
-// other and lie in the same memory: slots at its begin, the rest of it is scratch.
+// Bytes of a rank by category. Training passes and forward-only work never run at the same time, so they use the same
+// memory block: slots at its start, scratch after them.
 struct Capacity {
   Index weights = 0, gradients = 0, optimizer = 0;
   std::vector<ReplayedSlots> training = {};
   std::vector<SlotMemory> forwards = {};
-  Index scratch = 0;  // outside of what is replayed
-  Index live = 0;     // most bytes of slots and scratch that a step needs at once, in a dry run
+  Index scratch = 0;  // scratch of forward-only work and of everything else that is not replayed
+  Index live = 0;     // dry run: maximum bytes of slots and scratch that a step uses at once
   Index forward_slots() const;
-  Index working() const;  // slots and scratch
+  Index working() const;  // bytes of slots and scratch together
   Index bytes(Memory) const;
   Index total() const;
-  Index host() const { return host_bytes(training); }  // beside that, of what is swapped
+  Index host() const { return host_bytes(training); }  // bytes of offloaded activations in host memory, not part of total()
 };
 
-// Room for either; without backwards.
+// Capacity sufficient for either of two forward-only configurations; training slots are left out.
 Capacity most_of(const Capacity&, const Capacity&);
 
 }  // namespace gyr

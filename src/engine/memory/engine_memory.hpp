@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The arenas of an engine: as large as a dry run has found, or, where that is to be found (null), those of a dry run.
+// Arenas of an engine. With a capacity (from a dry run) they allocate that many bytes; without one (null) they only
+// count, as in a dry run.
 #pragma once
 
 #include "kernels/device/arena.hpp"
@@ -16,7 +17,7 @@ inline Arena working_memory(const Capacity* capacity, const Arena* shared) {
   return capacity ? Arena(Memory::activations, capacity->working()) : Arena::dry_run(Memory::activations);
 }
 
-// Behind the slots of forwards alone.
+// Scratch arena: the working memory after the forward-only slots.
 inline Arena scratch(const Arena& working, const Capacity* capacity) {
   if (!capacity) return Arena::dry_run(Memory::scratch);
   return working.part(Memory::scratch, capacity->forward_slots(), capacity->working() - capacity->forward_slots());

@@ -35,8 +35,8 @@ std::vector<HostCopy> OffloadQueue::copies(const Load& load, bool out) const {
 
 void OffloadQueue::out(Device& dev, Index layer, OffloadBatch offload_batch) {
   const Index bytes = bytes_of(offload_batch);
-  ensure(!queues_ || used_ + bytes <= capacity_, "layer {}: {} bytes are to lie on the host behind {}, and there is room for {}", layer, bytes, used_,
-         capacity_);
+  ensure(!queues_ || used_ + bytes <= capacity_, "layer {}: {} bytes cannot be offloaded after {} used bytes, because host memory has {}", layer,
+         bytes, used_, capacity_);
   Load& load = loads_[layer] = {std::move(offload_batch), used_};
   used_ += bytes, high_water_ = std::max(high_water_, used_);
   if (auto run = dev.launch(copy_out, 0, carried(load.offload_batch))) load.ticket = queues_->out(copies(load, true));
@@ -51,7 +51,7 @@ void OffloadQueue::leave(Index layer) {
 void OffloadQueue::back(Device& dev, Index layer) {
   Load& load = loads_.at(layer);
   const Index bytes = bytes_of(load.offload_batch);
-  ensure(load.begin + bytes == used_, "layer {} comes back before those that went behind it", layer);
+  ensure(load.begin + bytes == used_, "layer {} is copied back before a layer that was offloaded after it", layer);
   used_ = load.begin;
   load.offload_batch.reallocate();
   if (auto run = dev.launch(copy_back, 0, carried(load.offload_batch))) load.ticket = queues_->back(copies(load, false));

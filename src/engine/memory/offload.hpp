@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where what layers of a micro-batch have kept lies meanwhile: on the host. A layer's cargo goes out while the next one computes and is gone when
-// that has ended; it comes back while the one behind it goes back. So the device never holds more than two layers' (Zhao et al., "MEMO: Fine-grained
-// Tensor Management For Ultra-long Context LLM Training", 2024). What went last comes first: the host's memory is a stack.
+// Offload of saved activations to host memory. The activations of a layer are copied out while the next layer computes,
+// and their device memory is free once that layer has ended. They are copied back while the layer after theirs runs its
+// backward. So the device never holds the activations of more than two layers (Zhao et al., "MEMO: Fine-grained Tensor
+// Management For Ultra-long Context LLM Training", 2024). Host memory is a stack: the last layer that was copied out is
+// the first to be copied back.
 #pragma once
 
 #include <map>
@@ -14,22 +16,22 @@ namespace gyr {
 
 class OffloadQueue {
  public:
-  // A dry run counts.
+  // Swap for a dry run, which only counts bytes.
   OffloadQueue() = default;
   OffloadQueue(HostCopies& queues, char* memory, Index bytes) : queues_(&queues), memory_(memory), capacity_(bytes) {}
 
-  // Begins to copy out what a layer has kept.
+  // Starts the copy of a layer's saved activations to the host.
   void out(Device&, Index layer, OffloadBatch);
-  // It is there: the device's memory serves others from now on.
+  // Makes the device wait for that copy, and frees the device memory of the activations.
   void leave(Index layer);
-  // Takes memory on the device, and begins to copy back.
+  // Allocates device memory, and starts the copy of the activations back to the device.
   void back(Device&, Index layer);
-  // It is back: the cargo, which is nobody's any more.
+  // Makes the device wait for the copy back, and returns the activations.
   OffloadBatch arrive(Index layer);
-  // The micro-batch has gone.
+  // Forgets all layers at the end of a micro-batch.
   void clear();
 
-  Index high_water() const { return high_water_; }  // bytes
+  Index high_water() const { return high_water_; }  // peak bytes of host memory
 
  private:
   struct Load {
@@ -38,8 +40,8 @@ class OffloadQueue {
     HostCopies::Ticket ticket = 0;
   };
   std::vector<HostCopy> copies(const Load&, bool out) const;
-  static Index bytes_of(const OffloadBatch&);  // on the host
-  static double carried(const OffloadBatch&);  // that are copied
+  static Index bytes_of(const OffloadBatch&);  // host memory of a layer's activations, with alignment
+  static double carried(const OffloadBatch&);  // bytes of a layer's activations that are copied
 
   HostCopies* queues_ = nullptr;
   char* memory_ = nullptr;

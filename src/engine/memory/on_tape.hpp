@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// While a task with backwards runs, scratch follows the tape of its slot.
+// Scope in which a task of a training slot runs: scratch allocations follow the slot's tape (recorded memory plan).
 #pragma once
 
 #include <optional>

@@ -10,14 +10,14 @@ namespace gyr {
 
 namespace {
 
-// Copies host numbers into a tensor, wherever it lives.
+// Copies values from the host into a tensor on the device; nothing in a dry run.
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   if (dev.dry_run() || from.empty()) return;
   backend::upload(dev.queue, from.data(), to.data(), Index(from.size_bytes()));
 }
 
-// What this rank has of a value for each token of whole sequences.
+// Selects the values of this context-parallel rank from one value per token of full sequences.
 template <class V>
 std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V padding) {
   if (!s.shared() || whole.empty()) return {whole.begin(), whole.end()};
@@ -28,7 +28,7 @@ std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V pad
   return mine;
 }
 
-// Of so many heads, those of this rank.
+// Attention heads on this tensor-parallel rank.
 Index heads_of(Index heads, const Parameters& parameters) { return std::max<Index>(1, heads / parameters.coordinates()[Axis::tensor].ranks); }
 
 }  // namespace
@@ -60,14 +60,14 @@ std::string Chunk::stream_name(Index layer) const {
   return layer < 0 ? "model.embed_tokens.output" : fmt::format("model.layers.{}.output", first_layer_ + layer);
 }
 
-// Positions of whole sequences in their documents: those that are packed, and where attention would look ahead into what only pads, each sequence
-// apart from that.
+// Positions of full sequences within their documents; empty: one document each. Packed documents keep theirs. With
+// bidirectional attention, padding at the end of sequences becomes a separate document.
 std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed, bool both_ways) {
   if (!packed.empty() || !both_ways || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
   return documents_of_source(s, std::vector<Index>(std::size_t(s.batch), s.whole));
 }
 
-// Of texts of such lengths, the padding behind each being another document.
+// Positions of texts with the given lengths; the padding after each text is a separate document.
 std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, std::span<const Index> lengths) {
   std::vector<std::int32_t> positions;
   for (Index b = 0; b < s.batch && !lengths.empty(); ++b)
@@ -75,7 +75,7 @@ std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, st
   return positions;
 }
 
-// Labels of this rank's rows; where few can have one, also which do.
+// Uploads the labels of this rank's rows. If only few rows can have a label, also uploads a list of the labelled rows.
 void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const {
   const SequenceLayout& s = slot.text.sequences;
   const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
@@ -96,7 +96,7 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
   upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
 }
 
-// What modules further ahead read and are scored by, where there is a backward.
+// Uploads the input tokens and labels of the multi-token prediction modules, for slots with a backward.
 void Chunk::upload_mtp_tokens(Device& dev, Slot& slot, const MicroBatch& batch) const {
   const SequenceLayout& s = slot.text.sequences;
   const Index depths = config_.objective->depths();
@@ -111,7 +111,7 @@ void Chunk::upload_mtp_tokens(Device& dev, Slot& slot, const MicroBatch& batch) 
   }
 }
 
-// Which texts this rank's rows are of, and all pairs.
+// Uploads the text that each of this rank's rows belongs to, and the labels of all pairs.
 void Chunk::upload_pairs(Device& dev, Slot& slot, const TextPairs& pairs) const {
   const SequenceLayout& s = slot.text.sequences;
   const Index room = s.batch * config_.objective->most_pairs(s.whole_length());
@@ -127,7 +127,7 @@ void Chunk::upload_pairs(Device& dev, Slot& slot, const TextPairs& pairs) const 
   upload<double>(dev, pairs.reference, references);
 }
 
-// Types of tokens, and labels of the rows that tell whether halves are in their order.
+// Uploads token types and the labels of sentence-order prediction.
 void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const {
   const SequenceLayout& s = slot.text.sequences;
   const auto upload_inputs = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& whole, Token otherwise) {
@@ -140,7 +140,8 @@ void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const
     slot.labels.ahead.push_back({{}, upload_inputs(Keys::order, batch.order, ignored_label)});
 }
 
-// Where every row stands.
+// Uploads the position of each row in its sequence or document; for bidirectional attention also the number of tokens
+// after it.
 void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   Text& text = arriving.text;
   SequenceLayout& s = text.sequences;
@@ -158,7 +159,7 @@ void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   s.documents.ahead = ahead, s.documents.host_ahead = text.ahead;
 }
 
-// The same of all tokens, and padding behind them.
+// The same for the full sequences with padding, if this rank computes with queries of other context-parallel ranks.
 void Chunk::upload_full_positions(Device& dev, Slot& slot, const Arriving& arriving) {
   Text& text = arriving.text;
   SequenceLayout& s = text.sequences;
@@ -179,7 +180,7 @@ void Chunk::upload_full_positions(Device& dev, Slot& slot, const Arriving& arriv
   if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = text.whole_ahead;
 }
 
-// Every row of the text sees the source of its sequence, but for what pads that.
+// Every decoder row sees the full source of its sequence, except padding.
 void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index> source_lengths) const {
   SequenceLayout& text = slot.text.sequences;
   const SequenceLayout& source = slot.source.sequences;
@@ -296,7 +297,8 @@ void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
   take_back(layer, mine, slot.stream);
 }
 
-// What a layer has kept makes room for the next one's, and the stream stays in one place.
+// Forward only: the memory of a layer is reused for the next one. The output is copied to the input's place, so that
+// the stream does not move.
 void Chunk::run(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer < 0) return embed(a, slot);
@@ -336,7 +338,7 @@ void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<dou
   }
 }
 
-// Of an encoder's last layer here the output is the source.
+// If the last layer of this chunk is in the encoder, the chunk's output is the source.
 Bundle Chunk::begin_backward(Slot& slot) const {
   if (last()) return slot.gradient;
   slot.frame.release(slot.stream.x.data);
@@ -373,7 +375,7 @@ bool Chunk::swaps(Index layer) const {
   return swap_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
 }
 
-// A layer's cargo is what entered it and what it has kept, but not its output, which enters the next.
+// Offloads the input and the saved activations of a layer, but not its output, which is the input of the next layer.
 void Chunk::swap_out(Pass& a, Slot& slot, Index layer, const void* output) {
   if (swaps(layer)) {
     OffloadBatch offload_batch;
@@ -385,7 +387,7 @@ void Chunk::swap_out(Pass& a, Slot& slot, Index layer, const void* output) {
   if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->leave(layer);
 }
 
-// Whether something of it has to be made again.
+// Copies the activations of a layer back from the host. Returns true if some of them have to be recomputed.
 bool Chunk::swap_in(Pass& a, Slot& slot, Index layer) {
   if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->back(a.dev, layer);
   if (swaps(layer - 1)) slot.swap->back(a.dev, layer - 1);
@@ -398,7 +400,7 @@ bool Chunk::swap_in(Pass& a, Slot& slot, Index layer) {
   return offload_batch.needs_forward();
 }
 
-// What the layer has dropped comes back, without another word to hooks.
+// Recomputes the activations that the layer has dropped (activation checkpointing). Hooks are not called again.
 void Chunk::recompute_forward(const Pass& a, Slot& slot, Index layer) {
   Pass again = pass_of(a, layer, slot.inputs[layer], {});
   again.hook = nullptr;
@@ -407,7 +409,7 @@ void Chunk::recompute_forward(const Pass& a, Slot& slot, Index layer) {
   layers_[layer]->forward(again, frame_of(slot, layer), stream);
 }
 
-// The head's is done with its forward.
+// The backward of the head has already run with its forward.
 void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;

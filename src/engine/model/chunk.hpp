@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Consecutive layers of the model, with the embedding before the first and the head behind the last of all. A rank of a pipeline holds one
-// chunk or several; what a micro-batch leaves in a chunk for its backward lies in a slot.
+// A chunk (virtual pipeline stage): consecutive layers of the model. The first chunk of the model also has the
+// embedding, the last one the head. A pipeline rank holds one or more chunks. A slot holds what the forward of one
+// micro-batch saves in a chunk for its backward.
 #pragma once
 
 #include <functional>
@@ -17,43 +18,47 @@
 
 namespace gyr {
 
-// Tokens of one micro-batch, row b * seq_length + t; labels[r] is what row r is scored by (objective.hpp), or ignored_label. positions[r] is the
-// place of row r in its document where documents are packed into the sequences: none sees another. Empty: every sequence is one document. Every rank
-// of a data coordinate has the same micro-batch.
+// Tokens of one micro-batch, row b * seq_length + t. labels[r]: training target of row r (objective.hpp), or
+// ignored_label. positions[r]: position of row r in its document if documents are packed, which do not see each other;
+// empty: every sequence is one document. All ranks with the same data coordinate get the same micro-batch.
 struct MicroBatch {
   Index batch = 0, seq_length = 0;
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
-  Index first_sample = 0;  // number, in the run, of the first sequence; the others follow it
-  // For a model with an encoder: of each sequence the source that it reads, row b * source_length + t, of which the first source_lengths[b] tokens
-  // are its text and the others mere padding; none given: all are.
+  Index first_sample = 0;  // index, within the run, of the first sequence; the others follow it
+  // Encoder-decoder models: the encoder input of each sequence, row b * source_length + t. The first source_lengths[b]
+  // tokens are text, the others padding. Empty source_lengths: no padding.
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
-  // Where the order of a text's halves is told: types of tokens, and labels of rows that tell it, as labels are; none: the first type, no label.
+  // Sentence-order prediction: token types, and labels of the rows that classify the order. Empty: type 0 everywhere,
+  // no labels.
   std::vector<Token> types = {}, order = {};
-  TextPairs pairs = {};  // of all sequences, where the objective compares texts
+  TextPairs pairs = {};  // chosen/rejected pairs of all sequences, if the objective compares texts (DPO)
 };
 
-// Tokens of a micro-batch that this rank has, and where they stand.
+// This rank's tokens of a micro-batch, with their positions.
 struct Text {
   SequenceLayout sequences = {};
-  std::vector<std::int32_t> positions = {}, whole_positions = {};  // of every row; of documents, all ranks' tokens in their order
-  std::vector<std::int32_t> ahead = {}, whole_ahead = {};          // tokens of a row's document behind it, the same
+  // positions: of each local row; whole_positions: within documents, for the full sequences of all context-parallel
+  // ranks
+  std::vector<std::int32_t> positions = {}, whole_positions = {};
+  std::vector<std::int32_t> ahead = {}, whole_ahead = {};  // tokens after a row in its document: of local rows; of the full sequences
   Tensor1<Token> tokens = {};
-  Tensor1<Token> types = {};  // empty: all have the first
+  Tensor1<Token> types = {};  // token types; empty: type 0 everywhere
 };
 
-// What a micro-batch is and what its forward keeps: in the frame itself what all layers see, in nested ones what each part keeps.
+// A micro-batch in a chunk, with the tensors that its forward saves. The frame itself holds tensors that all layers
+// use; nested frames hold those of each part (embedding, layer, head).
 struct Slot {
-  // Forwards alone: a stack.
+  // Forward-only slot: its memory is a stack.
   explicit Slot(Arena memory) : arena(std::move(memory)) {}
-  // Forwards and backwards follow a tape, which tells where everything lies.
+  // Training slot: a tape (recorded memory plan) gives the place of each tensor.
   Slot(Tape memory, bool dry_run) : tape(std::move(memory)), arena(Arena::make(Memory::activations, 0, dry_run)) { arena.follow(&*tape); }
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  // The micro-batch has gone.
+  // Frees everything at the end of a micro-batch.
   void clear() {
     if (swap) swap->clear();
     frame.clear();
@@ -63,16 +68,17 @@ struct Slot {
   std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
-  Text text = {}, source = {};                                       // source: what an encoder reads, where the pass has one
-  std::vector<std::int32_t> visible_begins = {}, visible_ends = {};  // how far rows of the text see along the source
+  Text text = {}, source = {};  // source: encoder input, if the pass has one
+  // cross-attention range of each decoder row in the source: tokens before and after the row's own position
+  std::vector<std::int32_t> visible_begins = {}, visible_ends = {};
   Labels labels = {};
-  Tensor1<const DrawnAt> drawn_at = {};   // (1) of dropout, where there is some
-  Bundle stream = {}, gradient = {};      // what comes in and then goes out; its gradient on the way back
-  std::vector<Bundle> inputs = {};        // what entered each layer
-  std::optional<OffloadQueue> swap = {};  // what layers have kept and lies on the host
+  Tensor1<const DrawnAt> drawn_at = {};   // (1) step and first sample, which determine dropout; empty without dropout
+  Bundle stream = {}, gradient = {};      // stream: input of the chunk, then its output; gradient: of the output, then of the input
+  std::vector<Bundle> inputs = {};        // input of each layer, which its backward reads
+  std::optional<OffloadQueue> swap = {};  // activations offloaded to host memory
 };
 
-// What generation reads at once.
+// Tokens that one generation pass reads.
 struct GivenText {
   SequenceLayout sequences = {};
   std::span<const Token> tokens = {};
@@ -80,72 +86,79 @@ struct GivenText {
 
 class Chunk {
  public:
-  // Declares the weights of the model's layers `layers`. `table`: the embedding's, where a tied head lies on the same rank. The stream that
-  // goes in and out is one of so many shares.
+  // Declares the weights of layers `layers` of the model. `table`: the embedding matrix, if a tied head is on the same
+  // rank. `stream_parts`: number of ranks over which the rows of the residual stream are sharded (sequence parallelism;
+  // otherwise 1).
   Chunk(const ModelConfig&, Span layers, Parameters&, Parameter* table, int stream_parts, const RecomputeConfig&, const OffloadConfig& = {});
 
-  bool first() const { return embedding_ != nullptr; }  // of the model
+  bool first() const { return embedding_ != nullptr; }  // true for the first chunk of the model, which has the embedding
   bool last() const { return head_ != nullptr; }
-  // Groups of the weights of each part: of the embedding, of each layer in order, of the head.
+  // Ranges of parameter groups of each part: embedding, each layer in order, head.
   const std::vector<Span>& groups() const { return groups_; }
   Embedding* embedding() { return embedding_.get(); }
   Head* head() { return head_.get(); }
 
-  // Brings this rank's tokens of the micro-batch into an empty slot. Where this is not the first chunk, the tensors its input must be received into.
+  // Copies this rank's tokens of the micro-batch into an empty slot. Returns the input tensors to receive into; an
+  // empty bundle on the first chunk.
   Bundle begin(Device&, Slot&, const SequenceLayout& text, const MicroBatch&, const SequenceLayout& source = {}) const;
-  // What dropout is drawn by, of a micro-batch that has been brought in.
+  // Uploads the step and sample number that determine the dropout of the micro-batch in the slot.
   void draw(Device&, Slot&, const DrawnAt&) const;
-  // Runs through the parts [first, last) of groups(), the first of which is the one behind where it ended before. The head adds to `loss`, on the
-  // device, the sum over labelled rows, and, where there are scales (head.hpp), keeps the gradient of scale * loss; where there are none, `said`, if
-  // given, gets the score of every row. The slot's stream is their output then.
+  // Runs the forward of parts [first, last) of groups(), continuing where the previous call ended. The head adds the
+  // loss sum over labelled rows to `loss` on the device. With `scales` (head.hpp) it also computes the gradient of
+  // scale * loss; without, `said`, if given, receives the score of every row. The slot's stream is then the output.
   void forward(Pass&, Slot&, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said = nullptr);
-  // Where the gradient of the output must be received, except on the last chunk. The output has been sent: its memory is free.
+  // Returns the tensors to receive the gradient of the output into; on the last chunk the slot already holds it. Frees
+  // the output, which must have been sent.
   Bundle begin_backward(Slot&) const;
-  // Runs back through the parts [first, last), the last of which is the one below where it ended before: from the slot's gradient
-  // of their output to that of their input, and to the gradients of their weights, or of some of them. On the first chunk, parts below the
-  // lowest weight that is trained are not run through.
+  // Runs the backward of parts [first, last) in reverse order, continuing where the previous call ended. The slot's
+  // gradient changes from that of their output to that of their input. Weight gradients are added up; with
+  // MatrixGradients::later those of matrices are left to backward_weights. Parts of the first chunk below the lowest
+  // trained weight are skipped.
   void backward(Pass&, Slot&, const Span& parts, MatrixGradients);
-  // What that has left.
+  // Adds the gradients of matrices that backward has left out (MatrixGradients::later).
   void backward_weights(Pass&, Slot&, const Span& parts);
 
-  // Generation: brings the tokens in, as above; those of a source when its sequence begins.
+  // Generation: copies the tokens into the slot, like begin above. `source`: encoder input, given only when its
+  // sequence begins.
   Bundle begin(Device&, Slot&, const GivenText& text, const GivenText& source = {}) const;
-  // Runs the layers after what the pass's state remembers, and keeps nothing. The slot's stream is the chunk's output then.
+  // Runs the layers of the chunk with the generation state of the pass (KV cache, SSM state) and saves nothing for a
+  // backward. The slot's stream is then the output.
   void run_through(Pass&, Slot&);
-  // The head's frame in a slot.
+  // Frame of the head in a slot.
   Frame& head_frame(Slot& slot) const { return slot.frame.nested(int(groups_.size()) - 1, "head"); }
 
  private:
-  // The residual stream as it leaves the embedding (layer -1) or a layer of this chunk, counted from 0.
+  // Name of the residual stream after the embedding (layer -1) or after a layer of this chunk, counted from 0.
   std::string stream_name(Index layer) const;
   struct Keys {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
     static constexpr Key<Tensor1<DrawnAt>> drawn_at{"step and sample of dropout"};
-    static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"their labels"}, places{"places among labelled rows"};
-    static constexpr Key<Tensor2<Token>> ahead{"tokens ahead and their labels"};
-    static constexpr Key<Tensor1<Token>> texts{"texts of rows"}, pairs{"labels of pairs"};
-    static constexpr Key<Tensor1<double>> references{"references of texts"};
-    static constexpr Key<Tensor1<Token>> order{"labels of the order"}, types{"types of tokens"};
-    static constexpr Key<Tensor1<std::int32_t>> visible_begins{"where rows begin to see the source"}, visible_ends{"where they see the last of it"};
+    static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"labels of labelled rows"}, places{"index among labelled rows"};
+    static constexpr Key<Tensor2<Token>> ahead{"tokens and labels of multi-token prediction"};
+    static constexpr Key<Tensor1<Token>> texts{"text index of rows"}, pairs{"labels of pairs"};
+    static constexpr Key<Tensor1<double>> references{"reference log-probabilities of texts"};
+    static constexpr Key<Tensor1<Token>> order{"labels of sentence order"}, types{"token types"};
+    static constexpr Key<Tensor1<std::int32_t>> visible_begins{"visible source tokens before rows"}, visible_ends{"visible source tokens after rows"};
   };
-  // Of a text, and of a source.
+  // Frame keys for the tokens of the decoder text, and of the encoder source.
   struct TextKeys {
     Key<Tensor1<Token>> tokens;
     Key<Tensor1<std::int32_t>> positions, whole_positions, ahead, whole_ahead;
   };
-  static constexpr TextKeys text_keys{{"token ids"}, {"positions"}, {"positions of all ranks"}, {"tokens ahead"}, {"tokens ahead of all ranks"}},
+  static constexpr TextKeys text_keys{
+      {"token ids"}, {"positions"}, {"positions in full sequences"}, {"tokens after rows"}, {"tokens after rows of full sequences"}},
       source_keys{{"token ids of the source"},
                   {"positions of the source"},
-                  {"positions of all ranks' source"},
-                  {"tokens ahead of the source"},
-                  {"tokens ahead of all ranks' source"}};
-  // Of what comes in, and of its gradient.
+                  {"positions in full sources"},
+                  {"tokens after rows of the source"},
+                  {"tokens after rows of full sources"}};
+  // Frame keys for the input of the chunk, and for the gradient of its output.
   struct BundleKeys {
     Key<AnyTensor2> x, source, bias;
   };
-  static constexpr BundleKeys input_keys{{"input"}, {"source"}, {"bias of distances"}},
-      gradient_keys{{"gradient"}, {"gradient of the source"}, {"gradient of the bias of distances"}};
-  int part_of(Index layer) const { return int(layer) + int(first()); }  // layer -1: the embedding
+  static constexpr BundleKeys input_keys{{"input"}, {"source"}, {"relative position bias"}},
+      gradient_keys{{"gradient"}, {"gradient of the source"}, {"gradient of the relative position bias"}};
+  int part_of(Index layer) const { return int(layer) + int(first()); }  // index of the part for a layer of this chunk; layer -1 is the embedding
   Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
   void embed(Pass&, Slot&);
   void run_and_keep(Pass&, Slot&, Index part);
@@ -154,12 +167,12 @@ class Chunk {
   Bundle put_input(Slot&) const;
   Bundle put(Slot&, const BundleKeys&) const;
   AnyTensor2 put_stream(Slot&, const SequenceLayout&, const Key<AnyTensor2>&) const;
-  // A text on its way in. `both_ways`: it is seen so.
+  // A text that is copied into a slot. `both_ways`: attention over it is bidirectional.
   struct Arriving {
     Text& text;
     const TextKeys& keys;
     bool both_ways;
-    std::vector<std::int32_t> documents = {};  // positions of whole sequences in documents, where there are some
+    std::vector<std::int32_t> documents = {};  // position in its document of each token of the full sequences; empty: one document each
   };
   static std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed, bool both_ways);
   static std::vector<std::int32_t> documents_of_source(const SequenceLayout&, std::span<const Index> lengths);
@@ -171,11 +184,12 @@ class Chunk {
   void upload_mtp_tokens(Device&, Slot&, const MicroBatch&) const;
   void upload_pairs(Device&, Slot&, const TextPairs&) const;
   void label_halves(Device&, Slot&, const MicroBatch&) const;
-  // The layer that a part is; null: it is the embedding or the head.
+  // The layer that a part is; null for the embedding and the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }
   Frame& frame_of_source(Frame& frame) const { return frame.nested(0, "source"); }
-  // The pass as layer `layer` needs it, and what of the bundles is the layer's: an encoder's stream is the source.
+  // pass_of: the pass for a layer. part_for: the tensors that the layer reads; for an encoder layer the source is the
+  // stream. take_back: writes the layer's output back.
   Pass pass_of(const Pass&, Index layer, const Bundle& stream, const Bundle& gradient) const;
   Bundle part_for(Index layer, const Bundle&) const;
   void take_back(Index layer, const Bundle& part, Bundle&) const;
@@ -183,10 +197,11 @@ class Chunk {
   void backward_embedding(Pass&, Slot&);
   Recompute recompute_of(Index layer) const {
     const char symbol = config_.pattern[first_layer_ + layer];
-    return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // what it makes is read by all that follow
+    return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // all later layers read the encoder's output, so it is never recomputed
   }
   void recompute_forward(const Pass&, Slot&, Index layer);
-  // What is needed soonest, the last two layers' of the model, stays.
+  // True if the layer's activations are offloaded. The last two layers of the model keep theirs, because the backward
+  // needs them first.
   bool swaps(Index layer) const;
   void swap_out(Pass&, Slot&, Index layer, const void* output);
   bool swap_in(Pass&, Slot&, Index layer);
@@ -194,7 +209,7 @@ class Chunk {
   ModelConfig config_;
   DType dtype_;
   Index first_layer_;
-  Index heads_here_;  // of attention, on this rank
+  Index heads_here_;  // number of attention heads on this rank
   int stream_parts_;
   RecomputeConfig recompute_;
   OffloadConfig swap_;
@@ -202,7 +217,7 @@ class Chunk {
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
   std::vector<Span> groups_;
-  Index lowest_ = 0;  // part where backward may end
+  Index lowest_ = 0;  // first part that the backward has to run; parts below have no trained weights
 };
 
 }  // namespace gyr

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A model on a rank with what training keeps of it, whatever its scalars are: for those who save, load, compare or look.
+// State of a model on one rank, with gradients and optimizer state, in any precision. Checkpoints, comparisons and
+// dumps use this interface.
 #pragma once
 
 #include <functional>
@@ -24,21 +25,23 @@ class ModelState {
   virtual Grid& grid() = 0;
   virtual Device& device() = 0;
 
-  // This rank's, in order of declaration.
+  // Parameters on this rank, in order of declaration.
   virtual ParameterList parameters() const = 0;
-  // What this rank keeps of a weight and beside it; absent where there is none. Activations are not kept.
+  // This rank's part of a weight's content (weight, gradient, moment or master weight); absent if there is none.
+  // Activations are not kept.
   virtual Piece tensor(const Parameter&, Content) const = 0;
-  // The numbers that training goes on from: of a weight that has a master those, since the weight itself is made anew from them.
+  // State to resume from: the master weight if there is one, otherwise the weight itself. The optimizer computes the
+  // weight from its master weight.
   Piece updated(const Parameter& p) const {
     const Piece master = tensor(p, Content::master);
     return master ? master : tensor(p, Content::weight);
   }
-  // Moments of zero, masters from the weights.
+  // Sets the moments to zero and copies the weights into the master weights.
   virtual void reset_optimizer() = 0;
 
-  // Calls the hook in training steps from now on; null: no hook. Not in a dry run.
+  // Calls the hook in training steps from now on; null: no hook. Not allowed in a dry run.
   virtual void set_hook(Hook*) = 0;
-  // Called with what this rank keeps of the gradients once they are whole, before they are used: for the injection of faults.
+  // Registers a function that is called with this rank's reduced gradients before they are used: for fault injection.
   virtual void on_gradients(std::function<void(const std::vector<AnyTensor>&)>) = 0;
 };
 

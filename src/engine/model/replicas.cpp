@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-// Of what ranks hold the same of: of experts, or of all else.
+// Checksum of the state that replicas share: of expert weights, or of all others.
 std::uint64_t checksum(ModelState& state, bool of_experts) {
   std::uint64_t sum = 0;
   std::vector<std::byte> copy;
@@ -28,7 +28,7 @@ std::uint64_t checksum(ModelState& state, bool of_experts) {
   return sum;
 }
 
-// Ranks of the replicas of these numbers that hold the same weights as this rank but for faults.
+// Ranks in the given replicas that hold the same weights as this rank, unless a fault changed them.
 std::string ranks_at(const Grid& grid, const std::vector<int>& replicas, bool of_experts) {
   const Layout& layout = grid.layout();
   const auto replica = [&](int position) { return layout.replicas(of_experts, position).rank; };
@@ -46,7 +46,7 @@ void check(ModelState& state, std::int64_t step, bool of_experts) {
   Grid& grid = state.grid();
   Communicator& same = grid.replicas(of_experts);
   const std::uint64_t mine = checksum(state, of_experts);
-  const double halves[] = {double(mine >> 32), double(mine & 0xffffffffu)};  // exact in a double
+  const double halves[] = {double(mine >> 32), double(mine & 0xffffffffu)};  // two halves of the checksum, each exact in a double
   const std::vector<double> all = same.gather(halves);
   std::map<std::pair<double, double>, std::vector<int>> holders;
   for (int replica = 0; replica < same.size(); ++replica) holders[{all[2 * replica], all[2 * replica + 1]}].push_back(replica);
@@ -59,12 +59,12 @@ void check(ModelState& state, std::int64_t step, bool of_experts) {
       some.push_back(replicas.front());
     }
     const std::string at = fmt::format("step {}: replicas of the same weights differ (train.check_replicas): ", step);
-    const char* way_out = "Go on from a checkpoint before it; if it comes again, take that machine out";
+    const char* way_out = "Resume from an earlier checkpoint; if it happens again, take that machine out of service";
     if (odd.size() < std::size_t(same.size()))
       fail(Exit::numeric, "{}rank {} holds other bits than the majority: suspect its memory or processor. {}", at, ranks_at(grid, odd, of_experts),
            way_out);
-    fail(Exit::numeric, "{}ranks {} do not hold the same bits, and no majority says which is right. {}", at, ranks_at(grid, some, of_experts),
-         way_out);
+    fail(Exit::numeric, "{}ranks {} do not hold the same bits, and there is no majority to show which is right. {}", at,
+         ranks_at(grid, some, of_experts), way_out);
   });
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sources of several lengths in one micro-batch.
+// Pads encoder inputs of different lengths within one micro-batch.
 #pragma once
 
 #include "src/engine/model/chunk.hpp"
 
 namespace gyr {
 
-// Puts the source of the next sequence behind those that are there, and padding up to the micro-batch's source_length.
+// Appends the encoder input of the next sequence, padded to the micro-batch's source_length.
 inline void append_source(std::span<const Token> source, MicroBatch& m) {
-  ensure(Index(source.size()) <= m.source_length, "a source of {} tokens in room for {}", source.size(), m.source_length);
+  ensure(Index(source.size()) <= m.source_length, "an encoder input of {} tokens exceeds source_length {}", source.size(), m.source_length);
   if (m.source_length == 0) return;
   const std::size_t before = m.source.size() / std::size_t(m.source_length);
   const bool all_are_full = m.source_lengths.empty() && Index(source.size()) == m.source_length;

@@ -27,7 +27,7 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
 
 void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index positions) {
   require(config_.positions == 0 || positions <= config_.positions, Exit::config,
-          "sequences of {} tokens: the model has learned {} positions (model.positions); take shorter ones", positions, config_.positions);
+          "sequences of {} tokens: the model has only {} learned positions (model.positions); use shorter sequences", positions, config_.positions);
   parameters_.allocate(weights, gradients, keep);
   rotary_.emplace(weights, positions);
 }
@@ -47,7 +47,7 @@ Parameter* Stage::shared_embedding() {
   return first() ? &chunks_.front()->embedding()->table() : &head().table();
 }
 
-// A head that shares this rank's table uses that besides its own weights.
+// A head tied to this rank's embedding table also uses the bucket of the table.
 BucketPlan Stage::buckets() const {
   BucketPlan plan;
   plan.shard = parameters_.shard();
@@ -106,7 +106,7 @@ void Stage::replay(const std::vector<ReplayedSlots>& chunks, const Arena& memory
 }
 
 namespace {
-// Bytes of the fullest slot on the host.
+// Peak bytes of any of the slots in host memory.
 Index swapped(const std::deque<Slot>& slots) {
   Index most = 0;
   for (const Slot& slot : slots)
@@ -158,7 +158,7 @@ Index Stage::slots_capacity() const {
 Pass Stage::pass_of(Device& dev, const Text& text, bool causal, Hook* hook) {
   if (!text.positions.empty()) {
     const Index furthest = *std::max_element(text.positions.begin(), text.positions.end());
-    ensure(furthest < rotary_->positions(), "a token stands at position {}, and there are angles of {} positions", furthest, rotary_->positions());
+    ensure(furthest < rotary_->positions(), "a token is at position {}, but the rotary tables have {} positions", furthest, rotary_->positions());
   }
   const StreamRows stream{text.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
   const Mask mask{causal, 0, 0, text.sequences.documents};
@@ -171,11 +171,11 @@ Pass Stage::pass(Device& dev, Slot& slot) { return pass_of(dev, slot.text, confi
 
 std::optional<Pass> Stage::source_pass(Device& dev, Slot& slot) {
   if (slot.source.sequences.rows() == 0) return {};
-  return pass_of(dev, slot.source, false, nullptr);  // hooks are told of the text
+  return pass_of(dev, slot.source, false, nullptr);  // hooks observe only the decoder text
 }
 
 Bundle Stage::begin(Device& dev, const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source) {
-  ensure(chunks() == 1 && !grid_.layout().sequence, "generation takes one chunk and the whole stream");
+  ensure(chunks() == 1 && !grid_.layout().sequence, "generation requires one chunk per stage, without sequence parallelism");
   return chunk(0).begin(dev, slot(0, 0), {sequences, tokens}, source);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one rank of a pipeline holds of a model: its chunks, their weights, and slots for the micro-batches that are under way in each.
+// The part of a model on one pipeline rank: its chunks, their weights, and slots for the micro-batches in flight in
+// each chunk.
 #pragma once
 
 #include <deque>
@@ -13,12 +14,13 @@ namespace gyr {
 
 class Stage {
  public:
-  // Declares the weights of this rank's layers, of this scalar, and makes the tensor blocks they need. Collective over the tensor axis.
+  // Declares the weights of this rank's layers in this type, and makes the communicators that they need. Collective
+  // over the tensor axis.
   Stage(const ModelConfig&, DType, Grid&, Trained = {}, const RecomputeConfig& = {}, Factors = Factors::stored, const OffloadConfig& = {});
 
-  // Takes memory for weights and gradients, and beside the weights for the angles of so many positions.
+  // Allocates weights and gradients. Weight memory also gets rotary tables for this number of positions.
   void allocate(Arena& weights, Arena& gradients, Gradients, Index positions);
-  // Brings the weights in: `load` fills each of them and then tells that it is there.
+  // Loads the weights: `load` fills each of them, and calls Arrived when one is complete.
   void fill(const std::function<void(ParameterList, const Arrived&)>& load);
 
   // Calls the hook with activations and their gradients from now on; null: no hook.
@@ -27,49 +29,50 @@ class Stage {
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
-  bool first() const { return chunks_.front()->first(); }  // whether it holds the embedding
-  bool last() const { return chunks_.back()->last(); }     // whether it holds the head
+  bool first() const { return chunks_.front()->first(); }  // true if this stage holds the embedding
+  bool last() const { return chunks_.back()->last(); }     // true if this stage holds the head
   Chunk& chunk(int i) { return *chunks_[i]; }
   int chunks() const { return int(chunks_.size()); }
-  // The parts of all chunks and their buckets.
+  // Parts of all chunks, and the buckets of their weights.
   BucketPlan buckets() const;
 
-  // Makes slots for the forwards of each chunk; a dry run counts without limit.
+  // Makes the forward-only slots of each chunk; a dry run counts without limit.
   void make_slots(const std::vector<SlotMemory>&, bool dry_run);
-  // The same in memory that there is, from its begin.
+  // Makes forward-only slots in existing memory, from its start.
   void make_slots(const std::vector<SlotMemory>&, const Arena& memory);
   Slot& slot(int chunk, int i) { return slots_[chunk][i]; }
-  std::vector<SlotMemory> slots() const;  // their numbers and the high-water of the fullest of each chunk
-  Index slots_capacity() const;           // bytes of all
+  std::vector<SlotMemory> slots() const;  // number of slots of each chunk, and peak bytes of its largest slot
+  Index slots_capacity() const;           // bytes of all forward-only slots
 
-  // Makes slots for forwards with backwards, so many of each chunk: in a dry run they rehearse, else they replay what was rehearsed, one
-  // chunk's behind the other's in the memory, with what they share behind the last; what is swapped lies in memory of the host.
+  // Makes the training slots of each chunk. rehearse: a dry run records their allocations, with this number of slots
+  // per chunk. replay: slots use the recorded plan, chunk after chunk in `memory`, with the shared part after the last
+  // chunk. Offloaded activations are in host memory.
   void rehearse(const std::vector<int>& counts);
   void replay(const std::vector<ReplayedSlots>&, const Arena& memory, const Queue&);
   Slot& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
-  std::vector<ReplayedSlots> rehearsed() const;  // planned
-  std::vector<ReplayedSlots> replayed() const;   // the bytes that have been used
+  std::vector<ReplayedSlots> rehearsed() const;  // training slots with their memory plan, after a dry run
+  std::vector<ReplayedSlots> replayed() const;   // training slots with the bytes used so far
 
-  // This rank's tokens of such a micro-batch, and of the source.
+  // Layout of this rank's tokens of such a micro-batch, and of its encoder input.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
   SequenceLayout source_of(const MicroBatch& batch) const {
     return batch.source_length > 0 ? grid_.layout().sequences(grid_.position(), batch.batch, batch.source_length) : SequenceLayout();
   }
   Pass pass(Device&, Slot&);
-  // That of the source; nothing where the slot has none.
+  // Pass over the encoder input; none if the slot has no encoder input.
   std::optional<Pass> source_pass(Device&, Slot&);
 
-  // Generation with the one chunk there is, in slot 0: brings the tokens in. Where this is not the first stage, the tensor its input must be
-  // received into.
+  // Generation with the stage's only chunk, in slot 0: copies the tokens into the slot. Returns the input tensors to
+  // receive into, if this is not the first stage.
   Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens, const GivenText& source = {});
-  // Runs the layers after what `state` remembers. Returns the stage's output.
+  // Runs the layers with the KV cache and SSM state of `state`. Returns the stage's output.
   Bundle forward(Device&, StateStore& state);
-  // On the last stage: this rank's columns of what the head predicts, (rows, columns_here), of all rows or of each sequence's last, in the
-  // accumulator's precision.
+  // On the last stage: this rank's columns of the head's output, (rows, columns_here), of all rows or of the last row
+  // of each sequence, in the accumulator's precision.
   enum class Rows { all, last };
   AnyTensor2 logits(Device&, Rows);
   Head& head() { return *chunks_.back()->head(); }
-  // The embedding's matrix, where this stage shares it with the other end of the pipeline; otherwise null.
+  // The embedding matrix, if this stage shares it with the other end of the pipeline (tied embedding); otherwise null.
   Parameter* shared_embedding();
 
  private:
@@ -85,8 +88,8 @@ class Stage {
   std::optional<RotaryTables> rotary_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   Hook* hook_ = nullptr;
-  std::vector<std::deque<Slot>> slots_, training_slots_;  // of each chunk
-  std::vector<std::shared_ptr<Script>> scripts_;          // of each chunk, in a dry run
+  std::vector<std::deque<Slot>> slots_, training_slots_;  // forward-only slots and training slots, by chunk
+  std::vector<std::shared_ptr<Script>> scripts_;          // recorded allocations of a dry run, by chunk
   OffloadConfig swap_;
   HostMemory host_memory_;
   std::unique_ptr<HostCopies> host_copies_;

@@ -12,7 +12,7 @@ DryCount::DryCount(Device& device, Grid& grid, const Program& program) : device_
 
 void DryCount::take(const Task& task, const std::function<Alive()>& run) {
   int place = -1;
-  if (task.micro <= 0 || task.micro == micros_ - 1) {  // of a bucket, or a micro-batch that stands for no other
+  if (task.micro <= 0 || task.micro == micros_ - 1) {  // bucket tasks, and the first and last micro-batch, are always executed
     place = counted(run);
   } else {
     const auto [known, first] = counted_.try_emplace({task.op, task.chunk, task.parts.first, task.payload}, -1);
@@ -24,7 +24,7 @@ void DryCount::take(const Task& task, const std::function<Alive()>& run) {
   if (task.micro >= 0) add(task, counts_.counts[place].alive);
 }
 
-// Launches of many shapes are counted anew instead of being compared.
+// Launch counts are collected separately for each task, because comparing many shapes would be slower.
 int DryCount::counted(const std::function<Alive()>& run) {
   const TaskCount before = so_far();
   LaunchCounts all = std::exchange(device_.launch_counts, {});
@@ -44,11 +44,11 @@ int DryCount::place_of(const void* communicator) {
     if (&c == communicator) place = next;
     ++next;
   });
-  ensure(place >= 0, "a transfer is none of a communicator of the grid");
+  ensure(place >= 0, "a transfer uses a communicator that is not of the grid");
   return place;
 }
 
-// What begins in one task and is waited for in another is a task itself.
+// A transfer that starts in one task and is awaited in another is not counted here, because it is a task of its own.
 std::vector<std::pair<int, OverlappedTransfer>> DryCount::hidden() {
   std::vector<std::pair<int, OverlappedTransfer>> all;
   const auto alike = [](const OverlappedTransfer& a, const OverlappedTransfer& b) {
@@ -68,7 +68,7 @@ TaskCount DryCount::so_far() {
   return count;
 }
 
-// What work and traffic have come since `before`.
+// Work and traffic since `before`.
 TaskCount DryCount::difference(TaskCount now, const TaskCount& before) {
   for (std::size_t i = 0; i < before.work.size(); ++i) {
     now.work[i].calls -= before.work[i].calls;
@@ -85,7 +85,7 @@ void DryCount::again(const TaskCount& count) {
   grid_.visit([&](Communicator& communicator) { communicator.add(count.traffic[c++]); });
 }
 
-// A task is counted beside what the other slots hold.
+// Adds the live bytes of a task to those of the other slots.
 void DryCount::add(const Task& task, const Alive& alive) {
   Index others = 0;
   for (const auto& chunk : alive_)

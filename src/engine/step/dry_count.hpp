@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tasks of a program take in a dry run: those that repeat are counted instead of repeated, and of slots and scratch it is known how
-// many bytes are alive at once, whatever slot they are in.
+// Work, traffic and memory of each task of a program in a dry run. Equal tasks are counted instead of executed again.
+// Live bytes are summed over all slots and scratch.
 #pragma once
 
 #include <functional>
@@ -13,41 +13,41 @@
 
 namespace gyr {
 
-// Bytes of a micro-batch alive at most during a task, and behind it.
+// Live bytes of a micro-batch: the maximum during a task, and the rest after it.
 struct Alive {
   Index most = 0, behind = 0;
 };
 
-// What a task computes and hands over.
+// Computation and communication of one task.
 struct TaskCount {
-  std::vector<Work> work = {};             // by kernel
-  std::vector<TrafficCount> traffic = {};  // of every communicator, in the order in which the grid visits them
+  std::vector<Work> work = {};             // work of the task by kernel
+  std::vector<TrafficCount> traffic = {};  // traffic of each communicator, in the order of Grid::visit
   LaunchCounts launches = {};
   Alive alive = {};
-  std::vector<std::pair<int, OverlappedTransfer>> hidden = {};  // by place of the communicator
+  std::vector<std::pair<int, OverlappedTransfer>> hidden = {};  // transfers overlapped with computation, by index of the communicator
 };
 
-// Of all tasks of a program up to its step: those that take the same share a count.
+// Counts of all tasks of a program up to its optimizer step. Equal tasks share one entry of `counts`.
 struct TaskCounts {
   std::vector<TaskCount> counts;
-  std::vector<int> of_task;  // place of each task's count
+  std::vector<int> of_task;  // for each task the index of its entry in counts
 };
 
 class DryCount {
  public:
   DryCount(Device&, Grid&, const Program&);
 
-  // All micro-batches but the first and the last, which ends with reductions, take the same: the second is run and counted, and the count
-  // stands for the others.
+  // All micro-batches between the first and the last cost the same. The second is executed and counted, and its count
+  // is reused for the others. The last one differs: it ends with gradient reductions.
   void take(const Task&, const std::function<Alive()>& run);
   Index most_alive() const { return most_alive_; }
   TaskCounts& counts() { return counts_; }
 
  private:
-  TaskCount so_far();  // work and traffic alone
+  TaskCount so_far();  // work and traffic counted so far
   static TaskCount difference(TaskCount now, const TaskCount& before);
-  int counted(const std::function<Alive()>& run);            // place of the count of what is run
-  std::vector<std::pair<int, OverlappedTransfer>> hidden();  // in it
+  int counted(const std::function<Alive()>& run);            // executes a task and returns the index of its count
+  std::vector<std::pair<int, OverlappedTransfer>> hidden();  // overlapped transfers of the task that was just executed
   int place_of(const void* communicator);
   void again(const TaskCount&);
   void add(const Task&, const Alive&);
@@ -56,8 +56,8 @@ class DryCount {
   Grid& grid_;
   int micros_;
   TaskCounts counts_;
-  std::map<std::tuple<Op, int, Index, Payload>, int> counted_;  // of micro-batch 1, by task: place of its count
-  std::vector<std::vector<Index>> alive_;                       // by chunk and slot
+  std::map<std::tuple<Op, int, Index, Payload>, int> counted_;  // count of micro-batch 1 for each kind of task, as an index
+  std::vector<std::vector<Index>> alive_;                       // live bytes of each slot, by chunk
   Index most_alive_ = 0;
 };
 

@@ -61,12 +61,12 @@ Program Engine::program(Schedule schedule, int micros) const {
 }
 
 void Engine::set_hook(Hook* hook) {
-  ensure(!device_.dry_run(), "a dry run has no numbers for a hook");
+  ensure(!device_.dry_run(), "a dry run has no values for a hook");
   stage_.set_hook(hook_ = hook);
   executor_.set_hook(hook);
 }
 
-// Nothing is on its way into them any more.
+// Waits for the all-gathers that write into the weights.
 ParameterList Engine::parameters() const {
   gathering_.wait();
   return stage_.parameters().all();
@@ -133,9 +133,10 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   const std::vector<Index> labels = labelled(batches, further);
   StepResult result;
   result.tokens = labels[0];
-  require(result.tokens > 0, Exit::data,
-          "step {}: no token of the batch has a label: all are masked; take larger batches, or longer sequences if these cut the answers off",
-          order.number);
+  require(
+      result.tokens > 0, Exit::data,
+      "step {}: no token of the batch has a label: all are masked; use larger batches, or longer sequences if the present ones truncate the answers",
+      order.number);
   begin_gradients();
   upload_loss_scales(labels);
   run(training_program(micros), batches, {rows(sums_, 0, 1 + further), scales_, nullptr, config_.seed, order.number});
@@ -143,8 +144,9 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   if (on_gradients_ && !device_.dry_run()) on_gradients_(stage_.parameters().kept_gradients());
   if (hook_) hook_->gradients_are_reduced();
 
-  // The host reads the device here and nowhere else in a step, so that a GPU is not kept waiting after each block of logits and each weight's
-  // squares. The norm is summed over a replica, the loss over all ranks: stop requests and flags travel with both sums and so reach every rank.
+  // The host reads the device only here in a step. Otherwise the GPU would idle after each block of logits and each
+  // weight's squares. The squared norm is summed over a replica, the loss over all ranks. Stop requests and flags are
+  // reduced with both sums and so reach every rank.
   auto t = timers_.scope("gradient norm");
   const Recorder::Span span(grid_.recorder(), "gradient norm");
   grid_.begin_task("gradient norm");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything one rank needs for a training step: stage, optimizer, memory, and the programs it runs.
-// A dry-run engine runs the same step without arithmetic or messages and so knows bytes, flops and traffic before they are taken.
+// Everything one rank needs for a training step: stage, optimizer, memory, and the programs it runs. A dry-run engine
+// runs the same step without arithmetic or communication. This counts bytes, FLOPs and traffic before anything is
+// allocated.
 #pragma once
 
 #include <functional>
@@ -17,91 +18,99 @@ namespace gyr {
 
 struct EngineConfig {
   ModelConfig model;
-  DType precision = DType::f32;  // of weights, activations and products; sums, gradients and masters are those of its accumulator
+  // type of weights, activations and GEMM inputs (mixed precision); sums, gradients and master weights have its
+  // accumulator's type
+  DType precision = DType::f32;
   OptimizerConfig optimizer;
-  Index micro_batch_size = 1;  // sequences in a micro-batch
-  Index seq_length = 1024;     // tokens in a sequence
-  Index source_length = 0;     // of what an encoder reads for each of them
-  int micros = 1;              // micro-batches per step and data rank, at most
-  bool training = true;        // false: forwards only, without gradients and optimizer
+  Index micro_batch_size = 1;  // sequences per micro-batch
+  Index seq_length = 1024;     // tokens per sequence
+  Index source_length = 0;     // encoder input tokens per sequence; 0: no encoder
+  int micros = 1;              // maximum number of micro-batches per step and data-parallel rank (gradient accumulation)
+  bool training = true;        // false: forward only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
   GemmLibrary products = GemmLibrary::automatic;
   RecomputeConfig recompute;
   OffloadConfig swap;
-  std::optional<DType> reduce_dtype;  // in which gradients travel over the data axis; none: in which they are added up
-  Factors factors = Factors::stored;  // how they are held, where nothing is trained
-  std::uint64_t seed = 0;             // of what a step draws: dropout
-  bool must_be_finite = true;         // otherwise a step whose numbers are not finite says so and changes nothing
+  std::optional<DType> reduce_dtype;  // type of gradients in data-parallel reductions; none: the type they are accumulated in
+  Factors factors = Factors::stored;  // storage of weight matrices (as stored, or int8) if nothing is trained
+  std::uint64_t seed = 0;             // seed of random draws during a step: dropout
+  bool must_be_finite = true;  // false: a step with non-finite loss or gradient reports this in StepResult and changes no weight; true: it throws
 };
 
-// Stopwatches of an engine, in order; the first is the whole.
+// Timer names of an engine; the first timer covers the full step.
 std::vector<std::string> engine_timer_names();
 
 struct StepResult {
-  double loss = 0;             // mean over labelled tokens of the global batch, of what follows each
-  double gradient_norm = 0;    // before clipping
+  double loss = 0;             // main loss, mean over labelled tokens of the global batch
+  double gradient_norm = 0;    // global gradient norm before clipping
   Index tokens = 0;            // labelled tokens of the global batch
-  bool finite = true;          // loss and norm, on every rank
-  bool applied = true;         // the weights have been updated
-  double stop_request = 0;     // the greatest stop request of all ranks
-  double expert_load = 0;      // tokens of the fullest expert of any layer, 1 where all have as many; 0: there are no experts
-  double dropped_choices = 0;  // of tokens, that experts had no room for, in all layers
-  // Further ones (Objective::further_losses), of each the mean over rows that have a label there; nothing where none has.
+  bool finite = true;          // loss and gradient norm are finite on every rank
+  bool applied = true;         // false: the update was skipped and the weights are unchanged
+  double stop_request = 0;     // largest stop request of any rank
+  double expert_load = 0;      // maximum expert load of any layer: tokens of its fullest expert / mean over its experts; 0: the model has no experts
+  double dropped_choices = 0;  // token-expert assignments that were dropped for lack of capacity, in all layers
+  // Further losses (Objective::further_losses), each averaged over its labelled rows; none if no row has a label.
   std::vector<std::optional<double>> ahead_losses = {};
 };
 
-// What a step is told besides its data.
+// Parameters of a step besides its data.
 struct StepOrder {
-  std::int64_t number = 1;  // counts from 1
+  std::int64_t number = 1;  // step number, counts from 1
   double lr = 0;
-  double stop_request = 0;  // of this rank, 0: none; the greatest of all ranks counts and travels with the step's sums
-  double loss_limit = std::numeric_limits<double>::infinity();  // a higher loss changes nothing
+  double stop_request = 0;  // request of this rank, 0: none; the maximum over ranks is reduced together with the loss
+  double loss_limit = std::numeric_limits<double>::infinity();  // a step with a higher loss changes no weight
 };
 
-// Micro-batch number i of this rank's data coordinate in the present step.
+// Returns micro-batch number i of this rank's data coordinate in the current step.
 using MicroBatches = std::function<MicroBatch(int)>;
 inline std::vector<MicroBatch> first_of(const MicroBatches& source, int micros) {
   std::vector<MicroBatch> batches;
   for (int i = 0; i < micros; ++i) batches.push_back(source(i));
   return batches;
 }
-// The sample, counted within the step, that it begins with: replicas take turns, so that a step's samples do not depend on the grid.
+// Index, within the step, of the first sample of micro-batch i. Replicas take micro-batches in turn, so that the
+// samples of a step do not depend on the grid.
 Index first_sample(Index micro_batch_size, Index i, const Grid&);
 
 class Engine final : public ModelState {
  public:
-  // `capacity`: what `measured` returned after one step of a dry run of the same configuration, and forwards alone. Null makes a dry run, on
-  // a dry-run grid. Micro-batches that are trained on then have the shape of those of the dry run.
-  // `working`: at least capacity->working() bytes for activations and scratch, which other engines take too: nothing of an engine is there
-  // between its calls. Null: memory of its own.
+  // `capacity`: result of `measured` after a dry run of one step of the same configuration and of a forward-only pass.
+  // Training micro-batches must then have the shape of the dry run. Null: this engine is itself a dry run and needs a
+  // dry-run grid. `working`: at least capacity->working() bytes for activations and scratch. Engines may share this
+  // memory, because an engine keeps nothing in it between calls. Null: the engine allocates its own.
   Engine(const EngineConfig&, Grid&, const Capacity* capacity, Timers&, const Arena* working = nullptr);
 
   // Draws the weights by (seed, name, element) and resets the optimizer.
   void initialise(std::uint64_t seed);
 
-  // One optimizer step over `micros` micro-batches. Where loss or gradient is not finite on some rank, or the loss is above the limit, no
-  // weight changes on any; where they must be finite, Exit::numeric names step and layer.
+  // One optimizer step over `micros` micro-batches (gradient accumulation). If loss or gradient is not finite on some
+  // rank, or the loss is above the limit, no rank changes its weights. With must_be_finite, non-finite values throw
+  // Exit::numeric with step and weight.
   StepResult train(const MicroBatches&, int micros, const StepOrder&);
   StepResult train(const MicroBatches& source, int micros, std::int64_t step, double lr) { return train(source, micros, {step, lr}); }
-  // Loss and gradients only, as train has them before the update: what every rank keeps of the gradients is whole and reduced.
+  // Loss and gradients as in train, without the update. The gradients that this rank keeps are fully reduced
+  // afterwards.
   StepResult gradients(const MicroBatches&, int micros, const StepOrder&);
   StepResult gradients(const MicroBatches& source, int micros, std::int64_t step) { return gradients(source, micros, StepOrder{step}); }
-  // After a step that was not finite, and before the next: throws Exit::numeric with the name of the weight where it was first seen.
+  // Call after a step that was not finite, and before the next one: throws Exit::numeric naming the weight where a
+  // non-finite value was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
-  // Sum of losses and number of labelled tokens over the global batch; no gradients. `scores`, if given, are as below.
+  // Forward only: sum of losses, and number of labelled tokens, over the global batch. `scores`, if given, are filled
+  // as below.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros, Scores* scores = nullptr);
-  // What is said of this data coordinate's micro-batches, on the last stage; nothing of them on the others. No gradients.
+  // Forward only: scores of this data coordinate's micro-batches on the last stage; without rows on the other stages.
   Scores scores(const MicroBatches&, int micros);
 
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return *optimizer_; }
   const EngineConfig& config() const { return config_; }
-  Capacity measured() const;  // high-water marks so far
-  // The program of a step, its buckets, and in a dry run what the tasks of the last program have taken.
+  Capacity measured() const;  // peak memory use so far
+  // Program of a step, its buckets, and in a dry run the task counts of the last program.
   Program training_program(int micros) const { return program(config_.schedule, micros); }
   const BucketPlan& buckets() const { return buckets_; }
   TaskCounts take_task_counts() { return executor_.take_task_counts(); }
-  // What of a step is told as graphs, in one line; empty where the backend has none, or the environment does not let it.
+  // One line for the log: the parts of a step that run as CUDA graphs. Empty if the backend has no graphs or the
+  // environment disables them (GYR_CUDA_GRAPHS).
   std::string graphs() const;
 
   const ModelConfig& model() const override { return config_.model; }
@@ -121,7 +130,7 @@ class Engine final : public ModelState {
   Program program(Schedule, int micros) const;
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
   void run_forward(const std::vector<MicroBatch>&, Scores*);
-  // Labelled tokens of the global batch, and of each of so many further losses behind them.
+  // Labelled tokens of the global batch, followed by the label counts of `further` further losses.
   std::vector<Index> labelled(const std::vector<MicroBatch>&, Index further = 0);
   Index further_losses() const { return config_.training ? config_.model.objective->further_losses() : 0; }
   void upload_loss_scales(const std::vector<Index>& labels);
@@ -131,21 +140,23 @@ class Engine final : public ModelState {
   EngineConfig config_;
   Grid& grid_;
   Timers& timers_;
-  Arena working_;  // slots and scratch
+  Arena working_;  // memory for activation slots and scratch
   Device device_;
   Arena weights_, gradients_, optimizer_memory_;
-  Tensor1<double> sums_;    // (2 + depths) beside the weights: of the losses and of the squared gradients of a step, read together at its end
-  Tensor1<double> scales_;  // (1 + depths) of the losses in the present step, where kernels read them
+  // (2 + further losses) in weight memory: sums of the losses and of the squared gradients of a step, read by the host
+  // together at its end
+  Tensor1<double> sums_;
+  Tensor1<double> scales_;  // (1 + further losses) scales of the losses in this step, in weight memory where kernels read them
   Stage stage_;
   std::optional<Optimizer> optimizer_;
   BucketPlan buckets_;
   GradientReduction reduction_;
-  mutable WeightGathering gathering_;  // is waited for by who reads weights
+  mutable WeightGathering gathering_;  // all-gathers of weights; every reader of weights waits for them
   bool has_graphs_ = DeviceGraph::possible();
-  std::string without_graphs_;  // why micro-batches are
+  std::string without_graphs_;  // reason why micro-batches run without CUDA graphs; empty: they use graphs
   Executor executor_;
-  GraphReplay squares_;           // of the gradients
-  ExpertChoices expert_choices_;  // of the last step
+  GraphReplay squares_;           // sum of squared gradients, replayed as a CUDA graph
+  ExpertChoices expert_choices_;  // tokens per expert in the last step
   std::function<void(const std::vector<AnyTensor>&)> on_gradients_;
   Hook* hook_ = nullptr;
 };

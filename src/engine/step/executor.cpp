@@ -9,7 +9,8 @@ namespace gyr {
 
 namespace {
 
-// transfer(tensor) for each of a bundle, with what it is for.
+// Calls transfer(tensor) for each tensor of a bundle, with the purpose of the transfer set on the device for traffic
+// reports.
 template <class Transfer>
 void for_each(Device& device, const Task& task, const Bundle& bundle, const Transfer& transfer) {
   bundle.each([&](Bundle::Part part, const AnyTensor2& x) {
@@ -18,10 +19,11 @@ void for_each(Device& device, const Task& task, const Bundle& bundle, const Tran
   });
 }
 
-// Whether a term of the loss is weighed by the number of a step's sequences.
+// True if the model has a loss term that is weighted by the number of sequences of a step (MoE auxiliary loss, z-loss).
 bool counts_sequences(const ModelConfig& m) { return m.moe.aux_loss > 0 || m.moe.z_loss > 0; }
 
-Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }  // of a trace
+// Names the chunk, micro-batch and parts of a task in a trace.
+Subject subject_of(const Task& task) { return {task.chunk, task.micro, int(task.parts.first), int(task.parts.last), task.bucket}; }
 
 }  // namespace
 
@@ -94,20 +96,21 @@ Slot& Executor::slot(const Run& run, const Task& task) {
   return run.with_backwards() ? stage_.training_slot(task.chunk, task.slot) : stage_.slot(task.chunk, task.slot);
 }
 
-// In the order in which they began.
+// Lets the device wait for events in the order in which they started.
 void Executor::wait(std::vector<Event>& events) {
   for (Event& event : events) event.device_wait(device_);
   events.clear();
 }
 
-// What a send reads stays until it has ended.
+// Waits for the sends that read the slot, then frees its memory if the micro-batch is done.
 void Executor::clear(Flow& flow, Slot& slot) {
   wait(flow.sends);
   if (flow.over) slot.clear();
   flow.over = false;
 }
 
-// Who looks at a step wants it told.
+// Returns the CUDA graphs of a micro-batch. Returns null while a hook, a trace or kernel timing needs individual kernel
+// launches.
 SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
   const SequenceLayout& s = slot(run, task).text.sequences;
   const bool looks = hook_ || grid_.recorder() || GraphReplay::watched(device_);
@@ -133,7 +136,7 @@ void Executor::receive(Run& run, const Task& task, Flow& flow) {
   };
   auto t = timers_.scope("pipeline wait");
   if (task.payload == Payload::gradients) {
-    wait(flow.sends);  // the gradient is of what has been sent, and may take its memory
+    wait(flow.sends);  // this is the gradient of the output that was sent, and may reuse the memory of that output
     Slot& slot = this->slot(run, task);
     const auto ask = [&] { return stage_.chunk(task.chunk).begin_backward(slot); };
     return into(flow.gradient, flow.graphs ? flow.graphs->gradient_of_output(slot, ask) : ask());
@@ -148,7 +151,7 @@ void Executor::send(Run& run, const Task& task, Flow& flow) {
            [&](const AnyTensor2& x) { flow.sends.push_back(grid_.group(Axis::pipeline).start_send(device_, x.flat(), task.peer, task.tag)); });
 }
 
-// What a forward and a backward have in common: body(chunk, pass, slot) once what is computed from has come.
+// Common part of forward and backward: waits for the inputs and the weights, then runs body(chunk, pass, slot).
 void Executor::compute(Run& run, const Task& task, Flow& flow, const char* what, std::vector<Event>& awaited, const Compute& body) {
   grid_.begin_task(what, task.micro);
   {
@@ -170,7 +173,8 @@ void Executor::enqueue(Run& run, const Task& task, const Compute& body) {
   if (run.with_backwards()) {
     pass.sequence_weight = 1.0 / double(sequences);
     pass.drawn = Drawn{run.order.seed, slot.drawn_at};
-    if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;  // other numbers than the text's
+    // a different seed, so that encoder dropout differs from decoder dropout
+    if (source) source->drawn = pass.drawn, source->drawn->seed = ~run.order.seed;
   }
   if (source) pass.source = &*source;
   body(stage_.chunk(task.chunk), pass, slot);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Walks a program: computes, sends, receives, and begins reductions and gathers, task after task.
+// Executes a program task by task: computes, sends, receives, and starts gradient reductions and weight all-gathers.
 #pragma once
 
 #include <functional>
@@ -13,53 +13,55 @@
 
 namespace gyr {
 
-// What is said of each micro-batch.
+// Scores of each micro-batch of a run, in order.
 using Scores = std::vector<ObjectiveScores>;
 
-// What a run over micro-batches gives besides gradients.
+// Outputs and parameters of a run over micro-batches, besides its gradients.
 struct RunOrder {
-  Tensor1<double> loss;  // (1) on the device: the last stage adds the losses of the labelled rows of this rank's data coordinate; with gradients
-                         // behind it those of each depth, where tokens further ahead are told
-  Tensor1<const double> scales = {};  // on the device, of each of these where its gradients are wanted; none: forwards alone
-  Scores* scores = nullptr;           // filled by the last stage, without gradients
-  std::uint64_t seed = 0;             // of what is drawn where gradients are wanted ...
-  std::int64_t step = 0;              // ... in this step
+  // (1 + further losses) on the device: the last stage adds the losses of the labelled rows of this rank's data
+  // coordinate. Further losses, such as those of multi-token prediction, are computed only in training.
+  Tensor1<double> loss;
+  Tensor1<const double> scales = {};  // scale of each of these losses, on the device, if gradients are wanted; empty: forward only
+  Scores* scores = nullptr;           // filled by the last stage in forward-only runs; may be null
+  std::uint64_t seed = 0;             // seed of dropout, used in training runs
+  std::int64_t step = 0;              // step number, which dropout also depends on
 };
 
 class Executor {
  public:
-  // `repeats`: micro-batches that are trained on may be told as graphs.
+  // `repeats`: training micro-batches may be captured as CUDA graphs and replayed.
   Executor(Device&, Grid&, Stage&, GradientReduction&, WeightGathering&, Timers&, bool repeats);
 
   void set_hook(Hook* hook) { hook_ = hook; }
-  // Runs the program up to its step. Sums and gathers that have begun are polled between tasks until they are waited for.
+  // Runs the program up to its optimizer step. Reductions and all-gathers in flight are polled between tasks until they
+  // are awaited.
   void run(const Program&, const std::vector<MicroBatch>&, const RunOrder&);
-  // What is behind its step.
+  // Runs the tasks after the optimizer step.
   void run_after_step(const Program&);
-  // Of a dry run: the most bytes of slots and scratch that a program with backwards has needed at once.
+  // Dry run: maximum bytes of slots and scratch that a training program needs at once.
   Index live() const { return live_; }
-  // Of a dry run: what the tasks of the last program have taken.
+  // Dry run: counts of the tasks of the last program.
   TaskCounts take_task_counts() { return std::exchange(task_counts_, {}); }
 
  private:
-  // What is under way around a slot.
+  // Transfers in flight for one slot.
   struct Flow {
-    std::vector<Event> input, gradient;  // transfers into its memory, which are waited for before it is read
-    std::vector<Event> sends;            // transfers that still read it
-    bool over = false;                   // nothing else does
-    SlotGraphs* graphs = nullptr;        // of the micro-batch; null: told kernel by kernel
+    std::vector<Event> input, gradient;  // receives into the slot's memory, awaited before it is read
+    std::vector<Event> sends;            // sends that still read the slot's memory
+    bool over = false;                   // no later task uses the slot
+    SlotGraphs* graphs = nullptr;        // CUDA graphs of the micro-batch; null: kernels are launched one by one
   };
-  // A program on its way.
+  // A program in execution.
   struct Run {
     const Program& program;
     const std::vector<MicroBatch>& batches;
     RunOrder order;
-    std::vector<std::vector<Flow>> flows;  // by chunk and slot
+    std::vector<std::vector<Flow>> flows;  // transfers in flight, by chunk and slot
     bool with_backwards() const { return order.scales.extent(0) > 0; }
   };
 
   Alive execute(Run&, const Task&);
-  bool execute_on_bucket(const Task&);  // false: it is on a slot
+  bool execute_on_bucket(const Task&);  // runs a task that clears, reduces or gathers a bucket; false if the task belongs to a slot
   void execute_in_slot(Run&, const Task&);
   using Compute = std::function<void(Chunk&, Pass&, Slot&)>;
   void compute(Run&, const Task&, Flow&, const char* what, std::vector<Event>& awaited, const Compute&);

@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-// f(load, its numbers) for each layer.
+// Calls f(load, token counts of its experts) for each layer.
 template <class F>
 void for_loads(const ExpertLoads& loads, const ExpertChoices& choices, const F& f) {
   std::size_t at = 0;
@@ -37,7 +37,7 @@ void clear_choices(Device& dev, ExpertLoads& loads) {
 }
 
 void sum_choices(Device& dev, Grid& grid, const ExpertLoads& loads) {
-  const Device::Purpose purpose(dev, "choices of experts: layers x experts");
+  const Device::Purpose purpose(dev, "tokens per expert: layers x experts");
   if (loads.chosen().span() > 0) grid.group(token_axes).all_reduce(dev, loads.chosen());
 }
 

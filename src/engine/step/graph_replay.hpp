@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work that a rank tells its device again and again, the same but for what lies in the device's memory. Where the backend has graphs it is told
-// kernel by kernel the first time, which also makes what is made once, captured the second, and one launch from then on.
+// Work that a rank enqueues repeatedly, with only the contents of device memory changing. If the backend has CUDA
+// graphs, the first run launches kernel by kernel, which also does one-time set-up. The second run captures a graph.
+// From then on each run is one graph launch.
 #pragma once
 
 #include <functional>
@@ -12,20 +13,21 @@
 
 namespace gyr {
 
-// Those by which layers exchange what they compute with, and whether a graph holds what travels there.
+// Communicators over which layers exchange data during computation; and true if a graph can contain their transfers.
 std::vector<Communicator*> layer_communicators(Grid&);
 bool graphs_support(const std::vector<Communicator*>&);
 
 class GraphReplay {
  public:
-  // `exchanges`: all over which it moves something.
+  // `exchanges`: all communicators that the work uses.
   explicit GraphReplay(std::vector<Communicator*> exchanges = {}) : possible_(DeviceGraph::possible()), exchanges_(std::move(exchanges)) {}
 
-  // Tells it. Kernels' work is counted as they are told, what moves between ranks for every launch.
+  // Runs the work: kernel by kernel, or as a graph. Kernel work is counted when kernels are launched or captured,
+  // traffic at every launch.
   void run(Device&, const std::function<void()>& enqueue);
   bool captured() const { return graph_.captured(); }
 
-  // Whether somebody wants to know of each kernel: then nothing is a graph.
+  // True if kernels must be launched one by one, without graphs: in a dry run, for kernel timing, or for a trace.
   static bool watched(const Device& dev) { return dev.dry_run() || dev.times_launches || dev.recorder(); }
 
  private:
@@ -34,7 +36,7 @@ class GraphReplay {
   bool possible_, enqueued_ = false;
   std::vector<Communicator*> exchanges_;
   DeviceGraph graph_;
-  std::vector<TrafficCount> traffic_;  // of one launch
+  std::vector<TrafficCount> traffic_;  // traffic of one graph launch, by communicator
 };
 
 }  // namespace gyr

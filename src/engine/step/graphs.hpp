@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which training steps repeat themselves but for what lies in the device's memory.
+// Training steps that can be captured as CUDA graphs: they launch the same kernels each time, and only the contents of
+// device memory change.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace gyr {
 
-// Why micro-batches that are trained on are told kernel by kernel on a device that has graphs, in a few words; empty: they are graphs.
+// Reason in a few words why training micro-batches are launched kernel by kernel on a device that has CUDA graphs;
+// empty: they are captured as graphs.
 std::string reason_without_graphs(const EngineConfig&, Grid&);
 
 }  // namespace gyr

@@ -13,8 +13,8 @@ namespace gyr {
 
 namespace {
 
-// Replicas hold the same numbers once gradients are reduced: those of a weight that is not an expert's, or with all experts among themselves. Where
-// only some of them see a bad one, names their ranks.
+// After the reduction of gradients, all replicas of a weight hold the same values. If only some replicas see a bad one,
+// returns the end of a message that names their ranks; otherwise an empty string.
 std::string only_some_replicas(Grid& grid, bool bad) {
   const Layout& layout = grid.layout();
   const double mine = bad;
@@ -27,10 +27,11 @@ std::string only_some_replicas(Grid& grid, bool bad) {
     ranks += fmt::format("{} {}", ranks.empty() ? "" : ",", layout.rank_at(position));
   }
   if (std::count(replicas.begin(), replicas.end(), true) == std::ptrdiff_t(replicas.size())) return "";
-  return fmt::format(", by rank{} and not by other replicas of the same numbers (suspect the memory or processor there)", ranks);
+  return fmt::format(", by rank{} but not by other replicas of the same weights (suspect the memory or processor there)", ranks);
 }
 
-// Every weight's name in the order of the model. A table that the last stage has too is there the last, not where the first stage has it.
+// Names of all weights in the order of the model. A tied embedding that the last stage also holds counts there as the
+// last weight.
 std::vector<std::string> names_of(const ModelConfig& model) {
   std::vector<std::string> names;
   for (const Weight& w : declared_weights(model)) names.push_back(w.name);
@@ -38,7 +39,7 @@ std::vector<std::string> names_of(const ModelConfig& model) {
   return names;
 }
 
-// Numbers in the order of the model, -1: none.
+// Indices into names_of: first non-finite weight, last non-finite gradient; -1: all are finite.
 struct Bad {
   double weight = -1, gradient = -1;
 };
@@ -65,11 +66,11 @@ void throw_non_finite(Device& dev, Grid& grid, const ModelConfig& model, const P
   const Bad bad = bad_on_this_rank(dev, names, parameters, optimizer);
   const double weight = grid.world().max(bad.weight), gradient = grid.world().max(bad.gradient);
   const std::string alone = grid.layout().cut() != Shard::none ? "" : only_some_replicas(grid, bad.weight >= 0 || bad.gradient >= 0);
-  collective_check(grid.world(), [&] {  // one rank that has seen it tells; all ranks end with its error
+  collective_check(grid.world(), [&] {  // a rank that has the bad value reports it; all ranks end with its error
     if (weight >= 0 ? bad.weight == weight : gradient >= 0 && bad.gradient == gradient)
       fail(Exit::numeric,
            "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
-           "lower optimizer.lr, lengthen the warm-up, or look at the data of this step",
+           "lower optimizer.lr, lengthen the warm-up, or inspect the data of this step",
            step, loss, norm, weight >= 0 ? "value" : "gradient", names[std::size_t(weight >= 0 ? weight : gradient)], alone);
   });
   fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);

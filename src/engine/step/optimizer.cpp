@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-// Of what is kept of a share, what this rank updates.
+// Elements of a weight or gradient that this rank updates, out of those that it keeps.
 AnyTensor own(const Piece& kept, const Parameter& p) { return rows(kept.numbers, p.updated().first - kept.of.first, p.updated().size()); }
 
 }  // namespace
@@ -21,7 +21,7 @@ Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& ar
   m_ = take(arena, wide, parameters.kept_extent());
   v_ = take(arena, wide, parameters.kept_extent());
   if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
-  Index trained = 0;  // which replicas that update other weights have as many of
+  Index trained = 0;  // number of trained parameters, equal on all replicas although each updates other weights
   for (const auto& p : parameters.all()) {
     trained += p->trained;
     if (p->trained && p->updated().size() > 0) updated_.push_back(p.get());
@@ -71,7 +71,7 @@ AnyTensor Optimizer::step_of(std::size_t i) const {
   return rows(steps_, Index(i) * numbers, numbers);
 }
 
-// The step's numbers, to where kernels read them.
+// Uploads the AdamW coefficients of the step to where kernels read them.
 void Optimizer::upload_inputs(Device& dev, double lr, std::int64_t step, double gradient_scale) {
   if (dev.dry_run()) return;
   with_type(parameters_.dtype(), [&]<class T>(std::type_identity<T>) {

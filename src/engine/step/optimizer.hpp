@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AdamW over a stage's parameters, or over the parts of them that this rank updates: master weights and moments in the accumulator's precision,
-// weight decay and learning rate per group of parameters.
+// AdamW over the parameters of a stage, or over this rank's shards of them. Master weights and moments have the
+// accumulator's precision. Weight decay and learning rate can be set per group of parameters.
 #pragma once
 
 #include "kernels/ops/adamw.hpp"
@@ -12,19 +12,20 @@ namespace gyr {
 
 class Optimizer {
  public:
-  // Its state lies in the arena, and the numbers of a step beside the weights.
+  // `arena` holds the optimizer state; `weights` holds the AdamW coefficients of a step.
   Optimizer(const OptimizerConfig&, Parameters&, Arena& arena, Arena& weights);
 
-  // Sets the moments to zero and takes the weights' current values as masters.
+  // Sets the moments to zero and copies the current weights into the master weights.
   void reset(Device&);
 
-  // Adds the sum of squares of the gradients this rank counts, every logical element once over the ranks of a replica, or over all where the
-  // optimizer is cut, to `sum` (1) on the device.
+  // Adds the sum of squared gradients to `sum` (1) on the device. Every logical element is counted once over the ranks
+  // of a replica, or over all ranks if the optimizer is sharded.
   void add_gradient_squares(Device&, Tensor1<double> sum) const;
-  // One update with gradients scaled by gradient_scale; `step` counts from 1.
+  // One update with gradients multiplied by gradient_scale. `step` counts from 1.
   void step(Device&, double lr, std::int64_t step, double gradient_scale);
 
-  // Where the state of a trained parameter lies: first moment, second moment, master. The master is the weight itself where absent.
+  // State of a trained parameter: first moment, second moment, master weight. Without a master, the weight itself is
+  // the master.
   Piece moment1(const Parameter& p) const { return part(m_, p); }
   Piece moment2(const Parameter& p) const { return part(v_, p); }
   Piece master(const Parameter& p) const { return has_master(p) ? part(master_, p) : Piece(); }
@@ -32,7 +33,7 @@ class Optimizer {
 
  private:
   ParameterGroup group(const Parameter&) const;
-  AnyTensor step_of(std::size_t i) const;  // the i-th of those that are updated
+  AnyTensor step_of(std::size_t i) const;  // AdamW coefficients of the i-th updated parameter
   void upload_inputs(Device&, double lr, std::int64_t step, double gradient_scale);
   void update(Device&);
   Piece part(const AnyTensor& run, const Parameter& p) const {
@@ -43,8 +44,8 @@ class Optimizer {
   OptimizerConfig c_;
   Parameters& parameters_;
   AnyTensor m_, v_, master_;
-  std::vector<Parameter*> updated_;  // here
-  AnyTensor steps_;                  // of each its AdamWStepValues
+  std::vector<Parameter*> updated_;  // parameters with elements that this rank updates
+  AnyTensor steps_;                  // on the device: AdamWStepValues of each updated parameter
   GraphReplay updates_;
 };
 

@@ -22,7 +22,8 @@ GradientReduction::Sections GradientReduction::travelling(int bucket, int buffer
   return parameters_.gradients_in(takes_turns(bucket) ? buffers_of_copies_[buffer] : copies_[bucket], bucket);
 }
 
-// Nothing where they travel as they are, or nowhere.
+// Converts from or to the type of the reduction. Nothing to do if that is the gradients' own type, or if there is only
+// one rank.
 void GradientReduction::convert_parts(Device& dev, const Sections& from, AnyTensor Parameters::Distribution::*part, const Sections& to) const {
   const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
   for (std::size_t i = 0; i < from.size() && !copies_.empty(); ++i)
@@ -31,7 +32,7 @@ void GradientReduction::convert_parts(Device& dev, const Sections& from, AnyTens
 
 namespace {
 
-// Those of the same ranks as one: they lie one behind the other.
+// Joins sections that are reduced over the same ranks; they are contiguous in memory.
 std::vector<Parameters::Distribution> joined(const std::vector<Parameters::Distribution>& sections) {
   std::vector<Parameters::Distribution> all;
   for (const Parameters::Distribution& section : sections)
@@ -91,7 +92,7 @@ void GradientReduction::finish(Device& dev) {
   in_flight_.clear();
   parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, Parameters::Holders::all, grid_.tensor(), grid_.layout().sequence);
   if (grid_.team()) parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, Parameters::Holders::team, *grid_.team(), false);
-  const Device::Purpose purpose(dev, "gradient of the tied matrix: vocabulary x hidden");
+  const Device::Purpose purpose(dev, "gradient of the tied embedding: vocabulary x hidden");
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
     if (const Piece kept = shared->kept_gradient(); kept.numbers.size > 0) grid_.embedding_group()->all_reduce(dev, kept.numbers);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the gradients of a rank become those of the whole batch and of whole weights: summed in buckets over the data axis while the backward
-// still runs, then over ranks of the tensor axis that hold the same part of a weight or have worked on other rows with it, then over the two ends of
-// a pipeline that share a matrix. Where the optimizer is cut, each rank gets the sum of its own part alone.
+// Gradient reduction. Gradients are summed in buckets over the data-parallel ranks while the backward still runs. Then
+// come tensor-parallel ranks that hold copies of the same part of a weight, or that processed other rows with it
+// (sequence parallelism). Last come the two ends of a pipeline, which share a tied embedding. With a sharded optimizer
+// (ZeRO) each rank receives only its own shard (reduce-scatter).
 #pragma once
 
 #include <array>
@@ -15,18 +16,20 @@ class GradientReduction {
  public:
   GradientReduction(Stage& stage, Grid& grid) : parameters_(stage.parameters()), stage_(stage), grid_(grid) {}
 
-  // Gradients travel over the data axis in this scalar; in another than theirs, from memory beside them.
+  // Sets the type in which gradients are reduced over the data axis. If it differs from theirs, copies are allocated
+  // from `memory`.
   void reduce_in_type(DType, Arena& memory);
 
-  // Before the first backward of a step.
+  // Sets gradients to zero before the first backward of a step.
   void begin(Device&);
-  // A bucket's gradients begin at zero in a buffer, once what was reduced there has been kept.
+  // Sets a bucket's gradients in a buffer to zero, after the result of the buffer's previous bucket has been kept.
   void clear(Device&, int bucket, int buffer);
-  // Begins the sum of a bucket over the data axis; nothing where it holds no gradients. `buffer`: where they lie, -1: in their own place.
+  // Starts the reduction of a bucket over the data axis; nothing if it has no gradients. `buffer`: which of the two
+  // shared buffers holds them; -1: the bucket's own memory.
   void start(Device&, int bucket, int buffer);
-  // Lets what is under way advance.
+  // Lets reductions in flight progress.
   void poll();
-  // Waits for all that has begun, and then does all other sums: the order does not matter for sums.
+  // Waits for all reductions in flight, then does all other sums; the order does not matter for sums.
   void finish(Device&);
 
  private:
@@ -39,7 +42,7 @@ class GradientReduction {
   bool takes_turns(int bucket) const { return cut() && !parameters_.buckets()[bucket].kept_whole; }
   // Ranks over which a section is summed.
   Communicator& ranks_of(const Parameters::Distribution& section) const { return grid_.replicas(section.of_experts); }
-  // A bucket's sections as they travel.
+  // Sections of a bucket in the type of the reduction.
   Sections travelling(int bucket, int buffer) const;
   void convert_parts(Device&, const Sections& from, AnyTensor Parameters::Distribution::*part, const Sections& to) const;
   void end(Device&, InFlight&);
@@ -47,8 +50,8 @@ class GradientReduction {
   Parameters& parameters_;
   Stage& stage_;
   Grid& grid_;
-  std::vector<AnyTensor> copies_;               // in which buckets travel, each in its own; empty: in their own memory
-  std::array<AnyTensor, 2> buffers_of_copies_;  // of those that take turns
+  std::vector<AnyTensor> copies_;               // reduction copies of buckets, each in its own memory; empty: gradients are reduced in place
+  std::array<AnyTensor, 2> buffers_of_copies_;  // reduction copies of buckets that share two buffers
   std::vector<InFlight> in_flight_;
 };
 

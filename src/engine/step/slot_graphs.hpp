@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What micro-batches that come to the same slot one after the other have in common: the same computations, of the same parts in the same order, with
-// the same memory. Only what lies there differs, and where documents end too. So each computation is told again as a graph (graph_replay.hpp), and
-// what a chunk hands on and is handed lies where it lay.
+// CUDA graphs for micro-batches that use the same slot one after the other. They run the same computations on the same
+// parts in the same order, with the same memory. Only its contents and the borders of documents differ. So each
+// computation is replayed as a graph (graph_replay.hpp), and the tensors that a chunk sends and receives keep their
+// addresses.
 #pragma once
 
 #include <deque>
@@ -17,17 +18,19 @@ class SlotGraphs {
  public:
   explicit SlotGraphs(std::vector<Communicator*> exchanges) : exchanges_(std::move(exchanges)) {}
 
-  // The next micro-batch, which has been brought into its slot. From the third on nothing is kept of its computations in the slot's frames.
+  // Starts the next micro-batch, which is already in its slot. From the third one on, graphs replay everything, and
+  // nothing is recorded in the slot's frames.
   void begin(Slot&);
-  // Its next computation.
+  // Runs the next computation of the micro-batch.
   void compute(Device&, Slot&, const std::function<void()>& enqueue);
-  // Where the gradient of its output must be received: what `ask` says, which is asked where the slot has frames.
+  // Tensors to receive the gradient of the output into: the result of `ask`, which is called only for the first two
+  // micro-batches.
   Bundle gradient_of_output(Slot&, const std::function<Bundle()>& ask);
 
  private:
   struct Computation {
     GraphReplay work;
-    Bundle stream, gradient;  // of the slot, behind it
+    Bundle stream, gradient;  // stream and gradient of the slot after the computation
   };
   bool by_graphs() const { return begun_ > 2; }
 
@@ -38,19 +41,19 @@ class SlotGraphs {
   Bundle gradient_of_output_;
 };
 
-// Those of a rank, by slot, by the computations that a program has for a micro-batch there, and by what these are told of it.
+// Graphs of a rank, by slot, by the program's computations for a micro-batch there, and by other kernel arguments.
 class StepGraphs {
  public:
   explicit StepGraphs(Grid& grid) : exchanges_(layer_communicators(grid)) {}
 
-  // What kernels are told of a micro-batch besides where it lies.
+  // Kernel arguments of a micro-batch besides memory addresses.
   struct EnqueuedWork {
-    Index micros = 0;        // of its step, where a term of the loss is weighed by their number
-    bool documents = false;  // whether it holds some that do not see each other
-    auto operator<=>(const EnqueuedWork&) const = default;
+    Index micros = 0;                                       // micro-batches of the step, if their number weighs a loss term; otherwise 0
+    bool documents = false;                                 // true if it has packed documents, which do not see each other
+    auto operator<=>(const EnqueuedWork&) const = default;  // true if the micro-batch has packed documents, which attention keeps separate
   };
 
-  // Before a program is run.
+  // Reads the computations of each micro-batch; call it before a program is run.
   void read(const Program&);
   SlotGraphs& of(const Task&, const EnqueuedWork&);
 
@@ -63,7 +66,7 @@ class StepGraphs {
   using Way = std::vector<Computed>;
 
   std::vector<Communicator*> exchanges_;
-  std::map<std::pair<int, int>, Way> ways_;  // of the program, by chunk and micro-batch
+  std::map<std::pair<int, int>, Way> ways_;  // computations of each micro-batch in the program, by chunk and micro-batch
   std::map<std::tuple<int, int, EnqueuedWork, Way>, SlotGraphs> graphs_;
 };
 

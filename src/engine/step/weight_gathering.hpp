@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How weights come back whole from the ranks that keep or update parts of them: bucket by bucket, while computation goes on.
+// All-gather of weights from the ranks that keep or update shards of them (ZeRO), bucket by bucket, overlapped with
+// computation.
 #pragma once
 
 #include <exception>
@@ -14,26 +15,27 @@ class WeightGathering {
  public:
   WeightGathering(Device& dev, Stage& stage, Grid& grid) : device_(dev), parameters_(stage.parameters()), grid_(grid) {}
 
-  // Unless an error ends the run, in which others may never send.
+  // Waits for all-gathers in flight, except when an error ends the run: other ranks may then never send.
   ~WeightGathering() {
     if (std::uncaught_exceptions() == 0) wait();
   }
   WeightGathering(const WeightGathering&) = delete;
   WeightGathering& operator=(const WeightGathering&) = delete;
 
-  // Begins to gather a bucket, which is computed with there from now on. `buffer`: -1: in its own place.
+  // Starts the all-gather of a bucket. Its weights are used there from now on. `buffer`: which of the two shared
+  // buffers receives it; -1: the bucket's own memory.
   void start(int bucket, int buffer);
-  // The device has the bucket before what it is given next.
+  // Device work enqueued from now on starts after the bucket has arrived.
   void wait(int bucket);
-  void wait();  // all that has begun
-  // Lets what is under way advance.
+  void wait();  // waits for all buckets in flight
+  // Lets all-gathers in flight progress.
   void poll();
 
  private:
   Device& device_;
   Parameters& parameters_;
   Grid& grid_;
-  std::map<int, std::vector<Event>> in_flight_;  // by bucket, of those that have begun: there may be thousands
+  std::map<int, std::vector<Event>> in_flight_;  // by bucket, only those in flight: a model may have thousands of buckets
 };
 
 }  // namespace gyr
