@@ -14,7 +14,7 @@ namespace {
 constexpr int most_blocks = 48;  // maximum rows of the traffic matrix, so that it stays readable
 
 // True if the offloaded activations of every rank fit in the memory of its host.
-bool fits_hosts(const RunPlan& plan, const Cluster& cluster) {
+bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   for (int position = 0; position < plan.layout.ranks(); ++position) {
     const Capacity& capacity = plan.of(position).capacity;
     if (double(capacity.host()) > cluster.island_of(plan.layout.rank_at(position)).room_on_host(double(capacity.total()))) return false;
@@ -32,9 +32,9 @@ std::string room_text(const RunPlan& plan, const Cluster& cluster) {
   }
   const double gibi = double(1 << 30);
   return fmt::format("{:.1f} of {:.1f} GiB on the rank that fills its device most{}", bytes / gibi, memory / gibi,
-                     part > 1                     ? ": IT DOES NOT FIT"
-                     : !fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
-                                                  : "");
+                     part > 1                             ? ": IT DOES NOT FIT"
+                     : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
+                                                          : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
@@ -47,7 +47,7 @@ std::string training_text(double tokens, double rate, int ranks, const Cluster& 
 }
 
 // Bytes that cross slow links between islands in a step, by communicator.
-std::string between_islands(const LinkTraffic& traffic) {
+std::string island_traffic_text(const LinkTraffic& traffic) {
   const double all = traffic.of(LinkClass::islands);
   std::map<std::string, double> bytes;
   for (const LinkTraffic::Line& line : traffic.lines)
@@ -88,7 +88,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
       {"data-parallel comm", part_text(p.buckets, p) + " of gradient reductions and weight all-gathers that computation does not hide"},
       {"bubble", part_text(bubble(p), p) + " of waiting for other pipeline stages and their messages"},
       {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
-  if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", between_islands(predicted.traffic));
+  if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }
 

@@ -243,7 +243,7 @@ void choose(const std::string& name, ModelConfig& model) {
 }
 
 // Replaces the mask token of a masked-language-model objective.
-void hide_by(Index token, ModelConfig& model) {
+void replace_mask_token(Index token, ModelConfig& model) {
   const Masking* const before = masking_of(*model.objective);
   require(before != nullptr, Exit::usage, "--mask-token: the model was trained with train.objective = {}, which masks no tokens",
           model.objective->name());
@@ -258,7 +258,7 @@ int run(const EvalArguments& a) {
       [&](Runtime& runtime) {
         RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
-        if (a.mask_token >= 0) hide_by(a.mask_token, run.model);
+        if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);
         evaluate(a, run, runtime);
       },
       true);

@@ -83,7 +83,7 @@ Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length,
 }
 
 // Truncates the text where one of the marks appears. Returns true if one does.
-bool cut_at(std::string& text, const std::vector<std::string>& marks) {
+bool truncate_at(std::string& text, const std::vector<std::string>& marks) {
   for (const std::string& mark : marks)
     if (const auto at = text.find(mark); at != std::string::npos) {
       text.resize(at);
@@ -124,7 +124,7 @@ class Answers {
     } else {
       if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding ids of the vocabulary have no text
       answer.text = tokenizer_.decode(answer.tokens);
-      if (cut_at(answer.text, a_.stop)) answer.end = "stop";
+      if (truncate_at(answer.text, a_.stop)) answer.end = "stop";
       else if (answer.made >= a_.sampling.tokens) answer.end = "length";
     }
     return !answer.end.empty();

@@ -54,7 +54,7 @@ class ChainTable {
         write(op->branches[i], step.branches[i], depth + 1);
       }
       table_.row({indent + (op ? op->name : move_of(step)), std::string(name_of(step.in)), std::string(name_of(step.out)),
-                  op ? cut_of(*op, step) : "", bytes_sent(step.forward, rules_), bytes_sent(step.backward, rules_),
+                  op ? sharding_of(*op, step) : "", bytes_sent(step.forward, rules_), bytes_sent(step.backward, rules_),
                   op && !sum ? otherwise(*op, step) : ""});
     }
   }
@@ -63,7 +63,7 @@ class ChainTable {
     if (step.move_forward == Act::keep) return fmt::format("{} of the gradient", word_of(step.move_backward));
     return fmt::format("{}, gradient: {}", word_of(step.move_forward), word_of(step.move_backward));
   }
-  static std::string cut_of(const Operator& op, const LayoutStep& step) {
+  static std::string sharding_of(const Operator& op, const LayoutStep& step) {
     if (op.weights.empty()) return "";
     return step.cut == WeightSplit::nowhere ? "unsharded" : std::string(name_of(step.cut));
   }

@@ -79,7 +79,7 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   d.lines = deck_lines(best.choice, run.parallel.keep, result.islands);
   d.expected = {best.prediction.seconds, best.bytes};
   d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s per step",
-                        machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, kept_text(best.choice),
+                        machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, recompute_text(best.choice),
                         name_of(best.choice.shard), best.prediction.seconds);
   return d;
 }

@@ -16,7 +16,7 @@ namespace gyr {
 namespace {
 
 // Runs whose folders have the same name get their full path as name.
-void tell_apart(std::vector<RunHistory>& runs) {
+void disambiguate_names(std::vector<RunHistory>& runs) {
   std::map<std::string, int> named;
   for (const RunHistory& run : runs) ++named[run.name];
   for (RunHistory& run : runs)
@@ -47,7 +47,7 @@ void add_report(Command& app, Action& action) {
       return guarded([&] {
         std::vector<RunHistory> runs;
         for (const std::string& output : a->outputs) runs.push_back(read_history(output));
-        tell_apart(runs);
+        disambiguate_names(runs);
         if (a->page.empty() && a->picture.empty()) std::printf("%s", text_of(runs).c_str());
         if (!a->page.empty()) write(a->page, page_of(runs), runs.size(), "open it in a browser");
         if (!a->picture.empty()) write(a->picture, picture_of(runs), runs.size(), "a picture for pages and papers");

@@ -64,7 +64,7 @@ std::string deck_text(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-std::string kept_text(const LayoutChoice& c) {
+std::string recompute_text(const LayoutChoice& c) {
   return recompute_names[c.recompute] + (c.alpha >= 0 ? fmt::format(", alpha {:g}", c.share()) : std::string());
 }
 
@@ -89,7 +89,7 @@ std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ran
     const FoundLayout& f = result.best[i];
     std::vector<std::string>& row =
         rows.emplace_back(std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size),
-                                                   kept_text(f.choice), name_of(f.choice.shard), milli(f.prediction.seconds)});
+                                                   recompute_text(f.choice), name_of(f.choice.shard), milli(f.prediction.seconds)});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
     row.push_back(fmt::format("{:.1f}", 100 * utilisation(run, ranks, cluster, f.prediction.seconds)));

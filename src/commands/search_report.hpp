@@ -14,7 +14,7 @@ namespace gyr {
 std::string search_summary(const SearchResult&);
 // Recomputation of a layout and, if the search chose it, the fraction of activations that is offloaded
 // (activation.alpha).
-std::string kept_text(const LayoutChoice&);
+std::string recompute_text(const LayoutChoice&);
 // Rows of the fastest layouts: step time and its parts in ms, memory, MFU, and the main reason why each is slower than
 // the first.
 extern const std::vector<const char*> ranking_titles;

@@ -13,7 +13,7 @@ namespace gyr {
 namespace {
 
 std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
-  return values_by_path(with_names_of_now(parse_yaml(deck, origin)));
+  return values_by_path(with_current_names(parse_yaml(deck, origin)));
 }
 
 std::string names_of(const std::vector<DeckChange>& changes, Effect effect) {

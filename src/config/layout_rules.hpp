@@ -25,7 +25,7 @@ void check_experts(const RunConfig&, int data);
 
 // Layout of a deck with the values that it leaves open: data-parallel size, attention ranks, layers of each stage.
 // Checks no rule.
-Layout layout_of_settled(const ParallelConfig&, int data, int attention_ranks, std::vector<Span> stages);
+Layout layout_from_choices(const ParallelConfig&, int data, int attention_ranks, std::vector<Span> stages);
 // With several islands (cluster.emulate): sorts the ranks by island unless parallel.permutation is set, and returns the
 // relative speeds of the pipeline ranks. Otherwise the layout is unchanged and the list is empty.
 void order_by_islands(Layout&, const ParallelConfig&);

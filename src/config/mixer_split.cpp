@@ -48,11 +48,11 @@ std::string numbers_of(const std::vector<MixerSplit>& shares) {
 
 }  // namespace
 
-MixerSplit shared_by_all(const ModelConfig& m, Index seq_length, int tensor_ranks) {
+MixerSplit both_mixers_on_all_ranks(const ModelConfig& m, Index seq_length, int tensor_ranks) {
   return {0, attention_on(m, seq_length, tensor_ranks), ssm_on(m, seq_length, tensor_ranks)};
 }
 
-std::vector<MixerSplit> shares_apart(const ModelConfig& m, Index seq_length, int tensor_ranks) {
+std::vector<MixerSplit> mixer_splits(const ModelConfig& m, Index seq_length, int tensor_ranks) {
   std::vector<MixerSplit> shares;
   for (int n = 1; n < tensor_ranks; ++n)
     if (attention_fits(m.attention, n) && ssm_fits(m.mamba, tensor_ranks - n))
@@ -73,7 +73,7 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
           "parallel.mixer = apart gives attention and SSM to different tensor-parallel ranks, and there is one; set parallel.tensor to 2 or more, or "
           "parallel.mixer to split");
   if (!hybrid || p.tensor == 1) return 0;
-  const std::vector<MixerSplit> possible = shares_apart(m, seq_length, p.tensor);
+  const std::vector<MixerSplit> possible = mixer_splits(m, seq_length, p.tensor);
   std::vector<MixerSplit> shares = possible;
   if (p.attention_ranks > 0) std::erase_if(shares, [&](const MixerSplit& share) { return share.attention_ranks != p.attention_ranks; });
   require(p.attention_ranks < p.tensor, Exit::config,
@@ -91,11 +91,11 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
   const auto cheaper = [](const MixerSplit& a, const MixerSplit& b) { return a.slowest() < b.slowest(); };
   const MixerSplit best = *std::min_element(shares.begin(), shares.end(), cheaper);
   const bool can_split = attention_fits(m.attention, p.tensor) && ssm_fits(m.mamba, p.tensor);
-  return must || !can_split || cheaper(best, shared_by_all(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
+  return must || !can_split || cheaper(best, both_mixers_on_all_ranks(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
 }
 
 std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
-  const MixerSplit together = shared_by_all(m, seq_length, tensor_ranks);
+  const MixerSplit together = both_mixers_on_all_ranks(m, seq_length, tensor_ranks);
   Table table({{"mixers"}, {"attention MFLOP", true}, {"SSM MFLOP", true}, {"busiest rank MFLOP", true}, {"ratio to split", true}});
   const auto row = [&](const MixerSplit& share) {
     std::string name =
@@ -105,7 +105,7 @@ std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks
     table.row({name, mega(share.attention), mega(share.ssm), mega(share.slowest()), fmt::format("{:.3f}", share.slowest() / together.slowest())});
   };
   if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(together);
-  for (const MixerSplit& share : shares_apart(m, seq_length, tensor_ranks)) row(share);
+  for (const MixerSplit& share : mixer_splits(m, seq_length, tensor_ranks)) row(share);
   return table.str();
 }
 

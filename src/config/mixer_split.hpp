@@ -21,9 +21,9 @@ struct MixerSplit {
   double slowest() const { return attention_ranks == 0 ? attention + ssm : std::max(attention, ssm); }
 };
 
-MixerSplit shared_by_all(const ModelConfig&, Index seq_length, int tensor_ranks);
+MixerSplit both_mixers_on_all_ranks(const ModelConfig&, Index seq_length, int tensor_ranks);
 // All splits for which heads and groups divide, in ascending order of attention ranks.
-std::vector<MixerSplit> shares_apart(const ModelConfig&, Index seq_length, int tensor_ranks);
+std::vector<MixerSplit> mixer_splits(const ModelConfig&, Index seq_length, int tensor_ranks);
 
 // Number of attention ranks for a deck; 0 if all ranks compute both mixers. Chooses the valid split whose busiest rank
 // computes least. With `auto` it splits only if this is cheaper than both mixers on all ranks, or if the mixers cannot

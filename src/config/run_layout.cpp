@@ -132,7 +132,7 @@ void check_batches(const TrainConfig& train, int data) {
             train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, train.micro_batch_size, data, data * train.micro_batch_size);
 }
 
-Layout layout_of_settled(const ParallelConfig& p, int data, int attention_ranks, std::vector<Span> stages) {
+Layout layout_from_choices(const ParallelConfig& p, int data, int attention_ranks, std::vector<Span> stages) {
   Layout layout = grid_layout(data, p.pipeline, p.tensor, std::move(stages), p.permutation, p.order, p.context);
   layout.sequence = p.sequence;
   layout.context_mode = p.context_mode;
@@ -164,7 +164,7 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
   require(!p.reduce_dtype || run.train.precision != "fp64", Exit::config,
           "parallel.reduce_dtype = bf16 is for fp32 gradients, but those of train.precision = fp64 are fp64; set it to full");
   check_islands(p.islands, ranks);
-  Layout layout = layout_of_settled(p, data, attention_ranks, {});
+  Layout layout = layout_from_choices(p, data, attention_ranks, {});
   order_by_islands(layout, p);
   layout.stages = stages_of(run, speeds_of_stages(layout, p));
   check_batches(run.train, data);

@@ -107,10 +107,10 @@ void apply(YamlValue& root, const std::string& override) {
 
 // ---- undeclared names ----
 
-void settings_called(const Group& group, const std::string& key, std::vector<std::string>& paths) {
+void settings_named(const Group& group, const std::string& key, std::vector<std::string>& paths) {
   for (const auto& e : group.entries) {
     if (e.setting && e.key == key) paths.push_back(e.setting->path);
-    if (e.section) settings_called(*e.section, key, paths);
+    if (e.section) settings_named(*e.section, key, paths);
   }
 }
 
@@ -119,7 +119,7 @@ void settings_called(const Group& group, const std::string& key, std::vector<std
 std::string way_out(const Group& root, const Group& group, const std::string& key) {
   if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
   std::vector<std::string> elsewhere;
-  settings_called(root, key, elsewhere);
+  settings_named(root, key, elsewhere);
   if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
   if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
   return fmt::format("{} has: {}", group.path.empty() ? fmt::format("the {}", group.kind.name) : "section `" + group.path + "`",
@@ -144,9 +144,9 @@ void check(const Group& root, const Group& group, std::vector<std::string>& unkn
 void list_renamed(const YamlValue& section, const std::string& path, std::vector<std::string>& renamed) {
   for (std::size_t i = 0; i < section.names.size(); ++i) {
     const std::string key = below(path, section.names[i]);
-    if (const std::string_view now = name_now(key); !now.empty())
+    if (const std::string_view now = current_name(key); !now.empty())
       renamed.push_back(fmt::format("{}: {} is called {} now", section.items[i].where, key, now));
-    else if (const std::string_view here = name_here(key); !here.empty())
+    else if (const std::string_view here = gyrfalcon_name(key); !here.empty())
       renamed.push_back(fmt::format("{}: {} is called {} here, and applies with train.objective: mtp", section.items[i].where, key, here));
     else list_renamed(section.items[i], key, renamed);
   }
@@ -321,7 +321,7 @@ Deck Deck::parse(const std::string& text, const std::string& origin, std::span<c
   return of(std::move(written), origin, kind);
 }
 
-Deck Deck::stored(const std::string& text, const std::string& origin) { return of(with_names_of_now(parse_yaml(text, origin)), origin); }
+Deck Deck::stored(const std::string& text, const std::string& origin) { return of(with_current_names(parse_yaml(text, origin)), origin); }
 
 Deck Deck::describe() {
   auto root = std::make_shared<Group>();

@@ -55,7 +55,7 @@ std::string_view name_in(std::span<const RenamedKey> keys, std::string_view path
 void rename(YamlValue& section, const std::string& path) {
   for (std::size_t i = 0; i < section.names.size(); ++i) {
     const std::string key = path.empty() ? section.names[i] : path + "." + section.names[i];
-    if (const std::string_view now = name_now(key); !now.empty()) section.names[i] = now.substr(now.rfind('.') + 1);
+    if (const std::string_view now = current_name(key); !now.empty()) section.names[i] = now.substr(now.rfind('.') + 1);
     else rename(section.items[i], key);
   }
 }
@@ -64,13 +64,13 @@ void rename(YamlValue& section, const std::string& path) {
 
 std::span<const RenamedKey> renamed_keys() { return table; }
 
-std::string_view name_now(std::string_view path) { return name_in(table, path); }
+std::string_view current_name(std::string_view path) { return name_in(table, path); }
 
 std::span<const RenamedKey> foreign_keys() { return foreign; }
 
-std::string_view name_here(std::string_view path) { return name_in(foreign, path); }
+std::string_view gyrfalcon_name(std::string_view path) { return name_in(foreign, path); }
 
-YamlValue with_names_of_now(YamlValue deck) {
+YamlValue with_current_names(YamlValue deck) {
   rename(deck, "");
   return deck;
 }

@@ -17,12 +17,12 @@ struct RenamedKey {
 
 std::span<const RenamedKey> renamed_keys();
 // New name of the key `path`; empty if it was not renamed.
-std::string_view name_now(std::string_view path);
+std::string_view current_name(std::string_view path);
 // Keys under the names of Megatron-LM's options or Hugging Face's config.json that Gyrfalcon has in another section,
 // with their names here.
 std::span<const RenamedKey> foreign_keys();
-std::string_view name_here(std::string_view path);
+std::string_view gyrfalcon_name(std::string_view path);
 // The deck with every renamed key under its new name.
-YamlValue with_names_of_now(YamlValue deck);
+YamlValue with_current_names(YamlValue deck);
 
 }  // namespace gyr

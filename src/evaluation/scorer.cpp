@@ -115,7 +115,7 @@ void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Cou
 }
 
 // Exit::numeric if a score is not finite. All ranks have the same scores and fail with the same message.
-void require_numbers(const std::vector<PassageScore>& scores) {
+void require_finite_scores(const std::vector<PassageScore>& scores) {
   const auto bad = [](const PassageScore& s) { return !std::isfinite(s.loss); };
   const auto first = std::find_if(scores.begin(), scores.end(), bad);
   require(
@@ -167,7 +167,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     if (passages.on_scores) report_scores(grid, engine.device(), passages, all, rows);
   }
   share(grid, engine.device(), scores, counted);
-  require_numbers(scores);
+  require_finite_scores(scores);
   return scores;
 }
 

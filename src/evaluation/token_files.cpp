@@ -30,7 +30,7 @@ class TokenFileEvaluation : public Evaluation {
     passages_.source_length = lengths.source;
     windows_ = passages_.count();
     if (model.objective->reads_pairs()) measure_pairs();
-    if (windows_ == windows) add_rests(limit > 0 ? limit - windows : dataset_.corpora());
+    if (windows_ == windows) add_remainders(limit > 0 ? limit - windows : dataset_.corpora());
     passages_.make = [this](Index i) {
       Sample s = sample(i);
       Labelled l = labelled(s, i);
@@ -84,7 +84,7 @@ class TokenFileEvaluation : public Evaluation {
   }
   // Adds the remainder of each corpus after its last window. Next-token objectives score it as a shorter window; others
   // need full windows and skip it.
-  void add_rests(Index most) {
+  void add_remainders(Index most) {
     for (Index c = 0; c < dataset_.corpora() && Index(rests_.size()) < most; ++c) {
       Sample rest = dataset_.rest(c);
       const Index tokens = Index(rest.tokens.size());

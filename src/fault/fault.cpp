@@ -27,7 +27,7 @@ Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& stat
   });
 }
 
-void Fault::strike(Index step) {
+void Fault::inject_fault(Index step) {
   if (!mine_) return;
   if (settings_.kind == FaultKind::slow) {
     if (step >= settings_.step) delay();

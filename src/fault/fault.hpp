@@ -16,7 +16,7 @@ class Fault {
   // Exit::config if the fault is for this attempt and its rank does not exist.
   Fault(const FaultSettings&, const Identity&, ModelState&, const ProgressRecord&);
   // Call this before every step.
-  void strike(Index step);
+  void inject_fault(Index step);
 
  private:
   void delay();

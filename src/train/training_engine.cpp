@@ -42,7 +42,7 @@ class RunEngine final : public TrainingEngine {
   }
   void check_shapes(const std::filesystem::path& checkpoint) const override { gyr::check_shapes(checkpoint, run_.model); }
 
-  void before(Index step) override { fault_.strike(step); }
+  void before(Index step) override { fault_.inject_fault(step); }
 
   StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& say) override {
     const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {

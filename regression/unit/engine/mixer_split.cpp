@@ -58,7 +58,7 @@ TEST(mixer_split, are_those_that_the_program_does_not_refuse) {
     for (const int tensor : {2, 3, 4, 6, 8}) {
       const ModelConfig m = model_of(s);
       std::set<int> listed;
-      for (const MixerSplit& share : shares_apart(m, 5, tensor)) listed.insert(share.attention_ranks);
+      for (const MixerSplit& share : mixer_splits(m, 5, tensor)) listed.insert(share.attention_ranks);
       for (int n = 1; n < tensor; ++n)
         EXPECT_EQ(listed.contains(n), !refused(m, tensor, n))
             << s.heads << " " << s.keys << " " << s.ssm_heads << " " << s.groups << ": " << n << " of " << tensor;
@@ -73,7 +73,7 @@ TEST(mixer_split, cost_what_a_rehearsed_step_counts) {
   m.mamba.num_heads = 24, m.mamba.num_groups = 1, m.mamba.head_dim = 32, m.mamba.state_size = 64, m.mamba.chunk_size = 64;
   const Index tokens = 1024;
   for (const int tensor : {2, 4, 8})
-    for (const MixerSplit& share : shares_apart(m, tokens, tensor)) {
+    for (const MixerSplit& share : mixer_splits(m, tokens, tensor)) {
       const auto flops = [&](int rank) { return plan_rank(config_of(m, tokens), layout_of(tensor, share.attention_ranks, m.layers()), rank).flops; };
       const double counted = (flops(0) - flops(tensor - 1)) / double(3 * tokens * m.layers());
       EXPECT_NEAR(counted, share.attention - share.ssm, 0.15 * share.slowest()) << share.attention_ranks << " of " << tensor;
@@ -83,14 +83,14 @@ TEST(mixer_split, cost_what_a_rehearsed_step_counts) {
 TEST(mixer_split, the_dearest_rank_computes_least) {
   const ModelConfig m = model_of({8, 2, 24, 1});
   for (const int tensor : {2, 4, 8}) {
-    const MixerSplit together = shared_by_all(m, 64, tensor);
+    const MixerSplit together = both_mixers_on_all_ranks(m, 64, tensor);
     const int apart = attention_ranks_of(parallel_of(Mixer::apart, tensor), m, 64),
               chosen = attention_ranks_of(parallel_of(Mixer::automatic, tensor), m, 64);
     double least = 0;
-    for (const MixerSplit& share : shares_apart(m, 64, tensor))
+    for (const MixerSplit& share : mixer_splits(m, 64, tensor))
       if (share.attention_ranks == apart) least = share.slowest();
     ASSERT_GT(least, 0);
-    for (const MixerSplit& share : shares_apart(m, 64, tensor)) EXPECT_GE(share.slowest(), least);
+    for (const MixerSplit& share : mixer_splits(m, 64, tensor)) EXPECT_GE(share.slowest(), least);
     EXPECT_EQ(chosen, least < together.slowest() ? apart : 0);
     EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::split, tensor), m, 64), 0);
   }

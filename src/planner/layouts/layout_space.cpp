@@ -107,7 +107,7 @@ class Enumeration {
     }
     add(Mixer::split, 0);
     if (run_.model.pattern.find('P') != std::string::npos && tensor > 1 && tensor <= most_axis)
-      for (const MixerSplit& share : shares_apart(run_.model, run_.train.seq_length, tensor)) add(Mixer::apart, share.attention_ranks);
+      for (const MixerSplit& share : mixer_splits(run_.model, run_.train.seq_length, tensor)) add(Mixer::apart, share.attention_ranks);
     return all;
   }
 
@@ -186,7 +186,7 @@ class Enumeration {
     if (!fresh) return known->second;
     ParallelConfig p = trial_.parallel;
     p.pipeline = 1, p.context = shape_.context, p.context_mode = shape_.context_mode, p.permutation.clear();
-    const Layout layout = layout_of_settled(p, 1, shape_.attention_ranks, {});
+    const Layout layout = layout_from_choices(p, 1, shape_.attention_ranks, {});
     const Index model_ranks = Index(shape_.tensor) * shape_.context * shape_.pipeline;
     return known->second = refused([&] {
              require(shape_.context <= most_axis, Exit::config, "parallel.context = {} is beyond {}, the most that an axis has", shape_.context,

@@ -87,7 +87,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   run.swap = {share.has_value(), share.value_or(1)};
   run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.train.ramp.clear(), run.train.global_batch_size = c.data * c.micro_batch_size;
-  const Layout layout = layout_of_settled(run.parallel, c.data, c.attention_ranks, {{0, run.model.layers()}});
+  const Layout layout = layout_from_choices(run.parallel, c.data, c.attention_ranks, {{0, run.model.layers()}});
   EngineConfig config = engine_config(run, layout);
   config.schedule = split ? zero_bubble : one_f_one_b;
   PartRun parts{{}, split};

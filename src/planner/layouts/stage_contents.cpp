@@ -32,7 +32,7 @@ const Stages& StageContents::of(const LayoutChoice& c) {
 Layout StageContents::layout_of(const LayoutChoice& c) { return layout_of(c, of(c).spans); }
 
 Layout StageContents::layout_of(const LayoutChoice& c, const std::vector<Span>& spans) const {
-  Layout layout = layout_of_settled(with(run_.parallel, c), c.data, c.attention_ranks, spans);
+  Layout layout = layout_from_choices(with(run_.parallel, c), c.data, c.attention_ranks, spans);
   order_by_islands(layout, run_.parallel);
   return layout;
 }
