@@ -276,10 +276,10 @@ TEST(classes, what_is_wrong_is_refused) {
     EXPECT_NE(r.err.find(part), std::string::npos) << part << " in " << r.err;
   };
   expect(train(with(learns(Material::get().prefix(), of_texts), {})), Exit::missing, "gyrfalcon data build --classes");
-  expect(train(with(learns(examples().texts, of_words), {})), Exit::data, "the classes are ka, ren, qua, and the model's O, KA, REN, QUA");
+  expect(train(with(learns(examples().texts, of_words), {})), Exit::data, "the classes are ka, ren, qua, but the model's are O, KA, REN, QUA");
   expect(train(with(learns(examples().texts, of_texts), {"data.documents=joined"})), Exit::config, "data.documents: separate");
   const std::pair<const char*, const char*> lines[] = {{R"({"text": "a", "label": "cat"})", "has the class 'cat' under 'label'"},
-                                                       {R"({"text": "a", "label": 3})", "has the class 3 under 'label', and there are 3"},
+                                                       {R"({"text": "a", "label": 3})", "has the class 3 under 'label', but there are 3"},
                                                        {R"({"text": "", "label": 1})", "has an empty text"},
                                                        {R"({"text": "a"})", "has no key 'label'"}};
   for (const auto& [line, part] : lines) {
@@ -287,7 +287,7 @@ TEST(classes, what_is_wrong_is_refused) {
     expect(Examples::build(folder / "bad", "--classes", "ka,ren,qua"), Exit::data, part);
   }
   put_contents(folder / "bad.jsonl", R"({"tokens": ["a", "b"], "tags": [0]})");
-  expect(Examples::build(folder / "bad", "--tags", "2"), Exit::data, "has 1 tags of 2 words");
+  expect(Examples::build(folder / "bad", "--tags", "2"), Exit::data, "has 1 tags for 2 words");
   expect(Examples::build(folder / "bad", "--tags", "a,a"), Exit::usage, "different names separated by commas");
 }
 

@@ -219,7 +219,7 @@ TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
   EXPECT_FALSE(fs::exists(folder / "a/notes.txt"));
   // Without it the deck's tokenizer goes along, and a note says what is missing.
   const Result without = must({"export-hf", material().trained(), folder / "b"});
-  EXPECT_NE(without.err.find("note: no folder to take"), std::string::npos) << without.err;
+  EXPECT_NE(without.err.find("note: no folder provides"), std::string::npos) << without.err;
   EXPECT_EQ(contents(folder / "b/tokenizer.json"), contents(material().tokenizer()));
   EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::seq_length);
 }
@@ -295,7 +295,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
 TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   const Folder folder;
   folder.write("notes", "precious");
-  expect_refused({"import-hf", exported(), folder / "notes", "--overwrite"}, Exit::usage, "no checkpoint");
+  expect_refused({"import-hf", exported(), folder / "notes", "--overwrite"}, Exit::usage, "is not a checkpoint");
   EXPECT_EQ(contents(folder / "notes"), "precious");
   must({"import-hf", exported(), folder / "ckpt"});
   expect_refused({"import-hf", exported(), folder / "ckpt"}, Exit::usage, "--overwrite");
@@ -458,7 +458,7 @@ TEST(huggingface, what_people_take_for_a_model_is_told_with_the_way_out) {
   expect_refused({"import-hf", folder / "lfs", folder / "c"}, Exit::data, "git lfs pull");
   put_contents(folder / "tokenizer.json", pointer);
   expect_refused({"tokenizer", "encode", folder / "tokenizer.json", "--text", "a"}, Exit::data, "git lfs pull");
-  expect_refused({"tokenizer", "encode", exported(), "--text", "a"}, Exit::data, "is a folder; name the tokenizer.json in it");
+  expect_refused({"tokenizer", "encode", exported(), "--text", "a"}, Exit::data, "is a folder; give the path of the tokenizer.json in it");
   for (const Words& command : {Words{"import-hf", "tiiuae/Falcon-H1-0.5B-Base", folder / "c"}, Words{"eval", "tiiuae/Falcon-H1-0.5B-Base"},
                                Words{"generate", "tiiuae/Falcon-H1-0.5B-Base", "--prompt", "x"}})
     expect_refused(command, Exit::missing, "hf download tiiuae/Falcon-H1-0.5B-Base --local-dir DIR");

@@ -122,7 +122,7 @@ TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto found = losses(folder.path());
     EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "as the reference says";
-    EXPECT_NE(r.out.find("the reference is " + Material::get().trained().string() + " (XXH3 "), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("the reference model is " + Material::get().trained().string() + " (XXH3 "), std::string::npos) << r.out;
     if (alone.empty()) {
       alone = found;
       EXPECT_LT(found.at(30), 0.5 * std::log(2.0));
@@ -167,7 +167,8 @@ TEST(preference, what_does_not_go_is_told) {
     EXPECT_EQ(r.code, code) << r.err;
     EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
   };
-  told(run(material().learning(folder / "a", {"train.steps=1", "data.prefixes=[" + kept.string() + "]"})), 66, "kept_reference.jsonl: is not there");
+  told(run(material().learning(folder / "a", {"train.steps=1", "data.prefixes=[" + kept.string() + "]"})), 66,
+       "kept_reference.jsonl: does not exist");
   told(run(material().learning(folder / "b", {"train.steps=1", "data.documents=joined"})), 78, "data.documents: separate");
   told(run({"eval", Material::get().trained(), "--objective", "classify", "--data", kept}), 64, "--objective classify");
   told(run({"eval", Material::get().trained(), "--objective", "preference", "--text", Material::get().text()}), 64, "token files");

@@ -117,7 +117,7 @@ TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
   const Result r = run(material().learning(folder.path(), {"train.steps=400", "train.global_batch_size=32", "train.micro_batch_size=32",
                                                            "train.precision=fp32", "train.eval_every=400", "train.eval_batches=1"}));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  EXPECT_NE(r.out.find("2940 pairs of a source and a text"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("2940 pairs of an encoder input and a target text"), std::string::npos) << r.out;
   EXPECT_GT(double(metrics(folder.path(), "validation").back().at("accuracy")), 0.9);
   const fs::path trained = Material::checkpoint(folder.path(), 400);
   const Words texts = written(trained, material().unseen);
@@ -208,7 +208,7 @@ TEST(seq2seq, what_does_not_go_is_told) {
   expect_told(built("", {"--source", "s", "--documents", "line"}), 64, "--source reads JSON lines");
   const auto learnt = [&](const Words& more) { return run(material().learning(folder / "out", more)); };
   expect_told(learnt({"data.order=shuffled"}), 78, "set data.order to documents");
-  expect_told(learnt({"data.prefixes=[" + Material::get().prefix().string() + "]"}), 65, "are no pairs of a source and a text");
+  expect_told(learnt({"data.prefixes=[" + Material::get().prefix().string() + "]"}), 65, "are not pairs of an encoder input and a target text");
   expect_told(learnt({"model.pattern=*-"}), 78, "no encoder");
   expect_told(run(Material::get().train(folder / "out", {"train.seq2seq.end_token=3"})), 78, "train.seq2seq.end_token");
   expect_told(learnt({"train.steps=1", "train.mlm.mask_token=3"}), 0, "train.mlm.mask_token");

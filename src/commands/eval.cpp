@@ -180,7 +180,7 @@ Index columns_of(const ModelConfig& m) {
 Json model_line(const std::string& model) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(model, error).lexically_normal();
-  return {{"model", path.string()}, {"xxh3", hex(sum_of_model(model))}};
+  return {{"model", path.string()}, {"xxh3", hex(checksum_of_model(model))}};
 }
 
 void add_figures(const Figures& figures, Conclusion& c) {
@@ -256,7 +256,7 @@ void replace_mask_token(Index token, ModelConfig& model) {
 int run(const EvalArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
+        RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
         if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);
         evaluate(a, run, runtime);

@@ -196,7 +196,7 @@ int run(GenerateArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
-        const RunConfig run = run_to_read(a.checkpoint, notes_of(runtime));
+        const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         print_conventions(a, notes_of(runtime));
         generate(a, run, runtime);
       },

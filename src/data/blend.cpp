@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several corpora in fixed proportions. This file is compiled without fused multiply-add, which would decide ties
-// differently.
+// Blend of several corpora in fixed proportions. This file is compiled without fused multiply-add, because it would
+// break ties differently.
 #include "src/data/blend.hpp"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ constexpr std::int64_t interval = 1024;
 }  // namespace
 
 Blend::Blend(std::vector<double> weights) : weights_(std::move(weights)), marks_(weights_.size(), 0) {
-  require(!weights_.empty(), Exit::config, "there is no corpus to take samples from");
+  require(!weights_.empty(), Exit::config, "no corpus is given to draw samples from");
   for (const double w : weights_) require(std::isfinite(w) && w > 0, Exit::config, "a corpus has weight {}; weights are positive numbers", w);
   const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   for (double& w : weights_) w /= sum;
 }
 
-// Takes sample i, given how many each corpus has given before it.
+// Chooses the corpus of sample i and increments its count. taken[d]: samples of corpus d before sample i.
 std::int64_t Blend::step(std::int64_t i, std::int64_t* taken) const {
   const double scale = std::max(double(i), 1.0);
   std::size_t best = 0;
@@ -41,7 +41,7 @@ std::int64_t Blend::step(std::int64_t i, std::int64_t* taken) const {
 }
 
 Blend::Pick Blend::at(std::int64_t i) const {
-  ensure(i >= 0, "sample {} was asked for", i);
+  ensure(i >= 0, "sample number {} is out of range; it is 0 or larger", i);
   const std::size_t D = weights_.size();
   const auto mark = std::size_t(i / interval);
   std::vector<std::int64_t> taken(D);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several corpora in fixed proportions: sample i comes from the corpus that lags most behind its share, the one with
-// the largest w_d max(i, 1) - taken_d, the first of equals. This is Megatron-LM's rule.   w_d weight of corpus d, sum 1
+// Blends several corpora in fixed proportions. Sample i comes from the corpus with the largest w_d max(i, 1) - taken_d,
+// that is, the corpus that lags most behind its weight. Ties go to the first corpus. This is Megatron-LM's rule. w_d:
+// weight of corpus d, normalised to sum 1; taken_d: samples of corpus d among samples 0 to i - 1.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,15 @@ namespace gyr {
 
 class Blend {
  public:
-  // Weights of any sum. Exit::config unless each is positive and finite.
+  // The weights may have any sum. Exit::config unless each is positive and finite.
   explicit Blend(std::vector<double> weights);
 
   struct Pick {
     std::int64_t corpus;
-    std::int64_t number;  // how many samples it gave before: its own sample number
+    std::int64_t number;  // sample number within the corpus: how many samples of it precede sample i
   };
-  // Sample i >= 0. Counts are kept for every 1024th sample up to the furthest asked for; from there it is a walk.
-  // Several threads may ask.
+  // Returns the corpus of sample i >= 0 and its number there. Counts are cached for every 1024th sample up to the
+  // largest i so far; the samples after the last cached count are recomputed one by one. Thread-safe.
   Pick at(std::int64_t i) const;
 
   std::span<const double> weights() const { return weights_; }  // normalised
@@ -30,7 +31,7 @@ class Blend {
 
   std::vector<double> weights_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::int64_t> marks_;  // [k D + d]: samples corpus d gave before sample 1024 k
+  mutable std::vector<std::int64_t> marks_;  // [k D + d]: samples of corpus d before sample 1024 k; D: number of corpora
 };
 
 }  // namespace gyr

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turns text files into a tokenized corpus. Each rank encodes its blocks into a part file of its own; when all know how
-// long the parts are, each copies its part, and writes its share of the index, to their places in the two files of rank
-// 0. A loss mask is one more such pair, and so are labels.
+// Tokenizes text files into a corpus. Each rank encodes its blocks into its own part file. Once the lengths of all
+// parts are known, each rank copies its part into the token file of rank 0 and writes its slice of the index. A loss
+// mask and labels are further pairs of files, written in the same way.
 #include "src/data/builder.hpp"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace {
 
 constexpr std::int64_t max_length = std::numeric_limits<std::int32_t>::max();
 
-// What one rank has encoded.
+// Totals of the text that this rank has encoded.
 struct Part {
-  std::vector<std::int32_t> lengths;  // of the sequences that begin here
-  std::int64_t lead = 0;              // tokens before the first of them: the end of a document that began on an earlier rank
+  std::vector<std::int32_t> lengths;  // tokens of each sequence that begins on this rank
+  std::int64_t lead = 0;              // tokens before this rank's first sequence: the end of a document that began on an earlier rank
   std::int64_t tokens = 0, skipped_lines = 0, bytes = 0;
 
   void add(bool begins, std::int64_t count) {
@@ -39,17 +39,18 @@ struct Part {
     }
   }
   static std::int32_t checked(std::int64_t length) {
-    require(length <= max_length, Exit::data, "a document has more than {} tokens, which the format cannot hold; divide it, or choose a separator",
+    require(length <= max_length, Exit::data,
+            "a document has more than {} tokens, the limit of the token file format; split the document, or choose a separator (--separator)",
             max_length);
     return std::int32_t(length);
   }
 };
 
-// Where this rank's part lies in the whole.
+// Position of this rank's part in the corpus.
 struct Place {
-  std::int64_t first_token = 0, first_sequence = 0;  // tokens and sequences of the ranks before
-  std::int64_t tokens = 0, sequences = 0;            // of all ranks
-  std::int64_t tail = 0;                             // tokens of this rank's last sequence that later ranks hold
+  std::int64_t first_token = 0, first_sequence = 0;  // tokens and sequences of all earlier ranks
+  std::int64_t tokens = 0, sequences = 0;            // totals over all ranks
+  std::int64_t tail = 0;                             // tokens of this rank's last sequence that later ranks encode
 };
 
 Place place_of(const Part& part, const BuildTeam& team) {
@@ -73,10 +74,11 @@ Place place_of(const Part& part, const BuildTeam& team) {
   return place;
 }
 
-// A token file in the making, of which this rank writes one part.
+// One pair of token and index file in progress. This rank writes one part of it.
 class Output {
  public:
-  // Rank 0 writes into the final file's temporary one, where its part lies first; the others into part files.
+  // Rank 0 writes directly into the temporary token file, because its part comes first. Every other rank writes a part
+  // file.
   Output(const std::filesystem::path& prefix, TokenType type, int rank)
       : prefix_(prefix), type_(type), rank_(rank), part_path_(tokens_path(prefix)), tokens_(part_of(rank)) {}
 
@@ -86,7 +88,7 @@ class Output {
     tokens_.append(bytes_);
   }
   void flush() { tokens_.flush(); }
-  // On rank 0, before any rank assembles.
+  // Rank 0 only, before any rank calls assemble().
   void create_index() { index_.emplace(index_path(prefix_)); }
 
   void assemble(const Part& part, const Place& place) {
@@ -112,7 +114,8 @@ class Output {
     return part_path_;
   }
 
-  // This rank's share of the three arrays of the index; rank 0 adds what stands before and after them.
+  // Writes this rank's slice of the three index arrays (lengths, pointers, documents). Rank 0 adds the header and the
+  // final entry.
   void write_index(const OutputFile& index, const Part& part, const Place& place) const {
     const auto write = [&](std::int64_t offset, const auto& values) {
       index.write_at(offset, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
@@ -155,7 +158,7 @@ class Builder {
     const Place place = place_of(part_, team_);
     team_.collective_check([&] {
       require(
-          place.sequences > 0, Exit::data, "{} no document: empty, or --documents does not fit",
+          place.sequences > 0, Exit::data, "{} no document; the input is empty, or --documents does not match it",
           options_.inputs.size() == 1 ? options_.inputs.front().string() + " holds" : fmt::format("the {} input files hold", options_.inputs.size()));
       if (team_.rank == 0) each_output([](Output& output) { output.create_index(); });
     });
@@ -183,7 +186,7 @@ class Builder {
   }
 
   void prepare() {
-    require(!options_.inputs.empty(), Exit::config, "no input file is named");
+    require(!options_.inputs.empty(), Exit::config, "no input file is given");
     for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix), labels_prefix(options_.prefix)})
       for (const auto& path : {index_path(prefix), tokens_path(prefix)}) {
         require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
@@ -205,16 +208,17 @@ class Builder {
       labels_.emplace(labels_prefix(options_.prefix), token_type_for(std::int64_t(options_.format.labelled->classes.size()) + 1), team_.rank);
   }
 
-  // Folders may look otherwise from another node, or change while patterns are looked up.
+  // Another node may see a different folder, and files may change while file name patterns are expanded.
   void require_same_inputs() const {
     std::string names = std::to_string(first_block_.back());
     for (const auto& path : options_.inputs) names += '\n' + path.string();
-    const auto name_hashes = team_.all_gather(std::int64_t(std::hash<std::string>()(names) >> 12));  // as many bits as a double has
+    const auto name_hashes =
+        team_.all_gather(std::int64_t(std::hash<std::string>()(names) >> 12));  // 52 bits, because a double holds that many exactly
     require(std::adjacent_find(name_hashes.begin(), name_hashes.end(), std::not_equal_to<>()) == name_hashes.end(), Exit::data,
-            "ranks see different input files, or files of different sizes; wait until they are written, or name files that all nodes see");
+            "ranks see different input files, or files of different sizes; wait until they are written, or give files that all nodes see");
   }
 
-  // The blocks of all files in one row; rank r takes the r-th of equal shares.
+  // The blocks of all files form one list; each rank encodes a contiguous range of it, and the ranges have equal size.
   void encode(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     const std::int64_t blocks = first_block_.back();
     const std::int64_t first = blocks * team_.rank / team_.size, last = blocks * (team_.rank + 1) / team_.size;
@@ -225,7 +229,8 @@ class Builder {
       const auto report_progress = [&](double blocks) {
         if (progress) progress(std::int64_t(blocks * DocumentFile::block_bytes), (last - first) * DocumentFile::block_bytes);
       };
-      // A rank's blocks of a file are visited in strides, so that progress can be told; the first of a compressed file is all of it.
+      // A rank visits its blocks of a file in strides, so that it can report progress. The first visit of a compressed
+      // file reads all of it.
       constexpr std::int64_t stride = 16;
       for (std::int64_t block = from; block < to; block += stride) {
         const std::int64_t end = std::min(block + stride, to);
@@ -240,7 +245,8 @@ class Builder {
     each_output([](Output& output) { output.flush(); });
   }
 
-  // The first token of each word has its class, that of a whole text stands at the first of all.
+  // Tags: the first token of each word has the word's class. Text classification: the first token of the text has the
+  // class of the text.
   void encode(const LabelledText& example) {
     for (std::size_t w = 0; w < example.words.size(); ++w) {
       tokenizer_.encode(w == 0 ? example.words[w] : " " + example.words[w], ids_);
@@ -256,7 +262,8 @@ class Builder {
     if (whole && !classes_.empty()) classes_[0] = 1 + example.classes[0];
   }
 
-  // What the tokenizer's template puts in front of a document, or behind it.
+  // Appends the special tokens that the tokenizer's post-processor puts before a document (`before`) or after it
+  // (`after`).
   void add_template(std::vector<std::int32_t> Template::*side) {
     const auto& templates = tokenizer_.vocabulary().templates;
     const auto add = [&](const Template& t) { ids_.insert(ids_.end(), (t.*side).begin(), (t.*side).end()); };
@@ -292,13 +299,13 @@ class Builder {
     labels_->append(classes_);
   }
 
-  // All bytes are on disk before anything old goes. The mask changes while no index stands beside the tokens, so that a
-  // mask never meets tokens that are not its own.
+  // All new bytes are on disk before any old file is removed. The mask and the labels are replaced while the corpus has
+  // no index, so that a mask is never combined with tokens of another build.
   void commit() {
     each_output([](Output& output) { output.sync(); });
     remove_file(index_path(options_.prefix));
-    commit_beside(mask_, mask_prefix(options_.prefix));
-    commit_beside(labels_, labels_prefix(options_.prefix));
+    commit_companion(mask_, mask_prefix(options_.prefix));
+    commit_companion(labels_, labels_prefix(options_.prefix));
     remove_file(names_path(options_.prefix)), remove_file(references_path(options_.prefix));
     if (labels_) {
       OutputFile names(names_path(options_.prefix));
@@ -308,7 +315,7 @@ class Builder {
     tokens_->commit();
   }
 
-  static void commit_beside(std::optional<Output>& output, const std::filesystem::path& prefix) {
+  static void commit_companion(std::optional<Output>& output, const std::filesystem::path& prefix) {
     if (output) return output->commit();
     remove_file(index_path(prefix));
     remove_file(tokens_path(prefix));
@@ -317,11 +324,12 @@ class Builder {
   const Tokenizer& tokenizer_;
   const BuildOptions& options_;
   const BuildTeam& team_;
-  std::vector<std::int64_t> first_block_;  // [file], and their number in all
+  std::vector<std::int64_t> first_block_;  // [file]: first block of the file; the last element is the total number of blocks
   Part part_;
   std::int64_t learned_ = 0, labelled_ = 0;
   std::optional<Output> tokens_, mask_, labels_;
-  std::vector<std::int32_t> ids_, marks_, classes_;  // of the fragment at hand; classes: 1 + class, or 0
+  // of the current fragment: token ids, 1 for target tokens, and classes (1 + class, or 0 for no class)
+  std::vector<std::int32_t> ids_, marks_, classes_;
 };
 
 }  // namespace

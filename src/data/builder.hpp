@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turns text files into a tokenized corpus (token_file.hpp), with a loss mask (loss_mask.hpp) where the text is made of
-// conversations or of pairs, and with labels (class_labels.hpp) where it is made of examples with classes, shared out over any number of ranks. The
-// bytes written do not depend on how many there are.
+// Tokenizes text files into a corpus (token_file.hpp), in parallel on any number of ranks. Conversations, preference
+// pairs and source-target pairs also get a loss mask (loss_mask.hpp); labelled examples also get labels
+// (class_labels.hpp). The bytes written do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@
 
 namespace gyr {
 
-// The ranks that build together. all_gather gives every rank the numbers of all, and is where they wait for each other.
-// together runs an action on every rank; where it has failed on some, the error of the first of them is thrown on all.
+// The ranks that build a corpus together. all_gather returns the argument of every rank and synchronises the ranks.
+// collective_check runs an action on every rank; if it fails on some ranks, all ranks throw the error of the first of
+// them.
 struct BuildTeam {
   int rank = 0, size = 1;
   std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) { return std::vector{x}; };  // [rank]
@@ -24,27 +25,28 @@ struct BuildTeam {
 };
 
 struct BuildOptions {
-  std::vector<std::filesystem::path> inputs;  // text files, in the order of the result; the same on every rank
-  std::filesystem::path prefix;               // of PREFIX.bin, PREFIX.idx, PREFIX_mask.bin and PREFIX_mask.idx
-  DocumentFormat format;                      // where a document ends, which key holds the text, what to do with bad lines
-  std::optional<std::int32_t> eod;            // appended to every document; nothing is when empty. To be predicted in a
-                                              // conversation where the token before it is
+  std::vector<std::filesystem::path> inputs;  // text files, in the order of the corpus; the same on every rank
+  std::filesystem::path prefix;               // PREFIX of the output: PREFIX.bin, PREFIX.idx, PREFIX_mask.bin and PREFIX_mask.idx
+  DocumentFormat format;                      // document boundaries, the JSON key of the text, and the treatment of invalid lines
+  std::optional<std::int32_t> eod;            // end-of-document token appended to every document; empty: none. In a conversation
+                                              // it is a target token if the token before it is one
   bool overwrite = false;                     // replace an existing corpus
-  bool complete = false;                      // every document gets what the tokenizer's own template puts around a text, as examples with classes
-                                              // (labelled.hpp) always do
+  bool complete = false;                      // add the special tokens of the tokenizer's post-processor (BOS, EOS, ...) to every document; labelled
+                                              // examples (labelled.hpp) always get them
 };
 
 struct BuildReport {
   std::int64_t bytes = 0, documents = 0, tokens = 0;
-  std::int64_t learned = 0;        // tokens to be predicted: all, where there is no mask
-  std::int64_t labelled = 0;       // tokens that have a class, or whose text has
-  std::int64_t skipped_lines = 0;  // invalid ones, where these are skipped
+  std::int64_t learned = 0;        // target tokens (not masked from the loss); all tokens if there is no mask
+  std::int64_t labelled = 0;       // tokens with a class; for text classification, texts with a class
+  std::int64_t skipped_lines = 0;  // invalid lines that were skipped
 };
 
-// Encodes every document as one sequence. Called by all ranks of the team; all return the same report. Text is encoded
-// in blocks of about 1 MiB cut at line starts, so that one large file is shared out too; memory does not grow with the
-// input. An error on any rank is thrown on all of them, and nothing is left. Exit::missing, Exit::data (empty input, bad lines), Exit::io (full
-// disk), Exit::config (corpus exists, eod not in the vocabulary). `progress` is told bytes done and in all, of this rank's part.
+// Encodes every document as one sequence. Collective: all ranks of the team call it, and all return the same report.
+// Text is encoded in blocks of about 1 MiB that begin at line starts, so that one large file is distributed too. Memory
+// does not grow with the input. An error on any rank is thrown on all ranks, and no output file remains. Exit::missing,
+// Exit::data (empty input, invalid lines), Exit::io (full disk), Exit::config (corpus exists, eod not in the
+// vocabulary). `progress` receives the bytes done and the total bytes of this rank.
 BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team = {},
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 

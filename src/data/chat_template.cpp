@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How an example of a dialogue is written down.
+// Parses and fills chat templates.
 #include "src/data/chat_template.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<std::string> placeholders{"prompt", "response", "role", "content"};
 
-// The character that `\letter` stands for.
+// Returns the character that the escape `\letter` denotes. `character`: position of the letter, for the message.
 char escaped(char letter, std::size_t character) {
   switch (letter) {
     case 'n': return '\n';
@@ -20,7 +20,7 @@ char escaped(char letter, std::size_t character) {
     case 'r': return '\r';
     case '\\': return '\\';
   }
-  fail(Exit::usage, "template, character {}: \\{} is no escape; there are \\n, \\t, \\r and \\\\", character, letter);
+  fail(Exit::usage, "template, character {}: \\{} is not an escape; the escapes are \\n, \\t, \\r and \\\\", character, letter);
 }
 
 void append(std::vector<Utterance>& utterances, std::string_view text, bool learned) {
@@ -42,31 +42,33 @@ ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) 
     const char c = format[i];
     const bool doubled = i + 1 < format.size() && format[i + 1] == c;
     if (c == '\\') {
-      require(i + 1 < format.size(), Exit::usage, "template, character {}: it ends in a \\; write \\\\ for one", i + 1);
+      require(i + 1 < format.size(), Exit::usage, "template, character {}: the template ends in a single \\; write \\\\ for a literal backslash",
+              i + 1);
       ++i;
       literal += escaped(format[i], i);
     } else if ((c == '{' || c == '}') && doubled) {
       literal += format[++i];
     } else if (c == '{') {
       const std::size_t end = format.find('}', i);
-      require(end != format.npos, Exit::usage, "template, character {}: {{ is not closed; write {{{{ for a brace", i + 1);
+      require(end != format.npos, Exit::usage, "template, character {}: {{ is not closed; write {{{{ for a literal brace", i + 1);
       add_literal(literal, tokenizer);
       literal.clear();
       add_placeholder(format.substr(i + 1, end - i - 1), i + 1);
       i = end;
     } else {
-      require(c != '}', Exit::usage, "template, character {}: }} closes nothing; write }}}} for a brace", i + 1);
+      require(c != '}', Exit::usage, "template, character {}: }} has no opening brace; write }}}} for a literal brace", i + 1);
       literal += c;
     }
   }
   add_literal(literal, tokenizer);
   const auto found = std::count_if(parts_.begin(), parts_.end(), [](const Part& p) { return p.placeholder.has_value(); });
-  require(found == 2, Exit::usage, "the template has {} placeholder{}; it takes {{prompt}} and then {{response}}, or {{role}} and then {{content}}",
+  require(found == 2, Exit::usage, "the template has {} placeholder{}; it needs {{prompt}} and then {{response}}, or {{role}} and then {{content}}",
           found, found == 1 ? "" : "s");
   mark_learned();
 }
 
-// Special tokens apart, and the text between them as it was: encoding is lossless.
+// Splits the text at special tokens. Decoding the ids between them restores the original text, because encoding is
+// lossless.
 void ChatTemplate::add_literal(const std::string& text, const Tokenizer& tokenizer) {
   find_unknown_marks(text, tokenizer);
   std::vector<std::int32_t> between;

@@ -12,7 +12,8 @@ namespace {
 const std::filesystem::path& there(const std::filesystem::path& prefix, const TokenFile& tokens) {
   for (const auto& path : {tokens_path(prefix), index_path(prefix)})
     require(std::filesystem::exists(path), Exit::missing,
-            "{}: is not there, and the model tells classes: {} has none. Build it with `gyrfalcon data build --classes NAMES` or `--tags NAMES`",
+            "{}: does not exist, but the model is a classifier and needs class labels for {}. Build them with `gyrfalcon data build --classes NAMES` "
+            "or `--tags NAMES`",
             path.string(), tokens.prefix().string());
   return prefix;
 }
@@ -46,7 +47,8 @@ ClassLabels::ClassLabels(const TokenFile& tokens, const std::vector<std::string>
   require_same_sequences(labels_, tokens, "labels");
   const std::filesystem::path file = names_path(tokens.prefix());
   const std::vector<std::string> names = lines_of(file);
-  require(names == classes, Exit::data, "{}: the classes are {}, and the model's {}; build the data with those, or name its own in the deck's labels",
+  require(names == classes, Exit::data,
+          "{}: the classes are {}, but the model's are {}; build the data with the model's classes, or list the data's classes in the deck's labels",
           file.string(), listed(names), listed(classes));
 }
 

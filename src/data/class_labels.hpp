@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which class each token of a corpus, or the text that begins with it, belongs to. PREFIX_labels.bin and PREFIX_labels.idx stand beside PREFIX.bin
-// and PREFIX.idx, in the same format (token_file.hpp): one number for every token, 0 where it has no class and 1 + its class where it has one, in the
-// same sequences. PREFIX_labels.txt has the names of the classes, a line each.
+// Class labels of a corpus, one per token or one per text (at its first token). PREFIX_labels.bin and PREFIX_labels.idx
+// accompany PREFIX.bin and PREFIX.idx, with the same format (token_file.hpp) and the same sequences. They hold one
+// number per token: 0 for no class, otherwise 1 + class. PREFIX_labels.txt holds the names of the classes, one per
+// line.
 #pragma once
 
 #include <filesystem>
@@ -19,11 +20,13 @@ std::filesystem::path names_path(const std::filesystem::path& prefix);     // PR
 
 class ClassLabels {
  public:
-  // Those of `tokens`, for a model of these classes. Exit::missing where they are not there, and what TokenFile finds; Exit::data where their
-  // sequences differ from those of the tokens in number or length, or the names from the model's.
+  // Opens the labels of `tokens` and compares their class names with the model's `classes`. Exit::missing if there are
+  // no labels, and the errors of TokenFile. Exit::data if the labels differ from the tokens in the number or length of
+  // sequences, or if the class names differ.
   ClassLabels(const TokenFile& tokens, const std::vector<std::string>& classes);
 
-  // Fills `out` with the classes, or ignored_label, from `offset` of `sequence` on. Exit::data for a class that there is not.
+  // Fills `out` with the classes of the tokens from `offset` of `sequence` on; ignored_label for no class. Exit::data
+  // for a class beyond the last name.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as an example to learn answers from.
+// Reads one JSON line as a fine-tuning example.
 #include "src/data/conversation.hpp"
 
 #include "src/data/json_line.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as an example to learn answers from: {"prompt": ..., "response": ...} for a template of this pair,
-// {"messages": [{"role": ..., "content": ...}, ...]} for a template of turns. Keys have the names the user gives.
+// Reads one JSON line as a fine-tuning example: {"prompt": ..., "response": ...} for a template with these
+// placeholders, {"messages": [{"role": ..., "content": ...}, ...]} for a template of turns. The user can choose other
+// key names.
 #pragma once
 
 #include <string>
@@ -12,19 +13,19 @@
 namespace gyr {
 
 struct ConversationFormat {
-  ChatTemplate text;  // how an example is written down
+  ChatTemplate text;  // chat template that is filled with the example
   std::string prompt = "prompt", response = "response";
   std::string messages = "messages", role = "role", content = "content";
-  std::string assistant = "assistant";  // the role whose turns are learned
+  std::string assistant = "assistant";  // role whose turns are target tokens; all other turns are masked from the loss
 };
 
 struct Conversation {
   std::vector<Utterance> utterances;
-  std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
+  std::string problem;  // why the line is invalid, to be put after "the line "; empty if it is valid
 };
 
-// Other keys are passed over. A problem: no valid JSON object, a key that is missing, twice there or no string, no turn
-// of the assistant, nesting deeper than json_line::max_depth.
+// Ignores other keys. A line is invalid if it is no JSON object, if a key is missing, repeated or not a string, if no
+// turn is the assistant's, or if it is nested deeper than json_line::max_depth.
 Conversation read_conversation(std::string_view line, const ConversationFormat& format);
 
 }  // namespace gyr

@@ -21,7 +21,7 @@ std::int64_t length_of(const TokenFile& file, std::int64_t document) {
   return file.first_token(file.first_sequence(document + 1)) - file.first_token(file.first_sequence(document));
 }
 
-// Tokens beside which a number stands that is not zero.
+// Number of nonzero values in the file: target tokens of a loss mask, or labelled tokens of a label file.
 std::int64_t marked(const TokenFile& file) {
   std::vector<std::int32_t> block(std::size_t(1) << 16);
   std::int64_t count = 0;
@@ -33,7 +33,7 @@ std::int64_t marked(const TokenFile& file) {
   return count;
 }
 
-void add_beside(Table& table, const TokenFile& tokens, const std::filesystem::path& prefix, const char* what, const char* counts) {
+void add_companion_row(Table& table, const TokenFile& tokens, const std::filesystem::path& prefix, const char* what, const char* counts) {
   if (!std::filesystem::exists(index_path(prefix))) return;
   const TokenFile beside(prefix);
   require_same_sequences(beside, tokens, what);
@@ -44,7 +44,7 @@ void add_beside(Table& table, const TokenFile& tokens, const std::filesystem::pa
 }  // namespace
 
 std::vector<LengthBin> length_bins(const TokenFile& file) {
-  std::vector<LengthBin> bins(65);  // by the number of bits of a length
+  std::vector<LengthBin> bins(65);  // index: bit width of the length
   for (std::int64_t d = 0; d < file.documents(); ++d) {
     const std::int64_t length = length_of(file, d);
     LengthBin& bin = bins[std::size_t(std::bit_width(std::uint64_t(length)))];
@@ -70,10 +70,10 @@ std::string corpus_summary(const std::filesystem::path& prefix) {
   facts.row({"documents",
              fmt::format("{}{}", file.documents(), file.sequences() == file.documents() ? "" : fmt::format(" of {} sequences", file.sequences()))});
   if (!lengths.empty())
-    facts.row({"their tokens", fmt::format("least {}, median {}, mean {:.1f}, 90 % below {}, 99 % below {}, most {}", lengths.front(), part(0.5),
-                                           double(file.tokens()) / double(lengths.size()), part(0.9), part(0.99), lengths.back())});
-  add_beside(facts, file, mask_prefix(prefix), "loss mask", "of the tokens are learned");
-  add_beside(facts, file, labels_prefix(prefix), "labels", "of the tokens have a class");
+    facts.row({"tokens per document", fmt::format("shortest {}, median {}, mean {:.1f}, 90 % below {}, 99 % below {}, longest {}", lengths.front(),
+                                                  part(0.5), double(file.tokens()) / double(lengths.size()), part(0.9), part(0.99), lengths.back())});
+  add_companion_row(facts, file, mask_prefix(prefix), "loss mask", "target tokens");
+  add_companion_row(facts, file, labels_prefix(prefix), "labels", "labelled tokens");
   const std::vector<LengthBin> bins = length_bins(file);
   std::int64_t largest_rank = 1;
   for (const LengthBin& bin : bins) largest_rank = std::max(largest_rank, bin.documents);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a tokenized corpus holds, for people.
+// Human-readable summary of a tokenized corpus.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,15 @@
 
 namespace gyr {
 
-// Documents by length: [least, most], each bin to twice the length of the one before; the first is the shortest's power of two. None is empty at
-// either end.
+// Histogram of document lengths in tokens. A bin covers the lengths [least, most], with least a power of two and most =
+// 2 least - 1; empty documents have the bin [0, 0]. The first and the last bin returned are not empty.
 struct LengthBin {
   std::int64_t least = 0, most = 0, documents = 0, tokens = 0;
 };
 std::vector<LengthBin> length_bins(const TokenFile&);
 
-// Sizes, lengths as bars, and what stands beside the tokens: a loss mask, labels. Errors of TokenFile.
+// Returns sizes, a histogram of document lengths, and counts of the loss mask and the labels if the corpus has them.
+// Throws the errors of TokenFile.
 std::string corpus_summary(const std::filesystem::path& prefix);
 
 }  // namespace gyr

@@ -20,7 +20,7 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
     const bool pair = std::sscanf(entry.c_str(), "%ld:%ld%c", &first, &count, &rest) == 2 && first >= 0 && first <= most_skipped && count > 0 &&
                       count <= most_skipped;
     require(pair && (skip.empty() || skip.back().last <= first), Exit::config,
-            "data.skip: '{}' is not 'FIRST:COUNT' with rising samples, as in [\"640:32\", \"1280:32\"]", entry);
+            "data.skip: '{}' is not 'FIRST:COUNT' with ranges in rising order, as in [\"640:32\", \"1280:32\"]", entry);
     skip.push_back({first, first + count});
   }
   return skip;
@@ -30,28 +30,38 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
 
 DataConfig read_data(Section& s, const std::string& tokenizer) {
   DataConfig c;
-  auto prefixes = s.get("prefixes", std::vector<std::string>{},
-                        "token files, each PREFIX.bin and PREFIX.idx; with PREFIX_mask.bin and .idx only marked tokens are predicted");
+  auto prefixes =
+      s.get("prefixes", std::vector<std::string>{},
+            "paths of the corpora, without extension: each is PREFIX.bin and PREFIX.idx. If PREFIX_mask.bin and .idx exist, they are the loss mask");
   c.prefixes = prefixes.must("no empty name", std::count(prefixes.value().begin(), prefixes.value().end(), "") == 0).value();
-  c.weights = s.get("weights", std::vector<double>{}, "share of each prefix in the blend; none: by size").positive().finite().value();
-  require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config, "data.weights has {} numbers for {} prefixes", c.weights.size(),
-          c.prefixes.size());
-  auto split = s.get("split", "949,50,1", "train, validation and test shares of the documents");
+  c.weights =
+      s.get("weights", std::vector<double>{}, "sampling weight of each prefix in the blend, with any sum; empty: in proportion to their sizes")
+          .positive()
+          .finite()
+          .value();
+  require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config,
+          "data.weights has {} values for {} prefixes; give one for each prefix", c.weights.size(), c.prefixes.size());
+  auto split = s.get("split", "949,50,1", "proportions of train, validation and test documents (Megatron: --split)");
   const auto shares = split_shares(split.value());
   c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", shares && shares->at(0) > 0).value();
-  c.order = s.get("order", "shuffled", "order of samples; megatron: Megatron-LM's own; documents: whole documents packed into windows")
+  c.order = s.get("order", "shuffled",
+                  "order of samples. shuffled: windows of joined documents in random order; megatron: the order of Megatron-LM; documents: full "
+                  "documents packed into windows")
                 .one_of({"shuffled", "megatron", "documents"});
   require(c.order != "megatron" || c.prefixes.size() <= 1 || !c.weights.empty(), Exit::config,
-          "data.order megatron needs a share of each of the {} prefixes in data.weights", c.prefixes.size());
-  const std::string documents =
-      s.get("documents", "joined", "separate: documents of a window do not see or predict each other, positions begin at 0 in each")
-          .one_of({"joined", "separate"});
+          "data.order megatron needs a weight for each of the {} prefixes in data.weights", c.prefixes.size());
+  const std::string documents = s.get("documents", "joined",
+                                      "documents in one window. joined: attention crosses document boundaries; separate: attention is masked between "
+                                      "documents, and positions restart at 0")
+                                    .one_of({"joined", "separate"});
   c.separate = documents == "separate";
-  c.tokenizer = s.get("tokenizer", tokenizer, "tokenizer.json of the data; samples are printed as text with it").effect(Effect::none).value();
-  c.seed = std::uint64_t(Index(s.get("seed", 1234, "seed of the sample order").at_least(0)));
-  c.skip = read_skip(s.get("skip", std::vector<std::string>{}, "samples that no step takes: FIRST:COUNT; a batch begins behind them").value());
+  c.tokenizer = s.get("tokenizer", tokenizer, "path of the tokenizer.json of the data; used to print samples as text").effect(Effect::none).value();
+  c.seed = std::uint64_t(Index(s.get("seed", 1234, "random seed of the sample order").at_least(0)));
+  c.skip = read_skip(s.get("skip", std::vector<std::string>{},
+                           "ranges of samples that training skips, each FIRST:COUNT; a batch that would overlap a range starts after it")
+                         .value());
   require(c.skip.empty() || c.order != "megatron", Exit::config,
-          "data.skip does not go with data.order megatron: that order depends on how many samples are read");
+          "data.skip is not supported with data.order megatron, because that order depends on the number of samples read");
   return c;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is read, and in which order: deck keys data.*.
+// Deck keys data.*: the corpora that a run reads and the order of their samples.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct DataConfig {
   std::vector<std::string> prefixes;
   std::vector<double> weights;
   std::string split, order, tokenizer;
-  bool separate;  // documents do not see each other
+  bool separate;  // documents of a window are masked from each other in attention
   std::uint64_t seed;
-  std::vector<Span> skip;  // samples that no step takes, in rising order
+  std::vector<Span> skip;  // sample ranges that no step uses, in rising order
 };
 
-// `tokenizer`: where the deck names none.
+// `tokenizer`: default of data.tokenizer.
 DataConfig read_data(Section&, const std::string& tokenizer);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a training run reads: one split of one or several weighted corpora.
+// Dataset: one split of one or several weighted corpora.
 #include "src/data/dataset.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace gyr {
 namespace {
 
-// Megatron-LM asks each corpus of a blend for half a percent more than its share, against rounding in the greedy rule.
+// As in Megatron-LM, each corpus of a blend provides 0.5 % more samples than its weight requires, because the greedy
+// blending rule rounds.
 constexpr double surplus = 0.005;
 
 }  // namespace
@@ -44,7 +45,7 @@ std::string_view name_of(Split split) { return split == Split::train ? "train" :
 
 SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) {
   const auto share = split_shares(shares);
-  require(share.has_value(), Exit::config, "'{}' does not divide the data; write the shares of train, validation and test, such as 949,50,1", shares);
+  require(share.has_value(), Exit::config, "'{}' is not a valid split; give the proportions of train, validation and test, such as 949,50,1", shares);
   SequenceRange range{0, 0};
   double sum = 0;
   for (std::size_t i = 0; i <= std::size_t(which); ++i) {
@@ -56,21 +57,21 @@ SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) 
 }
 
 Dataset::Dataset(const DatasetOptions& options) : options_(options) {
-  require(!options.corpora.empty(), Exit::config, "no corpus is named");
-  require(options.seq_length >= 1 && options.seq_length <= (std::int64_t(1) << 30), Exit::config, "a sequence length of {} is not possible",
-          options.seq_length);
-  require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config, "a vocab_size of {} is not possible",
-          options.vocab_size);
+  require(!options.corpora.empty(), Exit::config, "no corpus is given");
+  require(options.seq_length >= 1 && options.seq_length <= (std::int64_t(1) << 30), Exit::config,
+          "sequence length {} is out of range; it is 1 to 2^30", options.seq_length);
+  require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config,
+          "vocab_size {} is out of range; it is 1 to the limit of the token file format", options.vocab_size);
   const auto weights = given_weights();
   const auto count = options.corpora.size();
   require(options.classes.empty() || (options.order == SampleOrder::documents && options.separate), Exit::config,
-          "a text with a class must be whole and alone: set data.order: documents and data.documents: separate");
+          "texts with a class must not be split or joined: set data.order: documents and data.documents: separate");
   require(options.pairs == Pairs::none || (options.order == SampleOrder::documents && options.separate), Exit::config,
-          "texts that are compared must be whole and alone: set data.order: documents and data.documents: separate");
+          "preference pairs must not be split or joined: set data.order: documents and data.documents: separate");
   require(options.source_length == 0 || (options.order == SampleOrder::documents && !options.separate), Exit::config,
-          "a source and its text are a sample of their own: set data.order: documents and data.documents: joined");
+          "an encoder input and its target text form one sample: set data.order: documents and data.documents: joined");
   const bool megatron = options.order == SampleOrder::megatron;
-  require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs to know how many samples will be read");
+  require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs the number of samples that will be read");
   require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
   if (!weights.empty()) blend_ = std::make_unique<Blend>(weights);
 
@@ -89,19 +90,20 @@ void Dataset::open(const Corpus& corpus) {
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
   if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
   require(options_.source_length == 0 || (masks_.back() && file.sequences() % 2 == 0), Exit::data,
-          "{}: {} sequences{} are no pairs of a source and a text; build them with `gyrfalcon data build --source`", file.prefix().string(),
-          file.sequences(), masks_.back() ? "" : " without a loss mask");
+          "{}: {} sequences{} are not pairs of an encoder input and a target text; build them with `gyrfalcon data build --source`",
+          file.prefix().string(), file.sequences(), masks_.back() ? "" : " without a loss mask");
   const SequenceRange range = range_of(file);
   require(range.first < range.last, Exit::data,
-          "{}: the {} split is empty: {} of {} documents makes none; give it a larger share, or cut the text into more documents (data build "
+          "{}: the {} split is empty: proportions {} of {} documents round to none; enlarge the proportion, or split the text into more documents "
+          "(data build "
           "--documents)",
           file.prefix().string(), name_of(options_.which), options_.split, file.sequences());
   samples_.push_back(samples_of(files_.size() - 1, range));
 }
 
-// A pair is in one split.
+// A split contains both texts of a pair or neither.
 SequenceRange Dataset::range_of(const TokenFile& file) const {
-  if (!two_by_two()) return split_range(options_.split, options_.which, file.sequences());
+  if (!has_document_pairs()) return split_range(options_.split, options_.which, file.sequences());
   const SequenceRange pairs = split_range(options_.split, options_.which, file.sequences() / 2);
   return {2 * pairs.first, 2 * pairs.last};
 }
@@ -114,7 +116,7 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
     return megatron_samples(file, range, options_.seq_length, options_.seed,
                             alone ? options_.samples : std::int64_t(std::ceil(share * (1 + surplus))));
   }
-  // Corpora of equal size must not walk in step: each has a seed of its own.
+  // Each corpus has its own seed, so that corpora of equal size are not permuted in the same way.
   const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);
   if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed, options_.predicts);
   if (options_.source_length > 0) return sourced_samples(file, range, options_.source_length, options_.seq_length, seed);
@@ -131,14 +133,14 @@ std::vector<double> Dataset::given_weights() const {
   return weights;
 }
 
-// Nothing of it is learned.
+// Reads an encoder input. None of its tokens may be a target token of the loss mask.
 std::vector<std::int32_t> Dataset::source_of(std::size_t c, const Extract& extract) const {
   std::vector<std::int32_t> source(std::size_t(extract.count));
   std::vector<std::uint8_t> learned(source.size());
   files_[c]->read(extract.sequence, extract.offset, source, options_.vocab_size);
   masks_[c]->read(extract.sequence, extract.offset, learned);
   require(std::count(learned.begin(), learned.end(), 1) == 0, Exit::data,
-          "{}: sequence {} is where a source stands, and its loss mask has tokens to be learned; build pairs with `gyrfalcon data build --source`",
+          "{}: sequence {} is an encoder input, but its loss mask marks target tokens; build pairs with `gyrfalcon data build --source`",
           files_[c]->prefix().string(), extract.sequence);
   return source;
 }
@@ -157,7 +159,7 @@ Sample Dataset::rest(std::int64_t corpus) const {
   return sample_of(std::size_t(corpus), extracts, std::size_t(length));
 }
 
-// The extracts, and padding up to so many tokens.
+// Builds a sample from its extracts, padded to `length` tokens.
 Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, std::size_t length) const {
   Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
   if (!labels_.empty()) s.classes.assign(length, ignored_label);
@@ -181,7 +183,7 @@ Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, s
       s.texts.push_back({Index(first), Index(count), extract.sequence, references_.empty() ? 0 : references_[c].of(extract.sequence)});
     first += count;
   }
-  separate(first, length - first);  // padding
+  separate(first, length - first);  // positions of the padding
   if (options_.words) s.begins = word_begins(*options_.words, s.tokens, s.learned);
   return s;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a training run reads: one split of one or several weighted corpora, as an ordered stream of samples.
+// Dataset: one split of one corpus, or of a weighted blend of several, as an ordered stream of samples.
 //
-// Documents of a sample are joined, one text for the model, or separate. Separate documents do not see each other: each
-// begins at position 0, and its first token is not predicted from the document before it. A document that began before
-// the window counts its positions from the window's start, because nothing before that is seen either.
+// The documents of a sample are either joined or separate. Joined documents are one sequence for the model. Separate
+// documents are masked from each other in attention: each begins at position 0, and its first token is not predicted.
+// For a document that began before the window, positions count from the start of the window, because the tokens
+// before it are not visible either.
 #pragma once
 
 #include <array>
@@ -30,62 +31,69 @@ enum class Split { train, validation, test };
 std::string_view name_of(Split split);
 
 struct Corpus {
-  std::filesystem::path prefix;  // of PREFIX.bin and PREFIX.idx, and of a loss mask where it has one
-  std::optional<double> weight;  // share of the samples; for all corpora or none. Without: in proportion to their windows
+  std::filesystem::path prefix;  // PREFIX of PREFIX.bin and PREFIX.idx, and of PREFIX_mask.* if the corpus has a loss mask
+  // sampling weight, set for all corpora or for none; if unset, corpora are drawn in proportion to their number of
+  // windows
+  std::optional<double> weight;
 };
 
-// A sample as a model meets it: token t + 1 is to be predicted from tokens 0 to t, if learned[t + 1].
+// One sample. Token t + 1 is predicted from tokens 0 to t if learned[t + 1] is 1.
 struct Sample {
-  std::vector<std::int32_t> tokens;  // L + 1; padding, after the documents of the documents order, is 0, and so is the last where none is predicted
-  std::vector<std::int32_t> positions;     // of each token within its document, padding being one; empty where joined
-  std::vector<std::uint8_t> learned;       // 0: padding, masked, or the first token of a separate document; where words are told, a special token
-  std::vector<std::uint8_t> begins;        // 1 where a token begins a word; empty: nobody asked
-  std::vector<std::int32_t> classes = {};  // of each token or of the text that begins with it, or ignored_label; empty: nobody asked
-  std::vector<TextSpan> texts = {};        // in the documents order
-  std::vector<std::int32_t> source = {};   // that belongs to the text, where the corpora have one
+  std::vector<std::int32_t> tokens;        // [L + 1]; padding is 0. It follows the documents (order documents only). If no next token is predicted,
+                                           // the last element is padding too
+  std::vector<std::int32_t> positions;     // position of each token in its document; padding counts as one document; empty if documents are joined
+  std::vector<std::uint8_t> learned;       // [L + 1]: 1 for target tokens; 0 for padding, masked tokens, the first token of a separate document, and
+                                           // special tokens if `begins` is set
+  std::vector<std::uint8_t> begins;        // 1 where a token begins a word (whole-word masking); empty if not requested
+  std::vector<std::int32_t> classes = {};  // class of each token, or of the text at its first token; else ignored_label; empty if not requested
+  std::vector<TextSpan> texts = {};        // documents of this sample; only with the order documents
+  std::vector<std::int32_t> source = {};   // encoder input of an encoder-decoder pair; empty for other corpora
 };
 
-// Whether the texts of a corpus are pairs, a chosen one and behind it a rejected one (data build --pairs); then both are in one sample. What a
-// reference model says of them (text_references.hpp) is read where it is there, or must be there.
+// Preference pairs: the documents of a corpus alternate between a chosen and a rejected text (data build --pairs), and
+// both are in one sample. The log-probabilities of a reference model (text_references.hpp) are optional (as_they_are)
+// or required (with_reference).
 enum class Pairs { none, as_they_are, with_reference };
 
 struct DatasetOptions {
   std::vector<Corpus> corpora;
-  std::string split = "949,50,1";  // shares of train, validation and test among the sequences of each corpus; any sum
+  std::string split = "949,50,1";  // proportions of train, validation and test among the sequences of each corpus; any sum
   Split which = Split::train;
-  std::int64_t seq_length = 0;  // L: samples hold L + 1 tokens
+  std::int64_t seq_length = 0;  // L: sequence length; samples hold L + 1 tokens
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
-  bool separate = false;                           // documents do not see each other
-  bool predicts = true;                            // the token behind each; else those of the first L are labelled themselves
-  std::int64_t samples = 0;                        // how many will be read: needed by the megatron order only
-  std::int64_t vocab_size = TokenFile::max_vocab;  // ids not below it stop the run where they are read
-  std::shared_ptr<const Tokenizer> words;          // tells where words begin; null: nothing does
-  std::vector<std::string> classes;                // by name, that the corpora tell; none: nobody asks
+  bool separate = false;                           // documents of a window are masked from each other in attention
+  bool predicts = true;                            // true: next-token prediction; false: the labels belong to the first L tokens themselves
+  std::int64_t samples = 0;                        // number of samples that will be read; only the megatron order needs it
+  std::int64_t vocab_size = TokenFile::max_vocab;  // larger ids in the data are an Exit::data error when they are read
+  std::shared_ptr<const Tokenizer> words;          // tokenizer that locates word beginnings (Sample::begins); null: not requested
+  std::vector<std::string> classes;                // class names that the corpora must have; empty: labels are not read
   Pairs pairs = Pairs::none;
-  std::int64_t source_length = 0;  // most tokens of a source beside each text (data build --source); 0: the corpora have none
+  std::int64_t source_length = 0;  // maximum tokens of an encoder input (data build --source); 0: the corpora have no encoder inputs
 };
 
-// The shares of train, validation and test that a text such as 949,50,1 gives, of a sum of 1; nothing where it gives none.
+// Parses the proportions of train, validation and test, such as 949,50,1, and normalises them to sum 1. Empty if `text`
+// is malformed.
 std::optional<std::array<double, 3>> split_shares(std::string_view text);
-// The sequences of each split, as Megatron-LM cuts them: boundaries at round(share so far * N), halves to even.
+// Sequences of one split of N sequences. As in Megatron-LM, boundaries lie at round(cumulative proportion * N), with
+// halves rounded to even.
 // Exit::config unless `shares` is one to three numbers, none negative, not all 0.
 SequenceRange split_range(std::string_view shares, Split which, std::int64_t N);
 
 class Dataset {
  public:
-  // Exit::missing, Exit::data: what TokenFile finds; Exit::data when the split of a corpus has too few tokens for one
-  // sample; Exit::config for impossible options.
+  // Exit::missing and Exit::data from TokenFile. Exit::data if the split of a corpus has too few tokens for one sample.
+  // Exit::config for invalid options.
   explicit Dataset(const DatasetOptions& options);
 
-  // Sample `number` of the run. A pure function of the options and the number. Cheap, and safe from several threads.
-  // Exit::data for ids outside the vocabulary and marks that are neither 0 nor 1, with file and byte.
+  // Returns sample `number` of the run, a pure function of the options and the number. Cheap and thread-safe.
+  // Exit::data, with file and byte, for ids outside the vocabulary and mask values other than 0 and 1.
   Sample sample(std::int64_t number) const;
 
-  // Of a corpus what the next window behind the last would begin with, as a shorter sample; empty where documents are whole.
+  // The tokens of a corpus after its last complete window, as a shorter sample; empty in the order documents.
   Sample rest(std::int64_t corpus) const;
 
-  // What the user should know of the corpora, a line each: how full windows are, how many documents are cut.
+  // Notes for the user, one line each: how full the windows are and how many documents are truncated.
   std::vector<std::string> notes() const;
 
   std::int64_t seq_length() const { return options_.seq_length; }
@@ -100,14 +108,14 @@ class Dataset {
   std::unique_ptr<Samples> samples_of(std::size_t corpus, SequenceRange) const;
   Sample sample_of(std::size_t corpus, const std::vector<Extract>&, std::size_t length) const;
   SequenceRange range_of(const TokenFile&) const;
-  bool two_by_two() const { return options_.pairs != Pairs::none || options_.source_length > 0; }
+  bool has_document_pairs() const { return options_.pairs != Pairs::none || options_.source_length > 0; }
   std::vector<std::int32_t> source_of(std::size_t corpus, const Extract&) const;
 
   DatasetOptions options_;
   std::vector<std::unique_ptr<TokenFile>> files_;
-  std::vector<std::unique_ptr<LossMask>> masks_;      // null: every token is predicted
-  std::vector<std::unique_ptr<ClassLabels>> labels_;  // none where nobody asks
-  std::vector<TextReferences> references_;            // none where texts are no pairs
+  std::vector<std::unique_ptr<LossMask>> masks_;      // null: the corpus has no loss mask, so all its tokens are targets
+  std::vector<std::unique_ptr<ClassLabels>> labels_;  // empty if no classes are requested
+  std::vector<TextReferences> references_;            // empty unless the documents are preference pairs
   std::vector<std::unique_ptr<Samples>> samples_;
   std::unique_ptr<Blend> blend_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text corpora as documents.
+// Splits text files into documents.
 #include "src/data/documents.hpp"
 
 #include <algorithm>
@@ -28,13 +28,13 @@ std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-// Takes the string under `key` out of one JSON object without building the rest of it.
+// SAX handler that extracts the string under `key` from one JSON object without building a tree.
 class TextOfObject : public nlohmann::json_sax<json> {
  public:
   explicit TextOfObject(const std::string& key) : wanted_(key) {}
 
   std::optional<std::string> text;
-  std::string problem;  // why there is no text
+  std::string problem;  // why the line is invalid, to be put after "the line "; empty if it is valid
 
   bool key(std::string& name) override {
     if (depth_ != 1) return true;
@@ -79,13 +79,13 @@ class TextOfObject : public nlohmann::json_sax<json> {
     return true;
   }
   bool close() {
-    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); name the key that holds the text", wanted_, others_));
+    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); give the key that holds the text", wanted_, others_));
     return true;
   }
 
   std::string wanted_, others_;
   std::size_t depth_ = 0;
-  bool here_ = false;  // the value to come, or just come, is that of the wanted key
+  bool here_ = false;  // the current value belongs to the wanted key
 };
 
 Rule rule_for(std::filesystem::path path, Rule rule) {
@@ -101,7 +101,7 @@ Rule parse_document_rule(std::string_view name) {
       {"auto", Rule::automatic}, {"file", Rule::file}, {"separator", Rule::separator}, {"line", Rule::line}, {"jsonl", Rule::json_lines}};
   for (const auto& [known, rule] : rules)
     if (name == known) return rule;
-  fail(Exit::config, "'{}' is no document rule; there are auto, file, separator, line, jsonl", name);
+  fail(Exit::config, "'{}' is not a document rule; the rules are auto, file, separator, line, jsonl", name);
 }
 
 DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format) : file_(path), format_(format) {
@@ -112,23 +112,23 @@ DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentForm
   for (const std::string_view magic : {"\xfd"
                                        "7zXZ",
                                        "BZh"})
-    require(!begins_with(magic), Exit::data, "{}: is compressed by xz or bzip2; decompress it first, or take gzip or Zstandard", path.string());
+    require(!begins_with(magic), Exit::data, "{}: is compressed by xz or bzip2; decompress it first, or use gzip or Zstandard", path.string());
   for (const std::string_view mark : {"\xff\xfe", "\xfe\xff"})
     require(!begins_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)", path.string());
   start_ = begins_with("\xef\xbb\xbf") ? 3 : 0;
 }
 
 std::int64_t DocumentFile::blocks() const {
-  constexpr std::int64_t usual_ratio = 4;  // of text to what it is compressed to
+  constexpr std::int64_t usual_ratio = 4;  // assumed compression ratio: text bytes per compressed byte
   return std::max<std::int64_t>(1, (stored() * (compressed() ? usual_ratio : 1) + block_bytes - 1) / block_bytes);
 }
 
 double DocumentFile::blocks_read() const { return double(file_.consumed()) / double(std::max<std::int64_t>(1, stored())) * double(blocks()); }
 
-// The first good line start at or after `offset`: any, where lines are documents. In running text it is one at which
-// GPT-2's split rule cuts anyway, so that blocks leave no trace in the tokens: a run of white space gives its last
-// character to what follows. (Lines that end in CR LF, and other split rules, may show one token cut differently per
-// block.) The end of the text where there is none.
+// Returns the first usable line start at or after `offset`, or the end of the text if there is none. If lines are
+// documents, any line start is usable. In running text it must be a place where GPT-2's pre-tokenizer splits, so that
+// block boundaries do not change the tokens: a run of white space gives its last character to the next piece. (With CR
+// LF line ends or other split rules, one token per block may differ.)
 std::int64_t DocumentFile::cut_after(std::int64_t offset) {
   if (offset <= start_) return start_;
   const auto white = [&](std::int64_t i) { return white_space.find(file_.at(i)) != white_space.npos; };
@@ -139,7 +139,7 @@ std::int64_t DocumentFile::cut_after(std::int64_t offset) {
       const bool before_last = file_.at(at) == '\n' && file_.reaches(at + 1) && !white(at + 1);
       if (any || after_single || before_last) return at;
     }
-  return bytes();  // all of it has been read
+  return bytes();  // end of the text
 }
 
 std::int64_t DocumentFile::line_end(std::int64_t offset) {
@@ -152,7 +152,7 @@ bool DocumentFile::separates(std::int64_t line) {
   return format_.separator.empty() ? blank(text) : without_line_end(text) == format_.separator;
 }
 
-// Whether the line that begins at `offset` belongs to the same document as the line before it.
+// True if the line that begins at `offset` belongs to the same document as the line before it.
 bool DocumentFile::continues(std::int64_t offset) {
   if (offset <= start_ || !file_.reaches(offset)) return false;
   if (format_.rule == Rule::file) return true;
@@ -169,7 +169,7 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const Vi
     const std::int64_t end = begin >= border ? begin : cut_after(border);
     if (begin < end) skipped += visit_part(begin, end, visit);
     begin = end;
-    file_.forget(std::max<std::int64_t>(0, file_.newline_before(begin - 1)));  // but the line before
+    file_.forget(std::max<std::int64_t>(0, file_.newline_before(begin - 1)));  // keep the line before `begin`, which continues() reads
   }
   return skipped;
 }
@@ -182,7 +182,7 @@ std::int64_t DocumentFile::visit_part(std::int64_t begin, std::int64_t end, cons
   }
 }
 
-// What comes next is looked at before a view is taken: reading on may move the text.
+// Read ahead before taking a view, because reading may move the buffer.
 void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const Visit& visit) {
   const bool ends = !file_.reaches(end);
   visit({file_.view(begin, end), begin == start_, ends});
@@ -191,7 +191,7 @@ void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const Visit&
 void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit) {
   constexpr std::int64_t none = -1;
   bool begins = !continues(begin);
-  std::int64_t open = begins ? none : begin;  // where the current document's text starts
+  std::int64_t open = begins ? none : begin;  // start of the current document's text
   for (std::int64_t line = begin; line < end; line = line_end(line)) {
     if (separates(line)) {
       if (open != none) visit({file_.view(open, line), begins, true});
@@ -220,16 +220,16 @@ std::int64_t DocumentFile::visit_lines(std::int64_t begin, std::int64_t end, con
   return skipped;
 }
 
-// Visits what one JSON line holds. False if the line is invalid and invalid lines are skipped.
+// Visits the content of one JSON line. Returns false if the line is invalid and invalid lines are skipped.
 bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, const Visit& visit) const {
   const std::string problem = problem_of_object(line, visit);
   if (problem.empty()) return true;
   if (format_.invalid == DocumentFormat::Invalid::skip) return false;
-  fail(Exit::data, "{}:{}: the line {}; mend it, or leave such lines out by --skip-invalid", file_.path().string(), 1 + file_.newlines_before(offset),
+  fail(Exit::data, "{}:{}: the line {}; correct it, or skip such lines with --skip-invalid", file_.path().string(), 1 + file_.newlines_before(offset),
        problem);
 }
 
-// Nothing is visited where there is a problem.
+// Visits the content of a line, or returns why the line is invalid without visiting anything.
 std::string DocumentFile::problem_of_object(std::string_view line, const Visit& visit) const {
   if (std::int64_t(line.size()) > format_.max_line_bytes)
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text corpora as documents: plain text under three rules of where a document ends, and JSON lines. Files are cut into
-// blocks at places that depend on their bytes alone, so that any number of ranks reads the same documents. Compressed files (gzip, Zstandard) are the
-// documents of what they hold; one rank reads such a file.
+// Splits text files into documents: plain text with three rules for document boundaries, or JSON lines. Files are read
+// in blocks whose boundaries depend only on the bytes, so that any number of ranks reads the same documents. A
+// compressed file (gzip, Zstandard) is decompressed and read by one rank.
 #pragma once
 
 #include <cstdint>
@@ -22,57 +22,56 @@ namespace gyr {
 
 struct DocumentFormat {
   enum class Rule {
-    automatic,  // by the file's name, but .gz and .zst: .jsonl and .ndjson are json_lines, all others are `file`
-    file,       // a file is one document
-    separator,  // lines equal to `separator` stand between documents; text is kept up to and with the newline before
-                // one
-    line,       // a line is a document, without its line end
-    json_lines  // a line is a JSON object whose `key` holds the document, or that is a conversation
+    automatic,  // by the file name without .gz or .zst: json_lines for .jsonl and .ndjson, `file` for all others
+    file,       // the file is one document
+    separator,  // lines equal to `separator` separate documents; a document ends with the newline before such a line
+    line,       // each line is a document, without its line end
+    json_lines  // each line is a JSON object: the document under `key`, a conversation, a labelled example or a pair
   };
   enum class Invalid { stop, skip };
 
   Rule rule = Rule::automatic;
-  std::string separator;                                   // "" is a blank line (white space only); any run of them is one cut
-  std::string key = "text";                                // of json_lines
-  std::string source_key;                                  // the same: of a source in front of it (sourced_text.hpp), two documents; "": none
-  std::shared_ptr<const ConversationFormat> conversation;  // of json_lines: instead of the text under `key`
-  std::shared_ptr<const LabelledFormat> labelled;          // the same
-  bool pairs = false;                                      // the same: a chosen and a rejected text (paired_texts.hpp), two documents
-  Invalid invalid = Invalid::stop;                         // a line that is not such an object: stop with file:line, or skip and count
-  std::int64_t max_line_bytes = std::int64_t(64) << 20;    // of json_lines: a longer line is invalid
+  std::string separator;     // text of a separator line; "": any run of blank lines (only white space)
+  std::string key = "text";  // json_lines: key of the text
+  std::string source_key;    // json_lines: key of an encoder input (sourced_text.hpp); it is a document before the text's document; "": none
+  std::shared_ptr<const ConversationFormat> conversation;  // json_lines: read conversations instead of `key`; null: no
+  std::shared_ptr<const LabelledFormat> labelled;          // json_lines: read labelled examples instead of `key`; null: no
+  bool pairs = false;                                    // json_lines: read a chosen and a rejected text (paired_texts.hpp), which are two documents
+  Invalid invalid = Invalid::stop;                       // invalid JSON line: stop with file:line, or skip and count it
+  std::int64_t max_line_bytes = std::int64_t(64) << 20;  // json_lines: a longer line is invalid
 };
 
-// "auto", "file", "separator", "line", "jsonl", as users write it. Exit::config for anything else.
+// Parses the user's name of a rule: "auto", "file", "separator", "line", "jsonl". Exit::config for anything else.
 DocumentFormat::Rule parse_document_rule(std::string_view name);
 
-// A document, or a part of a long one. The parts of a document come in order; empty documents do not come at all.
-// Views are valid during the call.
+// A document, or a part of a long document. The parts of a document are visited in order, and empty documents are not
+// visited. The views are valid during the call only.
 struct Fragment {
   std::string_view text;
-  bool begins, ends;                           // the document begins or ends here
-  std::span<const Utterance> utterances = {};  // of a conversation, which comes whole; there is no text then
-  const LabelledText* labelled = nullptr;      // an example with classes, likewise
-  bool learned = true;                         // the text; a source is only read
+  bool begins, ends;                           // true if the document begins, or ends, with this fragment
+  std::span<const Utterance> utterances = {};  // a complete conversation or preference text; `text` is then empty
+  const LabelledText* labelled = nullptr;      // a complete example with classes; `text` is then empty
+  bool learned = true;                         // true: `text` is target tokens; false: it is an encoder input, masked from the loss
 };
 
-// One open file of a corpus. Text passes as it is, byte for byte, except a UTF-8 byte order mark at the start, which is
-// dropped.
+// One open text file of a corpus. Text is passed on byte for byte, but a UTF-8 byte order mark at the start is dropped.
 class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
 
-  // Exit::missing, Exit::io; Exit::data for UTF-16 and otherwise compressed files, which are told by their first bytes.
+  // Exit::missing, Exit::io. Exit::data for UTF-16 and for xz and bzip2 files, which are recognised by their first
+  // bytes.
   DocumentFile(const std::filesystem::path& path, const DocumentFormat& format);
 
-  std::int64_t blocks() const;                            // at least 1; of a compressed file as many as it may have
-  double blocks_read() const;                             // of a compressed file
-  std::int64_t stored() const { return file_.stored(); }  // bytes of the file
+  std::int64_t blocks() const;                            // at least 1; for a compressed file an estimate from its size
+  double blocks_read() const;                             // compressed files: progress in blocks
+  std::int64_t stored() const { return file_.stored(); }  // size of the file on disk, bytes
   bool compressed() const { return file_.compressed(); }
-  std::int64_t bytes() const { return file_.known(); }  // of text: of a compressed file what has been read
+  std::int64_t bytes() const { return file_.known(); }  // size of the text, bytes; for a compressed file the bytes decompressed up to now
 
-  // Visits the documents that begin in the lines which belong to blocks [first, last). A line belongs to the block in
-  // which the last cut before it lies; cuts are line starts. Returns how many invalid lines were skipped. Exit::data
-  // with file:line for an invalid line, unless these are skipped. Of a compressed file all documents belong to block 0.
+  // Visits the documents that begin in the lines of blocks [first, last). Each block border is moved to the next usable
+  // line start, so that no line is split. Returns the number of invalid lines skipped. Exit::data with file:line for an
+  // invalid line, unless invalid lines are skipped. All documents of a compressed file belong to block 0.
   std::int64_t visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit);
 
  private:
@@ -90,7 +89,7 @@ class DocumentFile {
 
   TextFile file_;
   DocumentFormat format_;
-  std::int64_t start_;  // after the byte order mark
+  std::int64_t start_;  // first byte of the text, after the byte order mark
 };
 
 }  // namespace gyr

@@ -8,9 +8,10 @@ namespace gyr::json_line {
 
 namespace {
 
-// The whole line as a tree. nlohmann would keep the last of two equal keys, where other readers keep the first.
+// Parses the line as a tree and rejects repeated keys. nlohmann::json would keep the last of them, but other readers
+// keep the first.
 json parse(std::string_view line) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::vector<std::set<std::string>> keys;  // keys of each open object
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     if (std::size_t(depth) > max_depth) refuse("is nested deeper than {} levels", max_depth);
     if (event == json::parse_event_t::object_start) keys.emplace_back();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as a strict reader takes it: what is wrong with it is told in words, as in "the line ...".
+// Strict parser for one JSON line. Errors are phrases to be put after "the line ", such as "is nested deeper than 64
+// levels".
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ using json = nlohmann::json;
 
 inline constexpr std::size_t max_depth = 64;
 
-// What is wrong with a line.
+// Error of a line, thrown by refuse().
 struct Problem {
   std::string what;
 };
@@ -24,10 +25,10 @@ template <class... Args>
   throw Problem{fmt::format(text, std::forward<Args>(args)...)};
 }
 
-// The object that the line is, as a tree, without a key that is there twice and nested no deeper than max_depth.
+// Parses the line as a JSON object. Throws Problem for repeated keys and for nesting deeper than max_depth.
 json parse_object(std::string_view line);
-std::string kind_of(const json& value);  // "a string", "an object"
-// `where` is "" or names a part of the line, as in " in message 3".
+std::string kind_of(const json& value);  // type of a value with its article: "a string", "an object"
+// Value under `key`, which must exist. `where` is "" or a place for the message, such as " in message 3".
 const json& value_of(const json& object, const std::string& key, const std::string& where = "");
 const std::string& string_of(const json& object, const std::string& key, const std::string& where = "");
 

@@ -16,12 +16,12 @@ std::int32_t class_of(const json& value, const LabelledFormat& f, const std::str
   const auto count = std::int64_t(f.classes.size());
   if (value.is_string()) {
     const auto found = std::find(f.classes.begin(), f.classes.end(), value.get_ref<const std::string&>());
-    if (found == f.classes.end()) refuse("has the class '{}'{}, which is none of the {} that are named", value.get<std::string>(), where, count);
+    if (found == f.classes.end()) refuse("has the class '{}'{}, which is not one of the {} classes given", value.get<std::string>(), where, count);
     return std::int32_t(found - f.classes.begin());
   }
   if (!value.is_number_integer()) refuse("has {}{}, not the name or number of a class", kind_of(value), where);
   const auto number = value.get<std::int64_t>();
-  if (number < 0 || number >= count) refuse("has the class {}{}, and there are {}, from 0 on", number, where, count);
+  if (number < 0 || number >= count) refuse("has the class {}{}, but there are {} classes, numbered from 0", number, where, count);
   return std::int32_t(number);
 }
 
@@ -36,7 +36,7 @@ std::vector<std::string> words_of(const json& row) {
   if (!list.is_array()) refuse("has {} under 'tokens', not a list of words", kind_of(list));
   for (const json& word : list) {
     if (!word.is_string() || word.get_ref<const std::string&>().empty())
-      refuse("has {} as word {}, not text", word.is_string() ? "nothing" : kind_of(word), words.size() + 1);
+      refuse("has {} as word {}, not a nonempty string", word.is_string() ? "nothing" : kind_of(word), words.size() + 1);
     words.push_back(word.get<std::string>());
   }
   return words;
@@ -46,7 +46,7 @@ void read_words(const json& row, const LabelledFormat& f, LabelledText& to) {
   to.words = words_of(row);
   const json& tags = value_of(row, "tags");
   if (!tags.is_array()) refuse("has {} under 'tags', not a list of classes", kind_of(tags));
-  if (tags.size() != to.words.size()) refuse("has {} tags of {} words", tags.size(), to.words.size());
+  if (tags.size() != to.words.size()) refuse("has {} tags for {} words", tags.size(), to.words.size());
   for (const json& tag : tags)
     to.classes.push_back(tag.is_null() ? ignored_label : class_of(tag, f, fmt::format(" as tag {}", to.classes.size() + 1)));
 }

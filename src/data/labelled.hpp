@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as an example to learn classes from: {"text": "...", "label": "good"} of a whole text, {"tokens": ["A", "word", ...], "tags":
-// ["O", "B", ...]} of its words, which may also be {"text": "A word ..."} cut at white space. A class is a name or a number; null: a word has none.
+// Reads one JSON line as an example for classification. {"text": "...", "label": "good"} labels a text; {"tokens":
+// ["A", "word", ...], "tags": ["O", "B", ...]} labels its words. Instead of "tokens", {"text": "A word ..."} is split
+// at white space. A class is a name or a number; null means that a word has no class.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,18 @@
 namespace gyr {
 
 struct LabelledFormat {
-  std::vector<std::string> classes;  // names, in the order of their numbers
+  std::vector<std::string> classes;  // class names, in the order of their numbers
   bool of_words = false;
 };
 
 struct LabelledText {
-  std::vector<std::string> words;     // a text that is labelled as a whole is one
-  std::vector<std::int32_t> classes;  // of each, or ignored_label
-  std::string problem;                // what is wrong with the line, as in "the line ..."; empty when nothing is
+  std::vector<std::string> words;     // the words, or the text as a single element if the text has one label
+  std::vector<std::int32_t> classes;  // class of each element of words, or ignored_label
+  std::string problem;                // why the line is invalid, to be put after "the line "; empty if it is valid
 };
 
-// Other keys are passed over. A problem: no valid JSON object, a key that is missing or of another kind, an empty text or word, a class that there is
-// not, another number of tags than of words.
+// Ignores other keys. A line is invalid if it is no JSON object, if a key is missing or has the wrong type, if a text
+// or word is empty, if a class is unknown, or if the tag count differs from the word count.
 LabelledText read_labelled(std::string_view line, const LabelledFormat& format);
 
 }  // namespace gyr

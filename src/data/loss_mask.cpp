@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which tokens of a corpus a model learns to predict.
+// Reads loss masks.
 #include "src/data/loss_mask.hpp"
 
 #include <vector>
@@ -18,9 +18,10 @@ std::unique_ptr<LossMask> LossMask::beside(const TokenFile& tokens) {
 
 LossMask::LossMask(const TokenFile& tokens) : marks_(mask_prefix(tokens.prefix())) {
   const std::string name = index_path(marks_.prefix()).string();
-  require(marks_.type() == TokenType::u8, Exit::data,
-          "{}: byte 17: a loss mask is of type 1 (u8), this is of type {}; build both again, or move the mask away to predict every token", name,
-          int(marks_.type()));
+  require(
+      marks_.type() == TokenType::u8, Exit::data,
+      "{}: byte 17: a loss mask has type 1 (u8), but this file has type {}; build tokens and mask again, or remove the mask to predict every token",
+      name, int(marks_.type()));
   require_same_sequences(marks_, tokens, "a loss mask");
 }
 
@@ -28,7 +29,7 @@ void LossMask::read(std::int64_t sequence, std::int64_t offset, std::span<std::u
   std::vector<std::int32_t> marks(out.size());
   marks_.read(sequence, offset, marks);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    require(marks[i] <= 1, Exit::data, "{}: byte {}: {} in a loss mask, which is made of 0 and 1", tokens_path(marks_.prefix()).string(),
+    require(marks[i] <= 1, Exit::data, "{}: byte {}: {} in a loss mask; values are 0 and 1", tokens_path(marks_.prefix()).string(),
             marks_.first_token(sequence) + offset + std::int64_t(i), marks[i]);
     out[i] = std::uint8_t(marks[i]);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which tokens of a corpus a model learns to predict. PREFIX_mask.bin and PREFIX_mask.idx stand beside PREFIX.bin and
-// PREFIX.idx, in the same format (token_file.hpp): one u8 for every token, 1 where the token is to be predicted and 0
-// where it is only read, in the same sequences. A corpus without these files is predicted whole.
+// Loss mask of a corpus. PREFIX_mask.bin and PREFIX_mask.idx accompany PREFIX.bin and PREFIX.idx, with the same format
+// (token_file.hpp) and the same sequences. They hold one u8 per token: 1 for a target token, 0 for a token masked from
+// the loss. Without these files all tokens are targets.
 #pragma once
 
 #include <filesystem>
@@ -17,11 +17,11 @@ std::filesystem::path mask_prefix(const std::filesystem::path& prefix);
 
 class LossMask {
  public:
-  // The mask of `tokens`; null where neither of its files is there. Exit::missing when one is, and what TokenFile finds;
-  // Exit::data when it is not u8, or its sequences differ from those of the tokens in number or length.
+  // Opens the mask of `tokens`; null if neither of its files exists. Exit::missing if only one exists, and the errors
+  // of TokenFile. Exit::data if the mask is not u8, or differs from the tokens in the number or length of sequences.
   static std::unique_ptr<LossMask> beside(const TokenFile& tokens);
 
-  // Fills `out` with the marks, 0 or 1, from `offset` of `sequence` on. Exit::data for any other number.
+  // Fills `out` with the mask, 0 or 1, of the tokens from `offset` of `sequence` on. Exit::data for any other value.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::uint8_t> out) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Samples of whole documents.
+// Packed samples of full documents.
 #include "src/data/packing.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gyr {
 
 std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room) {
-  std::map<std::int64_t, std::vector<std::uint32_t>> open;  // windows by the room they have left
+  std::map<std::int64_t, std::vector<std::uint32_t>> open;  // open windows by the room that they have left, in tokens
   std::vector<std::uint32_t> window_of;
   window_of.reserve(sizes.size());
   std::uint32_t windows = 0;
@@ -41,22 +41,22 @@ class PackedSamples : public Samples {
   PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping together)
       : file_(file), room_(L + predicts), seed_(seed), texts_(together == SampleGrouping::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
-            "{}: {} documents pass the 32-bit numbers of the documents order; use the shuffled order", file.prefix().string(), r.last);
+            "{}: {} documents exceed the 32-bit indices of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; s += texts_)
       if (together == SampleGrouping::texts ? file.length(s) > 0 : is_whole_pair(s)) documents_.push_back(std::uint32_t(s));
     left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
     require(texts_ == 1 || !documents_.empty(), Exit::data,
-            "{}: no pair among sequences {} to {} fits a window of {} tokens; take a longer sequence length", file.prefix().string(), r.first, r.last,
+            "{}: no pair among sequences {} to {} fits a window of {} tokens; use a longer sequence length", file.prefix().string(), r.first, r.last,
             room_);
     require(!documents_.empty() && kept(documents_.front()) > predicts, Exit::data,
-            "{}: no document among sequences {} to {} has {}, and with fewer nothing can be predicted", file.prefix().string(), r.first, r.last,
+            "{}: no document among sequences {} to {} has at least {}, the minimum for one prediction", file.prefix().string(), r.first, r.last,
             predicts ? "two tokens" : "a token");
     pack();
   }
 
   std::vector<Extract> extracts(std::int64_t number) const override {
-    ensure(number >= 0, "sample {} was asked for", number);
+    ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
     const std::uint64_t key = epoch_key(seed_, number / per_epoch());
     const auto window = std::size_t(permuted(number % per_epoch(), per_epoch(), key));
     const std::int64_t first = starts_[window], count = starts_[window + 1] - first;
@@ -102,7 +102,8 @@ class PackedSamples : public Samples {
     for (std::uint32_t place = 0; place < places_.size(); ++place) places_[next[window_of[place]]++] = place;
   }
 
-  // The document that an epoch puts where packing had the one of rank `place`: one of equal length.
+  // Packing put the document of rank `place` (in descending length) here. An epoch puts another document of equal
+  // length here.
   std::uint32_t document_at(std::uint32_t place, std::uint64_t key) const {
     const std::int64_t length = kept(documents_[place]);
     const auto length_of = [&](std::uint32_t d) { return kept(d); };
@@ -114,10 +115,10 @@ class PackedSamples : public Samples {
   const TokenFile& file_;
   std::int64_t room_;
   std::uint64_t seed_;
-  std::int64_t texts_, left_out_ = 0;     // in one that is packed; of pairs those that fit no window
-  std::vector<std::uint32_t> documents_;  // longest first
-  std::vector<std::uint32_t> starts_;     // of each window in places_, and their end
-  std::vector<std::uint32_t> places_;     // window by window: indices in documents_
+  std::int64_t texts_, left_out_ = 0;     // documents per packed unit (1, or 2 for pairs); pairs that fit no window
+  std::vector<std::uint32_t> documents_;  // first document of each packed unit, longest unit first
+  std::vector<std::uint32_t> starts_;     // first index in places_ of each window, and the end of places_
+  std::vector<std::uint32_t> places_;     // indices in documents_, window by window
 };
 
 }  // namespace

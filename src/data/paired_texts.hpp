@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as two answers of which one is preferred: {"prompt": "...", "chosen": "...", "rejected": "..."}. Each becomes a text of the
-// prompt, which is only read, and the answer, which is learned; without a prompt all of a text is learned.
+// Reads one JSON line as a preference pair: {"prompt": "...", "chosen": "...", "rejected": "..."}. Each of the two
+// texts is the prompt, masked from the loss, then the response, whose tokens are targets. Without a prompt all tokens
+// are targets.
 #pragma once
 
 #include <string>
@@ -13,10 +14,11 @@ namespace gyr {
 
 struct PairedResponses {
   std::vector<Utterance> chosen, rejected;
-  std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
+  std::string problem;  // why the line is invalid, to be put after "the line "; empty if it is valid
 };
 
-// Other keys are passed over. A problem: no valid JSON object, a key that is missing or no string, an empty answer.
+// Ignores other keys. A line is invalid if it is no JSON object, if a key is missing or not a string, or if a response
+// is empty.
 PairedResponses read_pair(std::string_view line);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training samples of a corpus: windows of joined text, in two orders.
+// Windows of joined documents, in the orders shuffled and megatron.
 #include "src/data/samples.hpp"
 
 #include <algorithm>
@@ -17,18 +17,19 @@ constexpr std::int64_t max_index = std::int64_t(std::numeric_limits<std::uint32_
 
 std::int64_t tokens_in(const TokenFile& file, SequenceRange r) { return file.first_token(r.last) - file.first_token(r.first); }
 
-// W, checked to be at least one.
+// Number of windows in the range. Exit::data if it is zero.
 std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, bool predicts = true) {
   const std::int64_t tokens = tokens_in(file, r);
   require(tokens >= L + predicts, Exit::data,
-          "{}: sequences {} to {} hold {} tokens, and one sample needs {}; take a shorter sequence length, a larger "
-          "share for this "
+          "{}: sequences {} to {} hold {} tokens, but one sample needs {}; use a shorter sequence length, a larger "
+          "proportion for this "
           "split, or more data",
           file.prefix().string(), r.first, r.last, tokens, L + predicts);
   return (tokens - predicts) / L;
 }
 
-// `count` tokens from `offset` on, counted within the first of a row of sequences joined end to end.
+// Extracts of `count` tokens of joined sequences. sequence_at(i) is the i-th of them; `offset` counts from the start of
+// sequence_at(0).
 template <class SequenceAt>
 std::vector<Extract> cut(const TokenFile& file, SequenceAt&& sequence_at, std::int64_t offset, std::int64_t count) {
   std::vector<Extract> extracts;
@@ -49,7 +50,7 @@ class ShuffledSamples : public Samples {
         predicts_(predicts) {}
 
   std::vector<Extract> extracts(std::int64_t number) const override {
-    ensure(number >= 0, "sample {} was asked for", number);
+    ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
     const std::int64_t epoch = number / windows_;
     const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
     return extracts_from(start_ + window * seq_length_, seq_length_ + predicts_);
@@ -67,7 +68,7 @@ class ShuffledSamples : public Samples {
     return cut(
         file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), count);
   }
-  // The last sequence that begins at or before token `position`: empty ones before it hold nothing of it.
+  // The last sequence that begins at or before token `position`, so that empty sequences are skipped.
   std::int64_t sequence_of(std::int64_t position) const {
     std::int64_t low = range_.first, high = range_.last;
     while (high - low > 1) {
@@ -84,8 +85,8 @@ class ShuffledSamples : public Samples {
   bool predicts_;
 };
 
-// numpy.random.RandomState(seed).shuffle, bit for bit: Fisher-Yates from the back, with indices drawn by masked
-// rejection.
+// Bit-compatible with numpy.random.RandomState(seed).shuffle: Fisher-Yates from the end, with indices drawn by masked
+// rejection sampling.
 class LegacyShuffle {
  public:
   explicit LegacyShuffle(std::uint32_t seed) : draw_(seed) {}
@@ -113,12 +114,12 @@ class MegatronSamples : public Samples {
       : file_(file), seq_length_(L), windows_(windows_in(file, r, L)) {
     require(seed <= std::numeric_limits<std::uint32_t>::max(), Exit::config, "seed {} does not fit the 32 bits of the megatron order", seed);
     require(requested >= 1 && requested <= max_index, Exit::config,
-            "the megatron order needs to know how many samples will be read: from 1 to {}, not {}", max_index, requested);
+            "the megatron order needs the number of samples that will be read, from 1 to {}, not {}", max_index, requested);
     const std::int64_t tokens = tokens_in(file, r), documents = r.last - r.first;
     const std::int64_t epochs = std::max<std::int64_t>(1, (requested * L + 1 + tokens - 1) / tokens);
     const std::int64_t total = (epochs * tokens - 1) / L;
     require(total <= max_index && documents <= max_index / epochs && r.last <= max_index, Exit::config,
-            "{}: {} samples in {} epochs of {} documents pass the 32-bit indices of the megatron order; use the "
+            "{}: {} samples in {} epochs of {} documents exceed the 32-bit indices of the megatron order; use the "
             "shuffled order",
             file.prefix().string(), total, epochs, documents);
     const std::int64_t in_full_epochs = ((epochs - 1) * tokens - 1) / L;
@@ -135,7 +136,7 @@ class MegatronSamples : public Samples {
 
   std::vector<Extract> extracts(std::int64_t number) const override {
     require(number >= 0 && number < size(), Exit::config,
-            "sample {} was asked for, and the megatron order was made for {}; it cannot be extended in the middle of a run", number, size());
+            "sample {} is beyond the {} samples of the megatron order; this order cannot be extended during a run", number, size());
     const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * seq_length_;
     const auto block = std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
     const auto first = std::size_t(block) * block_documents;
@@ -165,8 +166,8 @@ class MegatronSamples : public Samples {
   const TokenFile& file_;
   std::int64_t seq_length_, windows_;
   std::vector<std::uint32_t> documents_;    // sequence ids in the order in which their tokens are joined
-  std::vector<std::int64_t> block_starts_;  // tokens before every 64th of them
-  std::vector<std::uint32_t> samples_;      // [number]: which window of the joined tokens
+  std::vector<std::int64_t> block_starts_;  // joined tokens before documents 0, 64, 128, ... of documents_
+  std::vector<std::uint32_t> samples_;      // [number]: index of the sample's window among the joined tokens
 };
 
 }  // namespace
@@ -175,7 +176,7 @@ SampleOrder parse_sample_order(std::string_view name) {
   if (name == "shuffled") return SampleOrder::shuffled;
   if (name == "megatron") return SampleOrder::megatron;
   if (name == "documents") return SampleOrder::documents;
-  fail(Exit::config, "'{}' is no order of samples; there are shuffled, megatron and documents", name);
+  fail(Exit::config, "'{}' is not a sample order; the orders are shuffled, megatron and documents", name);
 }
 
 std::uint64_t mixed(std::uint64_t x) {

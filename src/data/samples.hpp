@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training samples of a corpus: which tokens make up which sample. Samples of joined text are windows of L + 1 tokens, one
-// every L tokens, so that each token but the first is predicted once, or of L tokens that are labelled themselves; samples of whole documents are
-// packing.hpp's. A document is a sequence of the token file: what splits count and what is shuffled.   L sequence length, E epochs
+// Training samples of a corpus. Samples of joined documents are windows of L + 1 tokens, one every L tokens, so that
+// every token but the first is predicted once; if the labels belong to the tokens themselves, a window has L tokens.
+// Samples of full documents are in packing.hpp. A document is a sequence of the token file, the unit of splits and
+// shuffles. L: sequence length, E: epochs.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +21,12 @@ struct SequenceRange {
 };
 
 enum class SampleOrder {
-  shuffled,  // windows of the file as it lies, in an order that is a pure function of (seed, number): no memory, no end
-  megatron,  // documents shuffled, joined, cut into windows, and these shuffled, as Megatron-LM does it; ends after E
+  shuffled,  // windows of the joined documents, in an order that is a pure function of (seed, number); needs no memory; endless
+  megatron,  // as Megatron-LM: documents shuffled and joined, split into windows, and the windows shuffled; ends after E
              // epochs
-  documents  // whole documents packed into windows, with padding behind; no end
+  documents  // full documents packed into windows, with padding at the end; endless
 };
-// "shuffled", "megatron", "documents". Exit::config for anything else.
+// Parses "shuffled", "megatron" or "documents". Exit::config for anything else.
 SampleOrder parse_sample_order(std::string_view name);
 
 // `count` tokens of `sequence`, from `offset` on.
@@ -33,33 +34,34 @@ struct Extract {
   std::int64_t sequence, offset, count;
 };
 
-// The tokens of range `r` of a file, as samples. Safe from several threads.
+// The tokens of a range of sequences of a file, as samples. Thread-safe.
 class Samples {
  public:
   virtual ~Samples() = default;
-  // The extracts of sample `number` >= 0, in order and none empty: a window's tokens together, or fewer where padding follows.
+  // Returns the nonempty extracts of sample `number` >= 0, in order. Together they are one window, or fewer tokens if
+  // padding follows.
   virtual std::vector<Extract> extracts(std::int64_t number) const = 0;
   virtual std::int64_t per_epoch() const = 0;  // windows in one pass over the range
-  virtual std::int64_t size() const = 0;       // samples there are; 2^63 - 1 where they never end
-  // What the next window would begin with, were there enough of it; none where documents are whole.
+  virtual std::int64_t size() const = 0;       // number of samples; 2^63 - 1 if the order is endless
+  // The tokens after the last complete window; empty for the order documents.
   virtual std::vector<Extract> rest() const { return {}; }
-  // What the user of this order should know; empty where there is nothing to say.
+  // Notes for the user about this order, such as truncated documents; may be empty.
   virtual std::string note() const { return {}; }
 };
 
-// Sample n is window pi(n mod W) of the range, W windows to an epoch, pi a permutation keyed by (seed, n / W): every
-// epoch visits each window once. `predicts`: the token behind each, else windows have L. `file` must outlive the result. Exit::data when the range
-// has fewer tokens than a window.
+// Sample n is window pi(n mod W) of the range. W: windows per epoch; pi: a permutation keyed by (seed, n / W), so that
+// every epoch visits each window once. If `predicts`, windows have L + 1 tokens, else L. `file` must outlive the
+// result. Exit::data if the range has fewer tokens than one window.
 std::unique_ptr<Samples> shuffled_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true);
 
-// Bit-compatible with Megatron-LM's GPTDataset for `requested` samples: the document index, then the shuffle index,
-// come from one MT19937 stream as numpy's RandomState(seed) draws it, and the last epoch is shuffled apart when less
-// than 80 % of it is used. Takes 4 bytes per document and epoch, and 4 per sample. Exit::config when seed or counts
-// pass 32 bits.
+// Bit-compatible with Megatron-LM's GPTDataset for `requested` samples. The document index, then the shuffle index, are
+// drawn from one MT19937 stream like numpy's RandomState(seed). The last epoch is shuffled separately if less than 80 %
+// of it is used. Memory: 4 bytes per document and epoch, and 4 per sample. Exit::config if the seed or a count exceeds
+// 32 bits.
 std::unique_ptr<Samples> megatron_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, std::int64_t requested);
 
-// A permutation of [0, n), evaluated one element at a time: a Feistel network on the next even number of bits, walked
-// until the value falls below n (Black and Rogaway 2002). `key` picks the permutation.
+// Element i of a permutation of [0, n), computed without a table: a Feistel network on an even number of bits with
+// cycle walking, that is, repeated until the value is below n (Black and Rogaway 2002). `key` selects the permutation.
 std::int64_t permuted(std::int64_t i, std::int64_t n, std::uint64_t key);
 
 // Mixes 64 bits: the finaliser of SplitMix64 (Steele et al. 2014).

@@ -12,16 +12,17 @@ namespace {
 
 class SourcedSamples : public Samples {
  public:
-  SourcedSamples(const TokenFile& file, SequenceRange r, std::int64_t source_room, std::int64_t text_room, std::uint64_t seed)
-      : file_(file), range_(r), rooms_{source_room, text_room}, seed_(seed) {
+  SourcedSamples(const TokenFile& file, SequenceRange r, std::int64_t max_source_tokens, std::int64_t max_text_tokens, std::uint64_t seed)
+      : file_(file), range_(r), rooms_{max_source_tokens, max_text_tokens}, seed_(seed) {
     for (std::int64_t s = r.first; s < r.last; ++s) {
-      require(file.length(s) > 0, Exit::data, "{}: sequence {} is empty, and a source and its text have a token at least", file.prefix().string(), s);
+      require(file.length(s) > 0, Exit::data, "{}: sequence {} is empty; an encoder input and its target text need at least one token each",
+              file.prefix().string(), s);
       cut_[s % 2] += file.length(s) > rooms_[s % 2];
     }
   }
 
   std::vector<Extract> extracts(std::int64_t number) const override {
-    ensure(number >= 0, "sample {} was asked for", number);
+    ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
     const std::int64_t source = range_.first + 2 * permuted(number % per_epoch(), per_epoch(), epoch_key(seed_, number / per_epoch()));
     return {extract(source), extract(source + 1)};
   }
@@ -34,8 +35,8 @@ class SourcedSamples : public Samples {
                  ? fmt::format("; {} {}{} longer than {} tokens lose{} the end", count, what, count == 1 ? "" : "s", room, count == 1 ? "s" : "")
                  : std::string();
     };
-    return fmt::format("{}: {} pairs of a source and a text{}{}", file_.prefix().string(), per_epoch(), listed(cut_[0], "source", rooms_[0]),
-                       listed(cut_[1], "text", rooms_[1]));
+    return fmt::format("{}: {} pairs of an encoder input and a target text{}{}", file_.prefix().string(), per_epoch(),
+                       listed(cut_[0], "encoder input", rooms_[0]), listed(cut_[1], "target text", rooms_[1]));
   }
 
  private:
@@ -43,15 +44,15 @@ class SourcedSamples : public Samples {
 
   const TokenFile& file_;
   SequenceRange range_;
-  std::int64_t rooms_[2], cut_[2] = {0, 0};  // of sources and of texts
+  std::int64_t rooms_[2], cut_[2] = {0, 0};  // [0]: encoder inputs, [1]: target texts. Maximum tokens; count of truncated sequences
   std::uint64_t seed_;
 };
 
 }  // namespace
 
-std::unique_ptr<Samples> sourced_samples(const TokenFile& file, SequenceRange r, std::int64_t source_room, std::int64_t text_room,
+std::unique_ptr<Samples> sourced_samples(const TokenFile& file, SequenceRange r, std::int64_t max_source_tokens, std::int64_t max_text_tokens,
                                          std::uint64_t seed) {
-  return std::make_unique<SourcedSamples>(file, r, source_room, text_room, seed);
+  return std::make_unique<SourcedSamples>(file, r, max_source_tokens, max_text_tokens, seed);
 }
 
 }  // namespace gyr

@@ -9,7 +9,8 @@ using namespace json_line;
 
 namespace {
 
-// Under a key, or under `a.b` the text b of the object a.
+// The string under `key`. If `key` is a path such as a.b and not itself a key, the string under b in the object under
+// a.
 const std::string& text_at(const json& object, const std::string& key, const std::string& where = "") {
   const auto dot = key.find('.');
   if (dot == key.npos || object.contains(key)) return string_of(object, key, where);

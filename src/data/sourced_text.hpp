@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One line of JSON as a source and the text to be written of it: {"source": "...", "target": "..."}, under keys that the user names, or in an object
-// of its own: {"translation": {"en": "...", "de": "..."}} under translation.en and translation.de.
+// Reads one JSON line as an encoder input and its target text: {"source": "...", "target": "..."}. The user names the
+// keys. They may be paths into nested objects: translation.en and translation.de for {"translation": {"en": "...",
+// "de": "..."}}.
 #pragma once
 
 #include <string>
@@ -10,10 +11,11 @@ namespace gyr {
 
 struct SourcedText {
   std::string source, text;
-  std::string problem;  // what is wrong with the line, as in "the line ..."; empty when nothing is
+  std::string problem;  // why the line is invalid, to be put after "the line "; empty if it is valid
 };
 
-// Other keys are passed over. A problem: no valid JSON object, a key that is missing or no string, nothing but white space.
+// Ignores other keys. A line is invalid if it is no JSON object, if a key is missing or not a string, or if a text is
+// only white space.
 SourcedText read_sourced(std::string_view line, const std::string& source_key, const std::string& text_key);
 
 }  // namespace gyr

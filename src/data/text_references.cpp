@@ -13,7 +13,7 @@ namespace gyr {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr double untold = std::numeric_limits<double>::quiet_NaN();
+constexpr double missing_reference = std::numeric_limits<double>::quiet_NaN();
 
 double number_of(const json_line::json& row, const char* key) {
   const json_line::json& value = json_line::value_of(row, key);
@@ -26,15 +26,16 @@ fs::path references_path(const fs::path& prefix) { return fs::path(prefix) += "_
 
 TextReferences::TextReferences(const TokenFile& tokens, bool required) : path_(references_path(tokens.prefix())) {
   const std::string prefix = tokens.prefix().string();
-  require(tokens.sequences() % 2 == 0, Exit::data, "{}: {} sequences are no pairs; build them with `gyrfalcon data build --pairs`", prefix,
+  require(tokens.sequences() % 2 == 0, Exit::data, "{}: {} sequences do not form pairs; build them with `gyrfalcon data build --pairs`", prefix,
           tokens.sequences());
   const bool there = fs::exists(path_);
-  require(there || !required, Exit::missing,
-          "{}: is not there, and pairs are compared to what a model says of them before; write it with `gyrfalcon eval MODEL --objective preference "
-          "--data {} --records {}`",
-          path_.string(), prefix, path_.string());
+  require(
+      there || !required, Exit::missing,
+      "{}: does not exist, but the loss needs the log-probabilities of a reference model; write it with `gyrfalcon eval MODEL --objective preference "
+      "--data {} --records {}`",
+      path_.string(), prefix, path_.string());
   if (!there) return;
-  of_sequences_.assign(std::size_t(tokens.sequences()), untold);
+  of_sequences_.assign(std::size_t(tokens.sequences()), missing_reference);
   read(path_);
 }
 
@@ -47,7 +48,7 @@ void TextReferences::read(const fs::path& file) {
       if (line == 1) read_model(text.substr(0, end));
       if (line > 1 || model_.empty()) read_line(text.substr(0, end));
     } catch (const json_line::Problem& problem) {
-      fail(Exit::data, "{}:{}: the line {}; write the file anew with `gyrfalcon eval --records`", file.string(), line, problem.what);
+      fail(Exit::data, "{}:{}: the line {}; write the file again with `gyrfalcon eval --records`", file.string(), line, problem.what);
     }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -58,7 +59,7 @@ void TextReferences::read_model(std::string_view line) {
   if (!row.contains("model")) return;
   const auto word = [&](const char* key) {
     const json_line::json& value = json_line::value_of(row, key);
-    if (!value.is_string()) json_line::refuse("has {} under '{}', not a text", json_line::kind_of(value), key);
+    if (!value.is_string()) json_line::refuse("has {} under '{}', not a string", json_line::kind_of(value), key);
     return printable(value.get<std::string>());
   };
   model_ = fmt::format("{} (XXH3 {})", word("model"), word("xxh3"));
@@ -66,16 +67,16 @@ void TextReferences::read_model(std::string_view line) {
 
 std::string TextReferences::note() const {
   if (of_sequences_.empty()) return {};
-  return fmt::format("{}: the reference is {}", path_.string(), model_.empty() ? "a model that the file does not name" : model_);
+  return fmt::format("{}: the reference model is {}", path_.string(), model_.empty() ? "not named in the file" : model_);
 }
 
 void TextReferences::read_line(std::string_view line) {
   const json_line::json row = json_line::parse_object(line), &pair = json_line::value_of(row, "pair");
   const auto pairs = std::int64_t(of_sequences_.size() / 2);
   if (!pair.is_number_integer() || pair.get<double>() < 0 || pair.get<double>() >= double(pairs))
-    json_line::refuse("is of pair {}, and the data have {}, from 0 on", pair.dump(), pairs);
+    json_line::refuse("is for pair {}, but the data have {} pairs, numbered from 0", pair.dump(), pairs);
   const auto at = 2 * pair.get<std::size_t>();
-  if (!std::isnan(of_sequences_[at])) json_line::refuse("is the second of pair {}", at / 2);
+  if (!std::isnan(of_sequences_[at])) json_line::refuse("is the second line for pair {}", at / 2);
   of_sequences_[at] = number_of(row, "chosen"), of_sequences_[at + 1] = number_of(row, "rejected");
 }
 
@@ -83,7 +84,7 @@ double TextReferences::of(std::int64_t sequence) const {
   if (of_sequences_.empty()) return 0;
   const double reference = of_sequences_[std::size_t(sequence)];
   require(!std::isnan(reference), Exit::data,
-          "{}: pair {} is not there; write the file anew with `gyrfalcon eval --records`, and --length as long as "
+          "{}: pair {} is missing; write the file again with `gyrfalcon eval --records` and a --length of at least "
           "train.seq_length",
           path_.string(), sequence / 2);
   return reference;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a reference model says of the pairs of a corpus. PREFIX_reference.jsonl stands beside PREFIX.bin and PREFIX.idx and has a line of JSON for
-// each pair, {"pair": i, "chosen": x, "rejected": y}: the sums of ln p over the learned tokens of sequences 2 i and 2 i + 1. Other keys are passed
-// over. The first line may say which model that was, {"model": PATH, "xxh3": ITS SUM}.
+// Log-probabilities that a reference model assigns to the preference pairs of a corpus (DPO). PREFIX_reference.jsonl
+// accompanies PREFIX.bin and PREFIX.idx. It has one JSON line per pair, {"pair": i, "chosen": x, "rejected": y}: the
+// sums of ln p over the target tokens of sequences 2 i and 2 i + 1. Other keys are ignored. The first line may name the
+// reference model: {"model": PATH, "xxh3": ITS SUM}.
 #pragma once
 
 #include <filesystem>
@@ -16,13 +17,13 @@ std::filesystem::path references_path(const std::filesystem::path& prefix);  // 
 
 class TextReferences {
  public:
-  // Exit::missing where the file must be there and is not; Exit::data, with its line, where one is none of these, and where the sequences of the
-  // tokens are no pairs.
+  // Reads the file if it exists. Exit::missing if it is required and does not exist. Exit::data with the line number
+  // for an invalid line, and for an odd number of sequences.
   TextReferences(const TokenFile& tokens, bool required);
 
-  // Of a sequence; 0 where there is no file. Exit::data where the file does not tell.
+  // Reference log-probability of a sequence; 0 if there is no file. Exit::data if the file lacks this pair.
   double of(std::int64_t sequence) const;
-  // Which model the reference is, in a sentence; empty where there is no file.
+  // A sentence that names the reference model; empty if there is no file.
   std::string note() const;
 
  private:
@@ -31,8 +32,8 @@ class TextReferences {
   void read_line(std::string_view line);
 
   std::filesystem::path path_;
-  std::string model_;                 // as the file calls it, printable; empty where it does not say
-  std::vector<double> of_sequences_;  // NaN where nothing is told
+  std::string model_;                 // name and checksum of the reference model from the file, printable; empty if not given
+  std::vector<double> of_sequences_;  // log-probability per sequence; NaN if the file has not given it
 };
 
 }  // namespace gyr

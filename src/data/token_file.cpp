@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tokenized corpus on disk, checked before it is used.
+// Opens a tokenized corpus and checks it before use.
 #include "src/data/token_file.hpp"
 
 #include <algorithm>
@@ -45,24 +45,24 @@ TokenFile::TokenFile(const std::filesystem::path& prefix) : prefix_(prefix), ind
 
 void TokenFile::check_header() {
   const std::string name = index_.path().string();
-  require(index_.text().substr(0, index_magic.size()) == index_magic, Exit::data, "{}: byte 0: does not begin with MMIDIDX: not an index of tokens",
-          name);
-  require(std::int64_t(index_.size()) >= index_header_bytes, Exit::data, "{}: cut off at byte {}, inside its header of {}", name, index_.size(),
-          index_header_bytes);
+  require(index_.text().substr(0, index_magic.size()) == index_magic, Exit::data,
+          "{}: byte 0: does not begin with MMIDIDX, so it is not an index of tokens", name);
+  require(std::int64_t(index_.size()) >= index_header_bytes, Exit::data, "{}: the file ends at byte {}, inside its header of {} bytes", name,
+          index_.size(), index_header_bytes);
   const auto version = at<std::uint64_t>(9, 0);
-  require(version == index_version, Exit::data, "{}: byte 9: version {}, and only {} is known", name, version, index_version);
+  require(version == index_version, Exit::data, "{}: byte 9: version {} is not supported; the supported version is {}", name, version, index_version);
   const unsigned code = at<std::uint8_t>(17, 0);
   require((code >= 1 && code <= 5) || code == 8, Exit::data, "{}: byte 17: {} is not the code of an integer type", name, code);
   type_ = TokenType(code);
   const auto n = at<std::uint64_t>(18, 0), d = at<std::uint64_t>(26, 0);
-  require(d >= 1, Exit::data, "{}: byte 26: the document index is empty; it has at least its closing entry", name);
+  require(d >= 1, Exit::data, "{}: byte 26: the document index is empty; it needs at least its final entry", name);
   std::uint64_t sequence_bytes, document_bytes, total;
   const bool too_big =
       __builtin_mul_overflow(n, std::uint64_t(12), &sequence_bytes) || __builtin_mul_overflow(d, std::uint64_t(8), &document_bytes) ||
       __builtin_add_overflow(sequence_bytes, document_bytes, &total) || __builtin_add_overflow(total, std::uint64_t(index_header_bytes), &total);
   require(!too_big && total == index_.size(), Exit::data,
-          "{}: bytes 18 to 33: {} sequences and {} document entries do not make a file of {} bytes; it is damaged, or "
-          "holds more "
+          "{}: bytes 18 to 33: {} sequences and {} document entries do not match the file size of {} bytes; the file is damaged, or "
+          "it indexes more "
           "than text",
           name, n, d, index_.size());
   sequences_ = std::int64_t(n);
@@ -74,23 +74,23 @@ void TokenFile::check_header() {
 
 void TokenFile::check_sequences() {
   const std::int64_t item = bytes_of(type_);
-  std::int64_t next = 0;  // 2^31 tokens of 8 bytes in each of fewer than 2^59 sequences: the sum is checked as it grows
+  std::int64_t next = 0;  // bytes up to here. Checked in every step, so that the sum cannot overflow
   for (std::int64_t s = 0; s < sequences_; ++s) {
     const auto length = at<std::int32_t>(lengths_, s);
     const auto pointer = at<std::int64_t>(pointers_, s);
     if (length < 0 || pointer != next || length * item > std::int64_t(bin_.size()) - next) [[unlikely]] {
       const std::string name = index_.path().string();
       require(length >= 0, Exit::data, "{}: byte {}: sequence {} has {} tokens", name, lengths_ + 4 * s, s, length);
-      require(pointer == next, Exit::data, "{}: byte {}: sequence {} begins at byte {} of the tokens, but the ones before end at {}", name,
-              pointers_ + 8 * s, s, pointer, next);
+      require(pointer == next, Exit::data, "{}: byte {}: sequence {} begins at byte {} of the tokens, but the previous sequences end at byte {}",
+              name, pointers_ + 8 * s, s, pointer, next);
       fail(Exit::data,
-           "{}: byte {}: sequence {} ends at byte {} of {}, which has {}: the two files do not belong together, or it "
-           "was cut off",
+           "{}: byte {}: sequence {} ends at byte {} of {}, which has {} bytes; the two files do not belong together, or the second "
+           "is truncated",
            name, lengths_ + 4 * s, s, next + length * item, bin_.path().string(), bin_.size());
     }
     next += length * item;
   }
-  require(next == std::int64_t(bin_.size()), Exit::data, "{}: has {} bytes, but its index accounts for {}: the two files do not belong together",
+  require(next == std::int64_t(bin_.size()), Exit::data, "{}: has {} bytes, but its index accounts for {}; the two files do not belong together",
           bin_.path().string(), bin_.size(), next);
   tokens_ = next / item;
 }
@@ -100,7 +100,7 @@ void TokenFile::check_documents() const {
   for (std::int64_t d = 0; d <= documents_; ++d) {
     const std::int64_t start = first_sequence(d);
     const bool right = start >= before && start <= sequences_ && (d > 0 || start == 0) && (d < documents_ || start == sequences_);
-    require(right, Exit::data, "{}: byte {}: document {} begins at sequence {}; the one before at {}, and there are {} sequences",
+    require(right, Exit::data, "{}: byte {}: document {} begins at sequence {}, but the previous document begins at {} and there are {} sequences",
             index_.path().string(), document_starts_ + 8 * d, d, start, before, sequences_);
     before = start;
   }
@@ -112,13 +112,13 @@ std::int64_t TokenFile::first_token(std::int64_t sequence) const {
 
 void TokenFile::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out, std::int64_t vocab_size) const {
   ensure(sequence >= 0 && sequence < sequences_ && offset >= 0 && offset + std::int64_t(out.size()) <= length(sequence),
-         "{}: tokens {} to {} of sequence {} were asked for", prefix_.string(), offset, offset + std::int64_t(out.size()), sequence);
+         "{}: tokens {} to {} of sequence {} do not exist", prefix_.string(), offset, offset + std::int64_t(out.size()), sequence);
   read_stream(first_token(sequence) + offset, out, vocab_size);
 }
 
 void TokenFile::read_stream(std::int64_t position, std::span<std::int32_t> out, std::int64_t vocab_size) const {
-  ensure(position >= 0 && position + std::int64_t(out.size()) <= tokens_, "{}: tokens {} to {} of {} were asked for", prefix_.string(), position,
-         position + std::int64_t(out.size()), tokens_);
+  ensure(position >= 0 && position + std::int64_t(out.size()) <= tokens_, "{}: tokens {} to {} are not among its {} tokens", prefix_.string(),
+         position, position + std::int64_t(out.size()), tokens_);
   with_type(type_, [&]<class T>(T) {
     const char* from = bin_.data() + position * std::int64_t(sizeof(T));
     bool good = true;
@@ -134,7 +134,7 @@ void TokenFile::read_stream(std::int64_t position, std::span<std::int32_t> out, 
       T token;
       std::memcpy(&token, from + i * sizeof(T), sizeof(T));
       require(token >= 0 && std::int64_t(token) < vocab_size, Exit::data,
-              "{}: byte {}: token id {} is not in the vocabulary of {}; was the data made with another tokenizer?", bin_.path().string(),
+              "{}: byte {}: token id {} is not in the vocabulary of {} tokens; was the data made with another tokenizer?", bin_.path().string(),
               (position + std::int64_t(i)) * std::int64_t(sizeof(T)), std::int64_t(token), vocab_size);
     }
   });
@@ -154,11 +154,11 @@ std::int32_t TokenFile::check_tokens(std::int64_t vocab_size) const {
 
 void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what) {
   const std::string name = index_path(beside.prefix()).string(), other = index_path(tokens.prefix()).string();
-  const char* const advice = "build both again, or move these files away to do without";
-  require(beside.sequences() == tokens.sequences(), Exit::data, "{}: {} of {} sequences beside {}, which has {}; {}", name, what, beside.sequences(),
-          other, tokens.sequences(), advice);
+  const char* const advice = "build both again, or remove these files to train without them";
+  require(beside.sequences() == tokens.sequences(), Exit::data, "{}: {} with {} sequences, but {} has {}; {}", name, what, beside.sequences(), other,
+          tokens.sequences(), advice);
   for (std::int64_t s = 0; s < tokens.sequences(); ++s)
-    require(beside.length(s) == tokens.length(s), Exit::data, "{}: byte {}: sequence {} of {} has {} numbers, and that of {} has {} tokens; {}", name,
+    require(beside.length(s) == tokens.length(s), Exit::data, "{}: byte {}: sequence {} of {} has {} values, but that of {} has {} tokens; {}", name,
             index_header_bytes + 4 * s, s, what, beside.length(s), other, tokens.length(s), advice);
 }
 

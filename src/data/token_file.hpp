@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tokenized corpus on disk: PREFIX.bin holds the tokens end to end, PREFIX.idx says where sequences and documents
-// begin. The format is that of Megatron-LM's indexed datasets, version 1, little-endian, nothing aligned:
+// A tokenized corpus on disk. PREFIX.bin holds the concatenated tokens. PREFIX.idx holds the positions of sequences and
+// documents. The format is that of Megatron-LM's indexed datasets, version 1, little-endian and unaligned:
 //
 //   0        9 bytes  "MMIDIDX" 0 0          N  sequences
 //   9        u64      version, 1             D  documents + 1
@@ -30,14 +30,14 @@ inline constexpr std::int64_t index_header_bytes = 34;
 enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 std::int64_t bytes_of(TokenType type);
 
-// PREFIX.bin and PREFIX.idx; a prefix may itself hold dots.
+// Paths of PREFIX.bin and PREFIX.idx. A prefix may contain dots.
 std::filesystem::path tokens_path(const std::filesystem::path& prefix);
 std::filesystem::path index_path(const std::filesystem::path& prefix);
 
 class TokenFile {
  public:
-  // Maps both files and checks the whole index against itself and the size of .bin. Exit::missing when a file is not
-  // there; Exit::data, naming file and byte, when anything contradicts the format.
+  // Maps both files into memory and checks the index for consistency with itself and with the size of .bin.
+  // Exit::missing if a file does not exist. Exit::data, with file and byte, for any contradiction.
   explicit TokenFile(const std::filesystem::path& prefix);
 
   const std::filesystem::path& prefix() const { return prefix_; }
@@ -47,24 +47,24 @@ class TokenFile {
   std::int64_t tokens() const { return tokens_; }
 
   std::int64_t length(std::int64_t sequence) const { return at<std::int32_t>(lengths_, sequence); }
-  // How many tokens lie in .bin before `sequence`, which may be sequences().
+  // Number of tokens in .bin before `sequence`, which may be sequences().
   std::int64_t first_token(std::int64_t sequence) const;
-  // The first sequence of `document`, which may be documents().
+  // First sequence of `document`. documents() is a valid argument and gives sequences().
   std::int64_t first_sequence(std::int64_t document) const { return at<std::int64_t>(document_starts_, document); }
 
-  // Fills `out` with the tokens from `offset` on, counted within `sequence` or over the whole file. Exit::data for an
-  // id that is negative, not below `vocab_size`, or past 2^31: the message says where it stands.
+  // Fill `out` with tokens, from `offset` of `sequence` on, or from token `position` of the file on. Exit::data, with
+  // file and byte, for an id that is negative or not below `vocab_size`.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out, std::int64_t vocab_size = max_vocab) const;
   void read_stream(std::int64_t position, std::span<std::int32_t> out, std::int64_t vocab_size = max_vocab) const;
 
-  // Reads the whole file: Exit::data if it holds an id that is negative or not below `vocab_size`. Returns the largest
-  // id, -1 if there is no token.
+  // Reads all tokens. Exit::data for an id that is negative or not below `vocab_size`. Returns the largest id, or -1 if
+  // there are no tokens.
   std::int32_t check_tokens(std::int64_t vocab_size = max_vocab) const;
 
   static constexpr std::int64_t max_vocab = std::int64_t(1) << 31;
 
  private:
-  // Element i of an array in the index, which no alignment can be trusted with.
+  // Element i of the index array at byte `array`. memcpy, because the arrays are unaligned.
   template <class T>
   T at(std::int64_t array, std::int64_t i) const {
     T value;
@@ -79,10 +79,11 @@ class TokenFile {
   MappedFile index_, bin_;
   TokenType type_{};
   std::int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
-  std::int64_t lengths_ = 0, pointers_ = 0, document_starts_ = 0;  // bytes of the index at which its arrays begin
+  std::int64_t lengths_ = 0, pointers_ = 0, document_starts_ = 0;  // byte offsets of the three arrays in the index
 };
 
-// Exit::data unless what stands beside tokens, called so in messages, has a number for each of them in the same sequences.
+// Exit::data unless `beside` (a loss mask or labels; `what` is its name in messages) has the same sequences, with the
+// same lengths, as `tokens`.
 void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what);
 
 }  // namespace gyr

@@ -56,10 +56,11 @@ TokenWriter::TokenWriter(const std::filesystem::path& prefix, std::int64_t vocab
     : prefix_(prefix), vocab_size_(vocab_size), type_(token_type_for(vocab_size)), bin_(tokens_path(prefix)), index_(index_path(prefix)) {}
 
 void TokenWriter::add(std::span<const std::int32_t> ids) {
-  for (const std::int32_t id : ids) require(id >= 0 && id < vocab_size_, Exit::data, "token id {} is not in the vocabulary of {}", id, vocab_size_);
+  for (const std::int32_t id : ids)
+    require(id >= 0 && id < vocab_size_, Exit::data, "token id {} is not in the vocabulary of {} tokens", id, vocab_size_);
   open_ += std::int64_t(ids.size());
   require(open_ <= std::numeric_limits<std::int32_t>::max(), Exit::data,
-          "document {} has more than 2^31 - 1 tokens, which the format cannot hold; divide it", documents());
+          "document {} has more than 2^31 - 1 tokens, the limit of the token file format; split it", documents());
   buffer_.clear();
   append_tokens(buffer_, ids, type_);
   bin_.append(buffer_);
@@ -72,7 +73,7 @@ void TokenWriter::end_document() {
 }
 
 void TokenWriter::finish() {
-  ensure(open_ == 0, "the last document was not ended");
+  ensure(open_ == 0, "finish() was called before end_document()");
   index_.append(index_header(type_, documents(), documents()));
   const auto append = [&](auto value) { index_.append({reinterpret_cast<const char*>(&value), sizeof value}); };
   for (const std::int32_t length : lengths_) append(length);

@@ -13,21 +13,21 @@
 
 namespace gyr {
 
-// Two bytes per token for vocabularies below 65500, four for larger ones: the rule by which Megatron-LM's tools write.
+// Megatron-LM's rule: two bytes per token for vocabularies below 65500, four bytes for larger ones.
 constexpr TokenType token_type_for(std::int64_t vocab_size) { return vocab_size < 65500 ? TokenType::u16 : TokenType::i32; }
 
-// `ids` as they lie in the file, appended to `bytes`.
+// Appends `ids` to `bytes` in the format of the token file.
 void append_tokens(std::string& bytes, std::span<const std::int32_t> ids, TokenType type);
 
-// The first 34 bytes of an index.
+// Returns the 34-byte header of an index file.
 std::string index_header(TokenType type, std::int64_t sequences, std::int64_t documents);
 
-// Puts the two finished temporary files in place. The old index goes first and the new one comes last, so that an index
-// never stands beside tokens that are not its own, whenever the run is killed.
+// Renames the two finished temporary files to their final names. The old index is removed first and the new one is
+// renamed last. An index is therefore never combined with other tokens, even if the run is killed.
 void commit_pair(const std::filesystem::path& prefix, OutputFile& tokens, OutputFile& index);
 
-// Every document is one sequence. Files appear under their names in finish(); until then, and if anything fails, there
-// are only temporary ones, which the destructor removes. Failures are Exit::io, with the reason.
+// Each document is one sequence. finish() gives the files their final names. Before that, and after any failure, only
+// temporary files exist, which the destructor removes. Failures are Exit::io with the reason.
 class TokenWriter {
  public:
   TokenWriter(const std::filesystem::path& prefix, std::int64_t vocab_size);
@@ -46,7 +46,7 @@ class TokenWriter {
   TokenType type_;
   OutputFile bin_, index_;
   std::vector<std::int32_t> lengths_;
-  std::int64_t tokens_ = 0, open_ = 0;  // written; of them, in the current document
+  std::int64_t tokens_ = 0, open_ = 0;  // tokens written; tokens in the current document
   std::string buffer_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Learns a byte-level vocabulary. Pieces are counted once; then each merge touches only the distinct pieces that hold
-// its pair, and a heap that is corrected lazily gives the most frequent pair.
+// Trains a byte-level BPE tokenizer. Pieces are counted once. Each merge then updates only the distinct pieces that
+// contain its pair. A lazily corrected heap gives the most frequent pair.
 #include "src/data/tokenizer_training.hpp"
 
 #include <xxhash.h>
@@ -18,8 +18,7 @@
 namespace gyr {
 namespace {
 
-// Longer pieces (a megabyte without a space) are counted in blocks of this size, so that no merge has to walk through
-// them.
+// Longer pieces, such as a megabyte without a space, are counted in blocks of this size, so that merges stay cheap.
 constexpr std::size_t max_piece_bytes = 1024;
 constexpr std::int64_t max_vocab_size = std::int64_t(1) << 24;
 
@@ -32,10 +31,10 @@ using PieceCounts = std::unordered_map<std::string, std::int64_t, PieceHash, std
 void check(const TrainerOptions& options) {
   const auto smallest = std::int64_t(options.specials.size()) + 256;
   require(options.vocab_size >= smallest && options.vocab_size <= max_vocab_size, Exit::config,
-          "a vocabulary of {} tokens is not possible: {} special tokens and 256 bytes need {}, and {} is the most", options.vocab_size,
+          "vocabulary size {} is out of range: {} special tokens and 256 bytes need at least {}, and the maximum is {}", options.vocab_size,
           options.specials.size(), smallest, max_vocab_size);
-  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}, and must be at least 1", options.min_frequency);
-  require(options.max_token_bytes >= 2, Exit::config, "max_token_bytes is {}, and must be at least 2", options.max_token_bytes);
+  require(options.min_frequency >= 1, Exit::config, "min_frequency is {}; it must be at least 1", options.min_frequency);
+  require(options.max_token_bytes >= 2, Exit::config, "max_token_bytes is {}; it must be at least 2", options.max_token_bytes);
 }
 
 PieceCounts count_pieces(std::span<const std::filesystem::path> files, const TrainerOptions& options, const Vocabulary& start,
@@ -54,7 +53,7 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> files, const Tra
     for (std::size_t at = 0; at < piece.size(); at += max_piece_bytes) count(piece.substr(at, max_piece_bytes));
   };
   const auto read = [&](const Fragment& fragment) {
-    // Bytes that are not UTF-8 are pieces of their own, as where text is encoded.
+    // Bytes that are not UTF-8 are separate pieces, as in Tokenizer::encode.
     for (std::string_view text = fragment.text; !text.empty();) {
       const std::size_t valid = valid_utf8_prefix(text);
       splitter.split(text.substr(0, valid), scratch);
@@ -95,7 +94,7 @@ class Trainer {
     while (std::int64_t(vocabulary_.tokens.size()) < options_.vocab_size && !heap_.empty()) {
       const Candidate best = heap_.top();
       heap_.pop();
-      if (best.count != pairs_[best.pair].count) {  // it has changed since it was offered
+      if (best.count != pairs_[best.pair].count) {  // the count has changed since this entry was pushed
         offer(best.pair);
         continue;
       }
@@ -110,21 +109,21 @@ class Trainer {
 
  private:
   struct Word {
-    std::size_t begin;  // of its symbols in symbols_
+    std::size_t begin;  // index of the first symbol in symbols_
     std::uint32_t length;
     std::int64_t count;
   };
   struct Pair {
     std::int32_t left, right;
-    std::int32_t result = -1;  // the token it makes, once it has been merged
+    std::int32_t result = -1;  // id of the merged token; -1 before the merge
     std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  // all that hold it; some may do so no longer
+    std::vector<std::uint32_t> words;  // words that contain the pair, and some that no longer do
   };
   struct Candidate {
     std::int64_t count;
     std::int32_t left, right;
     std::uint32_t pair;
-    bool operator<(const Candidate& other) const {  // the heap's top is the largest
+    bool operator<(const Candidate& other) const {  // order of the max-heap: largest count, then smallest ids
       if (count != other.count) return count < other.count;
       return std::pair(left, right) > std::pair(other.left, other.right);
     }
@@ -158,8 +157,8 @@ class Trainer {
     if (pair.count > 0) heap_.push({pair.count, pair.left, pair.right, index});
   }
 
-  // The same bytes may come from two pairs ("ab" "c" and "a" "bc"): they are one token. A pair can therefore rise again
-  // after it was merged, when its left or right token is made in a second way; then its merge is on the list already.
+  // Two pairs may give the same bytes ("ab" "c" and "a" "bc"); they share one token. A merged pair can therefore occur
+  // again when its left or right token is produced in a second way. Its merge is then already in the list.
   std::int32_t result_of(std::uint32_t index) {
     Pair& pair = pairs_[index];
     if (pair.result >= 0) return pair.result;
@@ -182,7 +181,7 @@ class Trainer {
     touched_.clear();
   }
 
-  // Joins every (left, right) in a word, from the left, and corrects the counts of the pairs around it.
+  // Merges every (left, right) in a word, from left to right, and updates the counts of the adjacent pairs.
   void merge_in(std::uint32_t word, std::int32_t left, std::int32_t right, std::int32_t result) {
     Word& w = words_[word];
     std::int32_t* s = &symbols_[w.begin];
@@ -216,7 +215,7 @@ class Trainer {
   std::vector<Pair> pairs_;
   PairMap index_of_;
   std::priority_queue<Candidate> heap_;
-  std::vector<std::uint32_t> touched_;  // pairs whose count a merge has raised
+  std::vector<std::uint32_t> touched_;  // pairs whose count was raised since the last merge
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the words of a text are among its tokens.
+// Finds the tokens that begin a word, for whole-word masking.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace gyr {
 
-// 1 where a token begins a word: where the tokenizer's rule cuts the text that the tokens spell between special tokens, and 0 where a token goes on
-// with the word before it. learned of special tokens, which are no words, becomes 0.
+// Returns 1 for a token that begins a word according to the tokenizer's pre-tokenizer, and 0 for a token that continues
+// one. Special tokens separate texts and are not words; their elements of `learned` are set to 0.
 std::vector<std::uint8_t> word_begins(const Tokenizer&, std::span<const std::int32_t> tokens, std::span<std::uint8_t> learned);
 
 }  // namespace gyr

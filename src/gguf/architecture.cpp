@@ -28,7 +28,7 @@ const Architecture& architecture_of(const std::string& family, const std::string
     if (a.family == family) return a;
     known += (known.empty() ? "" : ", ") + std::string(a.family);
   }
-  fail(Exit::config, "{}: is a {}, of which export-gguf writes none; it writes {}", model, family, known);
+  fail(Exit::config, "{}: is a {}, which export-gguf does not support; it supports {}", model, family, known);
 }
 
 namespace {
@@ -41,7 +41,7 @@ constexpr Renamed whole_model[] = {{embedding_name, "token_embd.weight"},
                                    {"model.final_layernorm.weight", "output_norm.weight"},
                                    {"model.final_layernorm.bias", "output_norm.bias"},
                                    {head_name, "output.weight"}};
-// In a layer, without ".weight" and ".bias".
+// Names of weights inside a layer, without the endings ".weight" and ".bias".
 constexpr Renamed in_layer[] = {{"pre_ff_layernorm", "ffn_norm"},       {"self_attn.q_proj", "attn_q"},
                                 {"self_attn.k_proj", "attn_k"},         {"self_attn.v_proj", "attn_v"},
                                 {"self_attn.o_proj", "attn_output"},    {"self_attn.q_norm", "attn_q_norm"},
@@ -50,7 +50,7 @@ constexpr Renamed in_layer[] = {{"pre_ff_layernorm", "ffn_norm"},       {"self_a
                                 {"feed_forward.down_proj", "ffn_down"}, {"mamba.in_proj", "ssm_in"},
                                 {"mamba.conv1d", "ssm_conv1d"},         {"mamba.norm", "ssm_norm"},
                                 {"mamba.out_proj", "ssm_out"}};
-// Whole names there.
+// Complete names inside a layer, for weights without these endings.
 constexpr Renamed without_ending[] = {
     {"self_attn.sinks", "attn_sinks.weight"}, {"mamba.dt_bias", "ssm_dt.bias"}, {"mamba.A_log", "ssm_a"}, {"mamba.D", "ssm_d"}};
 
@@ -62,7 +62,7 @@ const char* find(const Renamed (&names)[n], std::string_view ours) {
 
 bool mixes(char symbol) { return symbol != '-' && symbol != 'E'; }
 
-// "3.gate_proj.weight" of expert 3 to "ffn_gate_exps.weight".
+// "3.gate_proj.weight" of expert 3 becomes "ffn_gate_exps.weight", the tensor of all experts.
 std::string name_of_experts(std::string_view part) {
   const std::string_view name = part.substr(part.find('.') + 1);
   return fmt::format("ffn_{}_exps{}", name.substr(0, name.find("_proj")), name.substr(name.rfind('.')));
@@ -116,7 +116,7 @@ std::vector<PlannedTensor> tensors_of(const ModelConfig& m, const Architecture& 
   return tensors;
 }
 
-// ---- keys ----
+// ---- GGUF keys ----
 
 void put_widths(const ModelConfig& m, Index layers, Keys& keys) {
   keys.count("vocab_size", m.vocab_size);
@@ -166,28 +166,28 @@ void put_windows(const ModelConfig& m, Index every, Keys& keys) {
   if (!usual) keys.own("attention.sliding_window_pattern", windows);
 }
 
-// ---- checks ----
+// ---- checks for unsupported settings ----
 
-void check_rotary(const AttentionConfig& a, const Scruples& s) {
-  s.demand(a.rope_scaling.type != RopeScaling::dynamic, "frequencies that depend on a text's length (rope_type dynamic)");
-  s.demand(a.rope_scaling.type != RopeScaling::yarn, "positions stretched by YaRN (rope_type yarn), with which it gives other tokens");
+void check_rotary(const AttentionConfig& a, const SupportChecks& s) {
+  s.demand(a.rope_scaling.type != RopeScaling::dynamic, "frequencies that depend on the sequence length (rope_type dynamic)");
+  s.demand(a.rope_scaling.type != RopeScaling::yarn, "exact YaRN scaling (rope_type yarn) and would generate other tokens");
 }
 
-void check_no_windows(const ModelConfig& m, const Scruples& s) {
+void check_no_windows(const ModelConfig& m, const SupportChecks& s) {
   if (m.pattern.find('W') != std::string::npos && s.note)
-    s.note(
-        fmt::format("{}: llama.cpp's {} has no windows: of texts longer than {} tokens it attends to all", s.model, s.architecture, m.window.size));
+    s.note(fmt::format("{}: llama.cpp's {} has no sliding-window attention; in texts longer than {} tokens it attends to all tokens", s.model,
+                       s.architecture, m.window.size));
 }
 
-void check_mixer(const MambaConfig& c, const Scruples& s) {
-  s.demand(c.norm != SsmNorm::norm_first, "norm in front of the gate of a mixer (mamba_norm_before_gate)");
+void check_mixer(const MambaConfig& c, const SupportChecks& s) {
+  s.demand(c.norm != SsmNorm::norm_first, "a norm before the gate of a mixer (mamba_norm_before_gate)");
   s.demand(!c.in_bias && !c.out_bias, "biases on a mixer's projections");
-  s.demand(c.conv_bias, "convolution without biases");
+  s.demand(c.conv_bias, "a convolution without bias");
   if ((c.dt_low > 0 || std::isfinite(c.dt_high)) && s.note)
-    s.note(fmt::format("{}: time steps are kept in [{}, {}], and llama.cpp passes over that", s.model, c.dt_low, c.dt_high));
+    s.note(fmt::format("{}: time steps are clamped to [{}, {}], but llama.cpp ignores these limits", s.model, c.dt_low, c.dt_high));
 }
 
-// ---- numbers ----
+// ---- changes of values ----
 
 std::function<void(Index, Index, Index, float*)> scaled(std::function<float(Index row)> factor) {
   return [factor = std::move(factor)](Index first, Index rows, Index columns, float* x) {
@@ -213,7 +213,7 @@ void adapt_mixer(const MambaConfig& c, const std::string& part, PlannedTensor& t
   }
 }
 
-void make_neighbours(Index head_dim, PlannedTensor& t) {
+void interleave_rotary_rows(Index head_dim, PlannedTensor& t) {
   t.rows_together = head_dim;
   t.change = [head_dim](Index, Index rows, Index columns, float* x) {
     std::vector<float> head(std::size_t(head_dim * columns));

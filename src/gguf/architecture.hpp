@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What llama.cpp calls the classes of models that it and we have, the key-values it wants of each and which tensors our weights become. A file of
-// families/ defines some and registers them. Names and changes of numbers are those of llama.cpp's own converter.
+// Mapping from our models to llama.cpp: the architecture names, the key-values that each architecture needs, and the
+// tensors that our weights become. Each file of families/ defines some architectures. Names and value changes follow
+// llama.cpp's own converter.
 #pragma once
 
 #include <functional>
@@ -13,23 +14,25 @@
 
 namespace gyr::gguf {
 
-// A tensor to be: the numbers of one weight, or of several one behind the other, and what becomes of them on the way.
+// A GGUF tensor to be written: the values of one weight, or of several weights concatenated along rows, and the change
+// that is applied to them.
 struct PlannedTensor {
   std::string name;
-  std::vector<std::string> weights;  // of the model
+  std::vector<std::string> weights;  // names of our weights, concatenated in this order
   Shape shape;
-  Index rows_together = 1;  // rows of the weight that change() sees at a time, or a multiple
-  // Changes (rows, columns) numbers of a weight, the first row of which is its `first`-th; null: they stay.
+  Index rows_together = 1;  // change() gets this number of rows of a weight, or a multiple of it, at a time
+  // Changes `rows` x `columns` values of a weight in place. `first`: index of the first of these rows in the weight.
+  // Null: values are unchanged.
   std::function<void(Index first, Index rows, Index columns, float*)> change = {};
-  std::vector<float> values = {};  // in place of weights
+  std::vector<float> values = {};  // used if `weights` is empty
 };
 
 class Keys {
  public:
   explicit Keys(std::string architecture) : prefix_(std::move(architecture) + ".") {}
-  void set(const std::string& key, Value value);                                           // replaces an earlier one
-  void own(const std::string& key, Value value) { set(prefix_ + key, std::move(value)); }  // behind the name of the architecture
-  void count(const std::string& key, Index number);                                        // own, u32
+  void set(const std::string& key, Value value);                                           // replaces an earlier value of the key
+  void own(const std::string& key, Value value) { set(prefix_ + key, std::move(value)); }  // the key with the architecture name as prefix
+  void count(const std::string& key, Index number);                                        // own() with a u32 value
   void real(const std::string& key, double number) { own(key, float(number)); }
   const std::vector<KeyValue>& all() const { return values_; }
 
@@ -38,57 +41,59 @@ class Keys {
   std::vector<KeyValue> values_;
 };
 
-// Says no to what llama.cpp computes otherwise, and tells what it passes over.
-struct Scruples {
+// Rejects settings that llama.cpp does not support, and notes those that it ignores.
+struct SupportChecks {
   std::string model, architecture;
   Note note;
-  // Exit::config.
+  // Exit::config unless `fits`. `what` names the unsupported setting.
   void demand(bool fits, const std::string& what) const {
-    require(fits, Exit::config, "{}: llama.cpp's {} has no {}; export-hf writes a folder that has", model, architecture, what);
+    require(fits, Exit::config, "{}: llama.cpp's {} does not support {}; use export-hf, which writes a Hugging Face folder", model, architecture,
+            what);
   }
 };
 
 struct Architecture {
-  const char* family;  // class of transformers
-  const char* name;    // in llama.cpp
-  Index layers;        // of ours that are one of theirs
-  void (*check)(const ModelConfig&, const Scruples&);
+  const char* family;  // class name in transformers
+  const char* name;    // architecture name in llama.cpp
+  Index layers;        // our layers per block of llama.cpp; 2 where attention and MLP are separate layers here
+  void (*check)(const ModelConfig&, const SupportChecks&);
   void (*keys)(const ModelConfig&, Keys&);
-  // What is particular about the tensor that a weight becomes: `part` is its name without "model.layers.N.", `layer` our N or -1.
+  // Adapts the tensor of one weight. `part`: the weight's name without "model.layers.N."; `layer`: our N, or -1 outside
+  // of layers.
   void (*adapt)(const ModelConfig&, Index layer, const std::string& part, PlannedTensor&) = nullptr;
-  std::vector<PlannedTensor> (*extra)(const ModelConfig&) = nullptr;  // tensors that are no weights, or a weight once more
+  std::vector<PlannedTensor> (*extra)(const ModelConfig&) = nullptr;  // tensors without a weight of their own
 };
 
 const std::vector<Architecture>& architectures();
-// Exit::config naming the class where llama.cpp has none such, or we do not know how.
+// Exit::config, with the class name, if llama.cpp has no such architecture or export-gguf does not support it.
 const Architecture& architecture_of(const std::string& family, const std::string& model);
 
-// All tensors in the model's order.
+// All tensors of the file, in the order of the model's weights.
 std::vector<PlannedTensor> tensors_of(const ModelConfig&, const Architecture&);
 
-// ---- for families ----
+// ---- functions for the files of families/ ----
 
-// Keys that most of them have: of widths, heads, experts and positions.
-void put_widths(const ModelConfig&, Index layers, Keys&);  // layers: of theirs
+// Keys that most architectures need. `layers`: number of blocks in llama.cpp.
+void put_widths(const ModelConfig&, Index layers, Keys&);  // widths, vocabulary and norm epsilon
 void put_attention(const ModelConfig&, Keys&);
 void put_rotary(const AttentionConfig&, Keys&);
 void put_experts(const MoeConfig&, Keys&);
 void put_mixer(const MambaConfig&, Keys&);
-// Which layers look through a window, where it is not all but every n-th.
+// Sliding-window keys. The per-layer pattern is written only if it differs from "all but every `every`-th layer".
 void put_windows(const ModelConfig&, Index every, Keys&);
 
-// Rotary positions that llama.cpp has; windows that it passes over; a mixer as it has it.
-void check_rotary(const AttentionConfig&, const Scruples&);
-void check_no_windows(const ModelConfig&, const Scruples&);
-void check_mixer(const MambaConfig&, const Scruples&);
+// Reject or note what llama.cpp does not support: rotary scalings, sliding windows, and settings of Mamba-2 mixers.
+void check_rotary(const AttentionConfig&, const SupportChecks&);
+void check_no_windows(const ModelConfig&, const SupportChecks&);
+void check_mixer(const MambaConfig&, const SupportChecks&);
 
-// Row by row x = factor(row) x, in single precision.
+// A change function that multiplies each row by factor(row), in single precision.
 std::function<void(Index, Index, Index, float*)> scaled(std::function<float(Index row)> factor);
-// Mixers' tensors: A = -exp(A_log), widths that were one dimension as two.
+// Adapts the tensors of a Mamba-2 mixer: A = -exp(A_log), and shapes with one more dimension.
 void adapt_mixer(const MambaConfig&, const std::string& part, PlannedTensor&);
-// Rows of heads, whose channels j and j + width/2 turn together, so that these are neighbours.
-void make_neighbours(Index head_dim, PlannedTensor&);
-// What llama3's scaling divides frequencies by, as a tensor; none of other scalings.
+// Permutes the rows of each head so that rotary pairs (j, j + head_dim/2) become adjacent rows (2j, 2j + 1).
+void interleave_rotary_rows(Index head_dim, PlannedTensor&);
+// Tensor of the divisors of llama3's frequency scaling; empty for other scalings.
 std::vector<PlannedTensor> rotary_factors(const ModelConfig&);
 
 }  // namespace gyr::gguf

@@ -15,14 +15,14 @@ namespace {
 void put_half(float x, std::string& out, const std::string& object) {
   const std::uint16_t half = float_to_half(x);
   require(std::isfinite(half_to_float(half)), Exit::data,
-          "{}: {} cannot be written in half precision, which goes to 65504; choose --dtype bf16 or f32", object, x);
+          "{}: {} cannot be written in half precision, whose maximum is 65504; choose --dtype bf16 or f32", object, x);
   out.append(reinterpret_cast<const char*>(&half), sizeof half);
 }
 
 void put_block(const float* x, std::string& out, const std::string& object) {
   float largest = 0;
   for (Index i = 0; i < block_size; ++i) {
-    require(std::isfinite(x[i]), Exit::data, "{}: holds {}, which blocks of 8 bits cannot; choose --dtype bf16 or f32", object, x[i]);
+    require(std::isfinite(x[i]), Exit::data, "{}: contains {}, which q8_0 blocks cannot represent; choose --dtype bf16 or f32", object, x[i]);
     largest = std::max(largest, std::abs(x[i]));
   }
   const float scale = largest / 127, inverse = scale != 0 ? 1 / scale : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers as tensors of a GGUF file hold them.
+// Encodes values in the data types of GGUF.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace gyr::gguf {
 
-// Appends `count` numbers, whole blocks of them. bf16 and f16 are rounded to nearest, ties to even. A block of q8_0 is a scale d = max|x| / 127 in
-// half precision and 32 bytes q, x about d q; q = x (1 / d) with the d that is not yet rounded, to nearest, ties away from zero, as ggml's reference
-// has it. Exit::data naming `object` where a number is not finite and the type has none such, or beyond half precision.
+// Appends `count` values, a multiple of the block size for q8_0. bf16 and f16 are rounded to nearest, ties to even. A
+// q8_0 block is a scale d = max|x| / 127 in half precision and 32 bytes q, with x = d q approximately. As in ggml's
+// reference, q = x (1 / d) with the unrounded d, rounded to nearest, ties away from zero. Exit::data, with the name
+// `object`, for values that are too large for half precision, or not finite if the type cannot represent that.
 void encode(Type, const float* x, Index count, std::string& out, const std::string& object);
 
 }  // namespace gyr::gguf

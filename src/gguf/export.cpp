@@ -28,22 +28,22 @@ using gguf::Type;
 
 constexpr Index piece_numbers = Index(1) << 20;
 
-// What readers there take in f32 alone.
-bool stays_wide(const PlannedTensor& t) {
+// True for tensors that llama.cpp reads only in f32.
+bool must_be_f32(const PlannedTensor& t) {
   const auto is = [&](std::string_view name) { return t.name.ends_with(name); };
   return t.shape.size() <= 1 || is("_norm.weight") || is("ffn_gate_inp.weight") || is("position_embd.weight") || is("ssm_conv1d.weight") ||
          !is(".weight");
 }
 
 Type type_of(const PlannedTensor& t, Type wanted) {
-  if (stays_wide(t)) return Type::f32;
+  if (must_be_f32(t)) return Type::f32;
   return wanted == Type::q8_0 && t.shape.back() % gguf::block_size != 0 ? Type::f16 : wanted;
 }
 
-// Rows of a weight that are read, changed and written together.
+// Rows of a weight that are read, changed and written as one unit.
 struct Piece {
   std::size_t tensor;
-  std::string weight;  // empty: the tensor's values
+  std::string weight;  // empty: the constant values of the tensor
   Box box;
 };
 
@@ -65,7 +65,7 @@ std::vector<Piece> pieces_of(const std::vector<PlannedTensor>& tensors, const st
   return pieces;
 }
 
-// Reading has a thread of its own, ahead of the one that changes and writes.
+// Copies all tensors. A separate thread reads ahead of the thread that changes and writes.
 class Copy {
  public:
   Copy(const WeightSource& source, const std::vector<PlannedTensor>& tensors, const std::vector<gguf::Tensor>& written,
@@ -119,20 +119,22 @@ class Copy {
   std::vector<std::byte> stored_;
 };
 
-// What config.json says beside the model's shape; of a checkpoint without one what its deck knows.
+// The model's config.json, for settings that are not part of ModelConfig. For a checkpoint without one, the deck
+// provides them.
 HuggingFaceConfig config_of(const fs::path& model, const RunConfig& run, const Companions& companions, const Note& note) {
   HuggingFaceConfig config;
   if (const auto text = companions.find(config_file_name); text != companions.end()) {
     config = parse_config_json(text->second, (model / config_file_name).string());
   } else {
     config.model_type = "", config.positions = run.train.seq_length;
-    if (note) note(fmt::format("{}: carries no config.json: its context length is the trained one, {}", model.string(), config.positions));
+    if (note)
+      note(fmt::format("{}: has no config.json, so the context length is the training sequence length, {}", model.string(), config.positions));
   }
   config.model = run.model;
   return config;
 }
 
-std::uint32_t file_type_of(Type type) {  // llama.cpp's number of what most of a file is
+std::uint32_t file_type_of(Type type) {  // llama.cpp's code (general.file_type) of the type of most tensors
   switch (type) {
     case Type::f16: return 1;
     case Type::q8_0: return 7;
@@ -145,7 +147,7 @@ void put_tokenizer(const fs::path& model, const RunConfig& run, const Companions
                    const GgufOptions& options, gguf::Keys& keys, const Note& note) {
   if (options.no_tokenizer) return gguf::put_no_vocabulary(keys);
   const fs::path file = options.tokenizer.empty() ? fs::path(run.data.tokenizer) : options.tokenizer;
-  require(!file.empty(), Exit::usage, "{}: has no tokenizer; name one with --tokenizer FILE, or write the model without (--no-tokenizer)",
+  require(!file.empty(), Exit::usage, "{}: has no tokenizer; give one with --tokenizer FILE, or write the model without a tokenizer (--no-tokenizer)",
           model.string());
   const Tokenizer tokenizer = Tokenizer::load(file);
   gguf::put_vocabulary({tokenizer, file.string(), options.split_rule, companions, config}, run.model.vocab_size, keys, note);
@@ -162,8 +164,8 @@ std::string name_of(const fs::path& model) {
 
 Converted export_gguf(const fs::path& model, const fs::path& file, const GgufOptions& options, const Note& note) {
   std::error_code error;
-  require(options.overwrite || !fs::exists(file, error), Exit::usage, "{}: is there; give --overwrite to replace it", file.string());
-  require(!fs::is_directory(file, error), Exit::usage, "{}: is a folder; name a file, as in model.gguf", file.string());
+  require(options.overwrite || !fs::exists(file, error), Exit::usage, "{}: already exists; give --overwrite to replace it", file.string());
+  require(!fs::is_directory(file, error), Exit::usage, "{}: is a folder; give a file name, such as model.gguf", file.string());
   RunConfig run = run_of(model, note);
   std::unique_ptr<WeightSource> source = open_weights(model, run.model);
   check_weights(*source, declared_weights(run.model));

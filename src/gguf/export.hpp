@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A checkpoint or a folder of Hugging Face's to a file of GGUF, a few rows at a time: it needs no memory for a whole tensor.
+// Converts a checkpoint or a Hugging Face folder to a GGUF file. Tensors are streamed in pieces of rows and never held
+// in memory completely.
 #pragma once
 
 #include <filesystem>
@@ -12,15 +13,16 @@
 namespace gyr {
 
 struct GgufOptions {
-  std::optional<gguf::Type> type;   // of matrices; without it bf16 where the embedding is stored so, else f32
-  std::filesystem::path tokenizer;  // without it the model's
-  std::string split_rule;           // see gguf/vocabulary.hpp
+  std::optional<gguf::Type> type;   // data type of matrices; default: bf16 if the embedding is stored as bf16, else f32
+  std::filesystem::path tokenizer;  // tokenizer.json; default: the model's
+  std::string split_rule;           // llama.cpp's name of the pre-tokenizer; empty: detected (vocabulary.hpp)
   bool no_tokenizer = false, overwrite = false;
 };
 
-// The file appears whole or not at all. Vectors, norms, routers and convolutions are f32 whatever the type, and where rows are no whole blocks of
-// q8_0 matrices are f16, as llama.cpp's converter has it. Exit::config naming the class or function that llama.cpp has not, Exit::usage where the
-// file is there and not to be replaced, Exit::data, Exit::missing, Exit::io.
+// The file is written atomically. Vectors, norms, routers and convolutions are always f32. For q8_0, matrices whose row
+// length is not a multiple of 32 are f16, as in llama.cpp's converter. Exit::config with the name of the class or
+// setting that llama.cpp does not support; Exit::usage if the file exists and overwrite is false; Exit::data,
+// Exit::missing, Exit::io.
 Converted export_gguf(const std::filesystem::path& model, const std::filesystem::path& file, const GgufOptions&, const Note&);
 
 }  // namespace gyr

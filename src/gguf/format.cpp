@@ -9,9 +9,9 @@ namespace gyr::gguf {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file has the bytes of numbers as memory has them");
+static_assert(std::endian::native == std::endian::little, "values are written in memory order, and GGUF is little-endian");
 
-// Numbers of kinds of values.
+// GGUF's codes of value types.
 enum ValueKind : std::uint32_t { kind_u32 = 4, kind_i32 = 5, kind_f32 = 6, kind_bool = 7, kind_string = 8, kind_array = 9 };
 
 template <class T>
@@ -74,7 +74,9 @@ std::string header_of(const std::vector<KeyValue>& values, const std::vector<Ten
 Index bytes_of(Type type, Index numbers) {
   switch (type) {
     case Type::f32: return 4 * numbers;
-    case Type::q8_0: ensure(numbers % block_size == 0, "{} numbers are no whole blocks", numbers); return numbers / block_size * block_bytes;
+    case Type::q8_0:
+      ensure(numbers % block_size == 0, "{} values are not a multiple of the block size", numbers);
+      return numbers / block_size * block_bytes;
     default: return 2 * numbers;
   }
 }
@@ -87,7 +89,7 @@ Writer::Writer(const std::filesystem::path& file, const std::vector<KeyValue>& v
 }
 
 void Writer::write(std::string_view data) {
-  ensure(at_ < tensors_.size() && written_ + Index(data.size()) <= tensors_[at_].bytes(), "more data than was announced");
+  ensure(at_ < tensors_.size() && written_ + Index(data.size()) <= tensors_[at_].bytes(), "more data than the shape of the tensor has");
   output_.append(data);
   written_ += Index(data.size());
   if (written_ < tensors_[at_].bytes()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of GGUF, version 3, the format of llama.cpp: a header of key-values and of what each tensor is, then the tensors, all little-endian. The
-// layout is that of ggml's docs/gguf.md.
+// Writer of GGUF files, version 3, the format of llama.cpp: a header with key-values and tensor descriptions, then the
+// tensors, all little-endian (ggml's docs/gguf.md).
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace gyr::gguf {
 
-inline constexpr Index alignment = 32;  // bytes that a tensor begins at a multiple of
+inline constexpr Index alignment = 32;  // tensors begin at multiples of this number of bytes
 
-// By ggml's number of them. q8_0: blocks of 32 numbers, see block.hpp.
+// Data types, with ggml's type codes. q8_0: blocks of 32 values (block.hpp).
 enum class Type : std::uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
-inline constexpr Index block_size = 32, block_bytes = 34;  // of q8_0
-Index bytes_of(Type, Index numbers);                       // of whole blocks
+inline constexpr Index block_size = 32, block_bytes = 34;  // of q8_0: values and bytes per block
+Index bytes_of(Type, Index numbers);                       // for q8_0, `numbers` must be a multiple of 32
 
 struct Tensor {
   std::string name;
   Type type;
-  Shape shape;  // the last dimension varies fastest; the file has them in the other order
+  Shape shape;  // last dimension varies fastest; the file stores the dimensions in reverse order
   Index bytes() const { return bytes_of(type, elements(shape)); }
 };
 
@@ -38,17 +38,18 @@ struct KeyValue {
 
 class Writer {
  public:
-  // The file gets its name at commit(). Tensors lie in the order given. Exit::missing, Exit::io.
+  // Writes the header to a temporary file. commit() renames it. Tensors are stored in the given order. Exit::missing,
+  // Exit::io.
   Writer(const std::filesystem::path& file, const std::vector<KeyValue>&, std::vector<Tensor>);
 
-  Index bytes() const { return data_begin_ + data_bytes_; }  // of the whole file
-  void write(std::string_view data);                         // the tensors' data in their order, in pieces that do not cross from one to the next
-  void commit();                                             // Exit::internal unless every byte was written
+  Index bytes() const { return data_begin_ + data_bytes_; }  // size of the complete file
+  void write(std::string_view data);                         // data of the tensors in order; a piece must not span two tensors
+  void commit();                                             // Exit::internal unless all tensors were written completely
 
  private:
   OutputFile output_;
   std::vector<Tensor> tensors_;
-  std::size_t at_ = 0;  // the tensor that is being written, and how much of it has been
+  std::size_t at_ = 0;  // index of the current tensor; written_: bytes of it written so far
   Index written_ = 0, data_begin_ = 0, data_bytes_ = 0;
 };
 

@@ -13,9 +13,9 @@ namespace {
 
 using json = nlohmann::json;
 
-// ---- how text is split ----
+// ---- pre-tokenizer ----
 
-// The steps of a pre-tokenizer, each in a line.
+// Canonical description of a pre-tokenizer, one line per step.
 std::string steps_of(const json& entry) {
   const std::string type = entry.value("type", "");
   std::string steps;
@@ -28,13 +28,14 @@ std::string steps_of(const json& entry) {
   if (type == "Digits") return entry.value("individual_digits", false) ? "digit\n" : "digits\n";
   if (type == "Punctuation") return "punctuation " + entry.value("behavior", "Isolated") + "\n";
   if (type != "Split" || !entry["pattern"].contains("Regex")) return type + "\n";
-  // Where every character belongs to a match, cutting around matches and taking away what is none is the same.
+  // If every character belongs to a match, isolating the matches and removing the text between them have the same
+  // result.
   const std::string behavior = entry.value("behavior", "");
   const bool cuts = behavior == (entry.value("invert", false) ? "Removed" : "Isolated");
   return (cuts ? "cut " : behavior + " ") + entry["pattern"]["Regex"].get<std::string>() + "\n";
 }
 
-// Words of any letters, with numbers of so many digits.
+// Pattern of words and numbers in the style of GPT-4. `digits`: quantifier of the digits in a number, such as {1,3}.
 std::string words_and(const std::string& digits) {
   return R"(cut (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})" + digits + R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)" +
          "\n";
@@ -52,14 +53,14 @@ struct Tokens {
   std::vector<std::int32_t> kinds;
 };
 
-// Some tokenizers do not mark what stands for structure.
+// True for tokens that are control tokens although some tokenizers do not mark them as special.
 bool looks_special(const std::string& text) {
   const auto within = [&](std::string_view begin, std::string_view end) { return text.starts_with(begin) && text.ends_with(end); };
   return text == "<pad>" || text == "<mask>" || text == "<2mass>" || text == "[@BOS@]" || within("<|", "|>") || within("<｜", "｜>") ||
          within("<unused", ">");
 }
 
-// As some tokenizers spell them.
+// Replaces U+2581 by a space: some tokenizers spell spaces in added tokens that way.
 std::string with_spaces(std::string_view text) {
   constexpr std::string_view underline = "\u2581";
   std::string spaced;
@@ -89,7 +90,7 @@ Tokens tokens_of(const Vocabulary& v, Index vocab_size) {
 // ---- special tokens ----
 
 struct Role {
-  const char *token, *key;  // in tokenizer_config.json without "_token", there
+  const char *token, *key;  // token: key of tokenizer_config.json without "_token"; key: llama.cpp's key, without "tokenizer.ggml."
 };
 constexpr Role roles[] = {{"bos", "bos_token_id"},     {"eos", "eos_token_id"}, {"unk", "unknown_token_id"}, {"sep", "seperator_token_id"},
                           {"pad", "padding_token_id"}, {"cls", "cls_token_id"}, {"mask", "mask_token_id"}};
@@ -106,7 +107,8 @@ std::optional<std::int32_t> added_token(const Vocabulary& v, const json& entry) 
   return std::nullopt;
 }
 
-// By role: tokenizer_config.json, then config.json.
+// Special token ids by role. The first of these sources has priority: tokenizer_config.json, config.json, the
+// tokenizer's usual names.
 std::map<std::string, std::int32_t> special_tokens(const VocabularySource& s) {
   const json named = object_in(s.companions, tokenizer_config_name), numbered = object_in(s.companions, config_file_name);
   std::map<std::string, std::int32_t> ids;
@@ -124,13 +126,13 @@ std::map<std::string, std::int32_t> special_tokens(const VocabularySource& s) {
   return ids;
 }
 
-// What stands around every text: llama.cpp puts one token in front and one behind.
+// Tokens that the post-processor adds around a text. llama.cpp supports one token before and one after it.
 struct Around {
   std::vector<std::int32_t> before, after;
 };
 Around around_text(const Vocabulary& v) {
   Around all;
-  for (const Template& t : v.templates) {  // from the innermost
+  for (const Template& t : v.templates) {  // from the innermost to the outermost
     all.before.insert(all.before.begin(), t.before.begin(), t.before.end());
     all.after.insert(all.after.end(), t.after.begin(), t.after.end());
   }
@@ -145,10 +147,11 @@ void put_special_tokens(const VocabularySource& s, Keys& keys, const Note& note)
   const auto adds = [&](const std::vector<std::int32_t>& tokens, const char* role, const char* where) {
     const bool one = tokens.size() == 1 && ids.at(role) == tokens[0];
     if (!tokens.empty() && !one && note)
-      note(fmt::format("{}: puts other tokens {} a text than its {} token, which llama.cpp can put there alone: it puts none", s.name, where, role));
+      note(fmt::format("{}: adds tokens {} a text other than its single {} token, which is all that llama.cpp supports; llama.cpp adds none", s.name,
+                       where, role));
     return one;
   };
-  const bool begins = adds(around.before, "bos", "before"), ends = adds(around.after, "eos", "behind");
+  const bool begins = adds(around.before, "bos", "before"), ends = adds(around.after, "eos", "after");
   for (const Role& role : roles)
     if (ids.contains(role.token)) keys.set(std::string("tokenizer.ggml.") + role.key, std::uint32_t(ids.at(role.token)));
   keys.set("tokenizer.ggml.add_bos_token", begins);
@@ -159,7 +162,7 @@ void put_special_tokens(const VocabularySource& s, Keys& keys, const Note& note)
 
 std::string split_rule_of(const Vocabulary& v) {
   const std::string steps = steps_of(json::parse(v.pre_tokenizer_json));
-  // Pieces that are tokens whether merges make them or not belong to some rules there.
+  // In llama.cpp, ignore_merges is a property of some pre-tokenizers.
   if (steps == words_and("{1,3}")) return v.ignore_merges ? "llama-bpe" : "smaug-bpe";
   const std::pair<std::string, const char*> known[] = {{"words\n", "gpt-2"},
                                                        {words_and(""), "qwen2"},
@@ -174,16 +177,18 @@ std::string split_rule_of(const Vocabulary& v) {
 
 void put_vocabulary(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
   const Vocabulary& v = s.tokenizer.vocabulary();
-  require(!v.word_pieces, Exit::data, "{}: is of word pieces, which no decoder of llama.cpp has; --no-tokenizer writes the model without it", s.name);
-  require(!v.unigram, Exit::data, "{}: is of model Unigram, which is not written; --no-tokenizer writes the model without it", s.name);
-  require(s.tokenizer.size() <= vocab_size, Exit::data, "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?",
+  require(!v.word_pieces, Exit::data,
+          "{}: is a WordPiece tokenizer, which no decoder of llama.cpp supports; --no-tokenizer writes the model without it", s.name);
+  require(!v.unigram, Exit::data, "{}: is a Unigram tokenizer, which export-gguf does not support; --no-tokenizer writes the model without it",
+          s.name);
+  require(s.tokenizer.size() <= vocab_size, Exit::data, "{}: has {} tokens, but the model's vocabulary has {}; is it the tokenizer of another model?",
           s.name, s.tokenizer.size(), vocab_size);
   const std::string rule = s.rule.empty() ? split_rule_of(v) : s.rule;
   require(!rule.empty(), Exit::data,
-          "{}: splits text by a rule that is none of those known of llama.cpp's; name one that does the same to your texts (--split-rule qwen2), or "
-          "write the model without tokenizer (--no-tokenizer)",
+          "{}: its pre-tokenizer matches none of llama.cpp's; name one that splits your texts in the same way (--split-rule qwen2), or "
+          "write the model without a tokenizer (--no-tokenizer)",
           s.name);
-  if (v.normalizer_json != "null" && note) note(fmt::format("{}: normalizes texts, which llama.cpp does not do", s.name));
+  if (v.normalizer_json != "null" && note) note(fmt::format("{}: has a normalizer, which llama.cpp does not apply", s.name));
   keys.set("tokenizer.ggml.model", std::string("gpt2"));
   keys.set("tokenizer.ggml.pre", rule);
   Tokens tokens = tokens_of(v, vocab_size);

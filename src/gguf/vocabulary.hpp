@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tokenizer as llama.cpp reads it: tokens with their kinds, merges, the name of the rule that splits text, and which tokens are special.
+// Converts a tokenizer to the keys of llama.cpp: tokens with their types, merges, the name of the pre-tokenizer, and
+// special tokens.
 #pragma once
 
 #include <string>
@@ -13,19 +14,19 @@ namespace gyr::gguf {
 
 struct VocabularySource {
   const Tokenizer& tokenizer;
-  std::string name;                 // of its file
-  std::string rule;                 // llama.cpp's name of the rule that splits text; empty: the one that the tokenizer's is
-  Companions companions;            // tokenizer_config.json and the chat template, where they are
-  const HuggingFaceConfig& config;  // begin and end tokens, where the companions do not say
+  std::string name;                 // file name of the tokenizer, for messages
+  std::string rule;                 // llama.cpp's name of the pre-tokenizer; empty: detected from the tokenizer
+  Companions companions;            // tokenizer_config.json and the chat template, if they exist
+  const HuggingFaceConfig& config;  // source of begin and end tokens that the companions do not give
 };
 
-// Keys tokenizer.*. Exit::data where it is no byte-level tokenizer, has more tokens than the model or splits text by a rule that llama.cpp does not
-// know; `note` is told what llama.cpp does otherwise.
+// Sets the keys tokenizer.*. Exit::data if the tokenizer is not byte-level, has more tokens than the model, or has a
+// pre-tokenizer that llama.cpp does not know. `note` reports where llama.cpp behaves differently.
 void put_vocabulary(const VocabularySource&, Index vocab_size, Keys&, const Note& note);
-// Of a file without one: llama.cpp then takes and gives ids alone.
+// Keys of a file without a tokenizer. llama.cpp then reads and writes token ids only.
 void put_no_vocabulary(Keys&);
 
-// What llama.cpp calls the rule by which the tokenizer splits text; empty where it knows none such.
+// llama.cpp's name of the tokenizer's pre-tokenizer; empty if llama.cpp has no equivalent.
 std::string split_rule_of(const Vocabulary&);
 
 }  // namespace gyr::gguf

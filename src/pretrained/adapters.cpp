@@ -21,7 +21,7 @@ std::vector<double> numbers_of(const TensorReader& reader) {
   return numbers;
 }
 
-// A box of W with its part of s B A.
+// A weight W with its adapter: read() returns boxes of W + s B A.
 struct Sum {
   TensorReader w;
   std::vector<double> a, b;  // (r,K), (N,r)
@@ -125,16 +125,17 @@ std::unique_ptr<WeightSource> open_adapted(const std::filesystem::path& path, co
   if (!stored.lora) {
     std::vector<Weight> drawn = declared_weights(model);
     std::erase_if(drawn, [](const Weight& w) { return !w.of_adapter; });
-    return drawn_beside(open_weights(path, plain), {}, std::move(drawn), seed);
+    return replace_with_initialised(open_weights(path, plain), {}, std::move(drawn), seed);
   }
   ModelConfig as_stored = model;
   as_stored.lora = stored.lora;
   if (!model.lora) return merged_weights(open_weights(path, as_stored), as_stored);
   require(stored.lora.rank == model.lora.rank && stored.lora.alpha == model.lora.alpha && names_of_adapters(as_stored) == names_of_adapters(model),
           Exit::config,
-          "{}: has adapters of rank {} with alpha {} beside {} layers, and finetune.lora asks for other ones; leave the keys out to go on with them, "
+          "{}: has adapters of rank {} with alpha {} on {} layers, but finetune.lora sets other ones; leave the keys out to continue with the stored "
+          "ones, "
           "or set "
-          "finetune.lora.rank=0 to go on from the sum",
+          "finetune.lora.rank=0 to continue from the merged weights",
           path.string(), stored.lora.rank, stored.lora.alpha, names_of_adapters(as_stored).size() / 2);
   return open_weights(path, model);
 }

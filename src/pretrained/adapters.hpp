@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models and the adapters beside them (modules/weights/adapter.hpp), from and to folders and checkpoints.
+// LoRA adapters (modules/weights/adapter.hpp) of stored models: reading them from folders and checkpoints, and merging them
+// into the weights.
 #pragma once
 
 #include "src/pretrained/weights.hpp"
 
 namespace gyr {
 
-// What a run with adapters begins from: those that the folder or checkpoint has, drawn ones where it has none; a run without goes on from the sum of
-// both. Exit::config where what it has is of another rank, alpha or other layers.
+// Initial weights of a run. If the run has adapters, they are read from the folder or checkpoint, or initialised if it
+// has none. If the run has none, stored adapters are merged into the weights. Exit::config if the stored adapters have
+// another rank, alpha or set of layers.
 std::unique_ptr<WeightSource> open_adapted(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed);
 
-// W + s B A, in double where W is stored so and in float elsewhere.
+// The merged weight W + s B A, s: `scale`. It is computed in fp64 if W is stored in fp64, else in fp32.
 TensorReader merged(const TensorReader& w, const TensorReader& a, const TensorReader& b, double scale);
 
-// W as it is, in those types.
+// W unchanged, converted to the type that merged() would give.
 TensorReader widened(const TensorReader& w);
 
-// A checkpoint's model with every adapter added to the weight that it stands beside.
+// The weights of a checkpoint with every LoRA adapter merged into its base weight.
 std::unique_ptr<WeightSource> merged_weights(std::unique_ptr<WeightSource> stored, const ModelConfig& model);
 
 }  // namespace gyr

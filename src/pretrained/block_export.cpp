@@ -13,7 +13,7 @@ namespace gyr {
 safetensors::Tensor BlockExport::part_of(const TensorReader& numbers, const std::string& blocks, BlockPart part) const {
   const TensorReader there = like_.open(blocks);
   require(there.shape == numbers.shape, Exit::config,
-          "{}: is {} there and {} in this model, whose blocks of 4 bits it cannot be followed for; give --dtype bf16 for weights as they are",
+          "{}: has shape {}, but {} in this model, so its MXFP4 blocks cannot be copied; give --dtype bf16 to export without 4-bit blocks",
           there.name, text_of(there.shape), text_of(numbers.shape));
   const std::string& name = part == BlockPart::codes ? blocks : scales_of(blocks);
   return {name, safetensors::Type::u8, like_.tensor(name).shape};
@@ -31,7 +31,9 @@ std::string BlockExport::packed(const TensorReader& numbers, const safetensors::
   for (std::size_t i = 0; i < usual.size(); ++i) {
     std::array<double, mxfp4::numbers> block;
     convert_numbers(numbers.dtype, data + Index(i) * mxfp4::numbers * size_of(numbers.dtype), mxfp4::numbers, block.data(), numbers.name);
-    for (const double x : block) require(std::isfinite(x), Exit::data, "{}: holds {}, which no block of 4 bits does", numbers.name, x);
+    for (const double x : block)
+      require(std::isfinite(x), Exit::data, "{}: contains {}, which MXFP4 blocks cannot represent; give --dtype bf16 to export without 4-bit blocks",
+              numbers.name, x);
     const mxfp4::Packed p = mxfp4::pack(block.data(), usual[i]);
     if (codes) bytes.append(p.codes.begin(), p.codes.end());
     else bytes.push_back(char(p.scale)), ++blocks_, rounded_ += !p.exact;
@@ -42,8 +44,8 @@ std::string BlockExport::packed(const TensorReader& numbers, const safetensors::
 void BlockExport::log_blocks(const Note& note) const {
   if (rounded_ == 0) return;
   note(
-      fmt::format("of {} blocks of 4 bits {} have other numbers than 4 bits say: these are rounded to nearest, by the scale 2^(floor(log2 of the "
-                  "largest) - 2) (OCP MX 1.0); --dtype bf16 keeps them",
+      fmt::format("of {} MXFP4 blocks {} have values that are not exact in 4 bits: these are rounded to nearest with the scale 2^(floor(log2 of the "
+                  "largest) - 2) (OCP MX 1.0); --dtype bf16 keeps the values",
                   blocks_, rounded_));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weights on their way into blocks of 4 bits (src/huggingface/mxfp4.hpp), where a folder that is followed has them so: a block keeps the scale that
-// it has there where that says its numbers exactly, so that weights which came from there have the same bytes again.
+// Exports weights as MXFP4 blocks of 4 bits (src/huggingface/mxfp4.hpp) if the folder given by --like stores them so. A
+// block keeps the scale that it has in that folder if its values are exact with it. Unchanged weights therefore get
+// identical bytes.
 #pragma once
 
 #include "src/base/note.hpp"
@@ -8,18 +9,19 @@
 
 namespace gyr {
 
-// A tensor of numbers becomes two of a file.
+// Tensors in a file that store one tensor of values: codes and scales; none: the tensor is not stored in blocks.
 enum class BlockPart { none, codes, scales };
 
 class BlockExport {
  public:
   explicit BlockExport(const std::filesystem::path& like) : like_(like) {}
-
-  // What a part of the tensor `blocks` (NAME_blocks) of these numbers is in the file. Exit::config where the folder's has another shape.
+  // Description of one part of the tensor `blocks` (NAME_blocks) in the file. Exit::config if its shape in the --like
+  // folder differs.
+  // folder differs.
   safetensors::Tensor part_of(const TensorReader& numbers, const std::string& blocks, BlockPart) const;
-  // Bytes of some rows of that part, whose numbers are `data`. Exit::data where one is not finite.
+  // Encodes the values `data` of some rows and returns the bytes of that part. Exit::data if a value is not finite.
   std::string packed(const TensorReader& numbers, const safetensors::Tensor& part, BlockPart, const Box& rows, const std::byte* data);
-  // How many blocks were rounded, and how, in one sentence; nothing where none was.
+  // Reports the number of blocks that were rounded, and how, in one sentence. Reports nothing if there are none.
   void log_blocks(const Note&) const;
 
  private:

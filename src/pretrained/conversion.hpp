@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hugging Face's folder to checkpoint and back, a block of rows at a time: neither needs memory for a whole tensor, nor more than one process.
+// Converts a Hugging Face folder to a checkpoint and back, in blocks of rows. A single process suffices, and memory is
+// independent of tensor sizes.
 #pragma once
 
 #include <filesystem>
@@ -11,31 +12,32 @@
 namespace gyr {
 
 struct Converted {
-  Index tensors = 0, bytes = 0, files = 0;  // that were written
+  Index tensors = 0, bytes = 0, files = 0;  // counts of what was written
 };
 
-// The checkpoint (step 0, no optimizer) of the folder's weights, each in its own type; half precision, which checkpoints do not have, as
-// float32 that remembers it. Its deck is a complete one that starts from the folder, and it carries the folder's companions. Exit::config naming the
-// tensor where weights and config.json differ, Exit::usage where the checkpoint is there and not to be replaced.
-// `adapters`: a folder of PEFT's, whose adapters stand beside the weights from then on; empty: there are none.
+// Writes a checkpoint (step 0, no optimizer state) with the folder's weights in their own types. Half precision, which
+// checkpoints do not support, is stored as fp32 with a mark. The deck in the checkpoint is complete and starts from the
+// folder. The folder's companion files are included. Exit::config with the name of the tensor if weights and
+// config.json differ; Exit::usage if the checkpoint exists and overwrite is false. `adapters`: a PEFT folder whose LoRA
+// adapters are imported as separate weights; empty: none.
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note&,
                         const std::filesystem::path& adapters = {});
 
 struct ExportOptions {
-  std::optional<safetensors::Type> type;  // of all weights; without it as they are stored
-  Index shard_bytes = 0;  // most bytes of tensors in a file, unless one is larger; 0: files as in `like`, or 5 GB where that is unknown
-  // Folder to take what a deck does not know from: tokens, tokenizer, ..., and where no type is given which weights are in blocks of 4 bits; may be
-  // empty.
+  std::optional<safetensors::Type> type;  // type of all weights; default: as stored
+  Index shard_bytes = 0;  // maximum tensor bytes per file, exceeded only by a larger single tensor; 0: files as in `like`, or 5 GB if that is unknown
+  // Folder that provides what a deck does not contain: token ids, tokenizer and other files, and, if no type is given,
+  // the choice of weights in 4-bit blocks. May be empty.
   std::filesystem::path like;
   bool overwrite = false;
-  bool adapters = false;  // a folder of PEFT's with the adapters alone; otherwise each is added to the weight that it stands beside
+  bool adapters = false;  // write only the adapters, as a PEFT folder; false: merge each adapter into its base weight
 };
 
-// The folder of a checkpoint's weights: config.json, generation_config.json, model.safetensors or shards with their index, tokenizer. `note` is told
-// how many blocks of 4 bits were rounded.
-// Without `like` the companions serve that the checkpoint carries, and the folder the run started from, where that still exists. Exit::config where
-// no family (src/huggingface/family.hpp) computes what the model does, or where there are no adapters, other weights beside them, or layers that PEFT
-// has not.
+// Writes a Hugging Face folder from a checkpoint: config.json, generation_config.json, model.safetensors or shards with
+// their index, tokenizer. `note` reports the number of rounded 4-bit blocks. Without `like`, the companion files in the
+// checkpoint are used, or else the folder that the run started from, if it still exists. Exit::config if no family
+// (src/huggingface/family.hpp) can represent the model. Exit::config for `adapters` if there are none, if other weights
+// were trained too, or if PEFT has no such layers.
 Converted export_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportOptions&, const Note&);
 
 }  // namespace gyr

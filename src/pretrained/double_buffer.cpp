@@ -13,9 +13,10 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t blocks = 3;  // one on either side, and one in between for when their speeds vary
+constexpr std::size_t blocks = 3;  // buffers: one for each side, and one in between to even out their speeds
 
-// How far both sides are. A block is the filler's until it is filled, and the drainer's until it is drained.
+// Progress of producer and consumer. A block belongs to the producer until it is filled, then to the consumer until it
+// is drained.
 class DoubleBuffer {
  public:
   explicit DoubleBuffer(std::size_t count) : count_(count) {}
@@ -29,7 +30,7 @@ class DoubleBuffer {
   void has_filled() { advance(filled_); }
   void has_drained() { advance(drained_); }
 
-  // The first failure is kept, and both sides stop.
+  // Keeps the first exception and stops both sides.
   void fail(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::move(failure);

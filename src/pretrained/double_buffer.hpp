@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two sides of a copy at work at the same time: blocks of memory go round between the one that fills and the one that drains them.
+// Pipelined copy: a producer fills blocks of memory while a consumer drains others.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace gyr {
 
-// Calls fill(i, block) and then drain(i, block) for every i < count, each in the order of i, a block being `block_bytes` of memory, of which
-// there are three. `aside` runs on a thread of its own, the other side on the caller's. Whatever either side throws ends both, and is
-// thrown here when neither runs any more.
+// Calls fill(i, block) and then drain(i, block) for every i < count, each side in the order of i. A block is one of
+// three buffers of `block_bytes` bytes. `aside` selects the side that runs on a new thread; the other side runs on the
+// calling thread. An exception of either side stops both and is rethrown here after both have stopped.
 enum class Aside { filling, draining };
 using BlockUse = std::function<void(std::size_t i, std::span<std::byte> block)>;
 void convey(std::size_t count, Index block_bytes, Aside aside, const BlockUse& fill, const BlockUse& drain);

@@ -18,9 +18,9 @@ TensorReader drawn(const Weight& w, std::uint64_t seed) {
   return reader;
 }
 
-class DrawnBeside final : public WeightSource {
+class InitialisedWeights final : public WeightSource {
  public:
-  DrawnBeside(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn, std::uint64_t seed)
+  InitialisedWeights(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn, std::uint64_t seed)
       : stored_(std::move(stored)), left_(std::move(left)), drawn_(std::move(drawn)), seed_(seed) {}
 
   std::string name() const override { return stored_->name(); }
@@ -51,9 +51,9 @@ class DrawnBeside final : public WeightSource {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> drawn_beside(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn,
-                                           std::uint64_t seed) {
-  return std::make_unique<DrawnBeside>(std::move(stored), std::move(left), std::move(drawn), seed);
+std::unique_ptr<WeightSource> replace_with_initialised(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn,
+                                                       std::uint64_t seed) {
+  return std::make_unique<InitialisedWeights>(std::move(stored), std::move(left), std::move(drawn), seed);
 }
 
 }  // namespace gyr

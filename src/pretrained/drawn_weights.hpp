@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A model that exists with other weights beside some of its own, which are drawn as a run without a beginning draws them.
+// A stored model in which some weights are replaced by newly initialised ones.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace gyr {
 
-// What is stored, without the weights in `left`, and the weights in `drawn` with this seed.
-std::unique_ptr<WeightSource> drawn_beside(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn,
-                                           std::uint64_t seed);
+// The stored weights without those in `left`, and the weights in `drawn`, initialised with this seed as in a run from
+// scratch.
+std::unique_ptr<WeightSource> replace_with_initialised(std::unique_ptr<WeightSource> stored, std::vector<Weight> left, std::vector<Weight> drawn,
+                                                       std::uint64_t seed);
 
 }  // namespace gyr

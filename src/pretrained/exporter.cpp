@@ -35,9 +35,9 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
-constexpr Index usual_shard_bytes = 5'000'000'000;  // transformers' own
+constexpr Index usual_shard_bytes = 5'000'000'000;  // the default of transformers
 constexpr const char* tokenizer_file_name = "tokenizer.json";
-// What goes along unchanged: small files that a checkpoint carries, and the tokenizer's.
+// Files that are copied unchanged from the folder `like`, in addition to the companions that a checkpoint contains.
 const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
 
 bool belongs_to_model_folder(const std::string& name) {
@@ -50,7 +50,7 @@ Type type_of(DType dtype, const std::string& name) {
     case DType::bf16: return Type::bf16;
     case DType::f32: return Type::f32;
     case DType::f64: return Type::f64;
-    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers", name, name_of(dtype));
+    default: fail(Exit::data, "{}: has type {}; weights have floating-point types", name, name_of(dtype));
   }
 }
 
@@ -60,24 +60,25 @@ std::string name_in_config(Type type) {
 
 // ---- weights ----
 
-// A tensor on its way: where its numbers are, and what they become.
+// One output tensor: the reader of its values, and its description in the file.
 struct TensorExport {
   TensorReader from;
   safetensors::Tensor to;
-  bool as_stored = false;  // the same bits
+  bool as_stored = false;  // true: the bits are copied without conversion
   BlockPart part = BlockPart::none;
-  BlockExport* blocks = nullptr;  // of a part
+  BlockExport* blocks = nullptr;  // encoder of 4-bit blocks, if `part` is not none
   Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
 };
 
-// Of the tensor `name` with the weights that lie beside `first`.
+// The export of tensor `name`, which stores the weight `first` and the weights that are stacked with it. Adapters are
+// merged.
 TensorExport job_of(const CheckpointFile& file, const LoraConfig& lora, const StoredNames& names, const std::string& name, const std::string& first,
                     std::optional<Type> wanted) {
   const std::vector<std::string>& weights = names.weights(names.place(first).name);
   const auto has_adapter = [&](const std::string& weight) { return lora && file.has(Content::weight, adapter_a_of(weight)); };
   const bool sums = std::any_of(weights.begin(), weights.end(), has_adapter);
   std::vector<StackedPart> parts;
-  // Wider numbers than a weight has come from its master, where there is one.
+  // For fp32 output and for merging adapters, the fp32 master weight is read if there is one.
   for (const std::string& weight : weights)
     parts.push_back({names.place(weight), wanted == Type::f32 || sums ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
   const bool half = file.meaning(first) == half_meaning;
@@ -94,7 +95,7 @@ TensorExport job_of(const CheckpointFile& file, const LoraConfig& lora, const St
   return {std::move(stored), {name, type, shape}, same};
 }
 
-// Under which names a folder with a tied head stores its one matrix.
+// Tensor names under which a folder with tied embeddings stores the shared matrix: embedding, head or both.
 std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& names) {
   if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tie_word_embeddings) return {names.embedding()};
   const ModelFolder stored(like);
@@ -104,7 +105,8 @@ std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& 
   return found.empty() ? std::vector<std::string>{names.embedding()} : found;
 }
 
-// Under which names a weight is stored: where there is a folder to follow, those further ones that it has.
+// Tensor names under which a weight is stored. Further copies are written if the folder `like` has them, or if there is
+// no such folder.
 std::vector<std::string> names_of(const std::string& weight, const StoredNames& names, bool is_tied, const fs::path& like) {
   std::vector<std::string> all = is_tied && weight == embedding_name ? names_of_tied(like, names) : std::vector{names.place(weight).name};
   const bool follows = !names.copies(weight).empty() && !like.empty() && has_weights(like);
@@ -114,19 +116,19 @@ std::vector<std::string> names_of(const std::string& weight, const StoredNames& 
   return all;
 }
 
-// Of the two tensors that one in blocks is.
+// The export of one of the two tensors (codes, scales) of a weight in 4-bit blocks.
 TensorExport block_job(const TensorExport& numbers, BlockPart part, BlockExport& blocks) {
   return {numbers.from, blocks.part_of(numbers.from, numbers.to.name, part), false, part, &blocks};
 }
 
-// A job for every tensor of the folder that is to be; `blocks` where some are in blocks.
+// The exports of all tensors of the folder. `blocks` is required if some weights are stored in 4-bit blocks.
 std::vector<TensorExport> jobs_of(const CheckpointFile& file, const ModelConfig& model, const std::vector<Weight>& weights, const StoredNames& names,
                                   const ExportOptions& options, const fs::path& like, BlockExport* blocks) {
   std::vector<TensorExport> jobs;
   for (const Weight& w : weights) {
-    if (w.of_adapter) continue;  // added to what it stands beside
+    if (w.of_adapter) continue;  // merged into its base weight
     const StoredPlace place = names.place(w.name);
-    if (names.weights(place.name).front() != w.name) continue;  // lies in one that has been
+    if (names.weights(place.name).front() != w.name) continue;  // part of a tensor that another weight exports
     for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like)) {
       TensorExport job = job_of(file, model.lora, names, name, w.name, options.type);
       if (!place.in_blocks) jobs.push_back(std::move(job));
@@ -157,7 +159,7 @@ std::string in_type(const TensorReader& from, const std::byte* block, Index coun
       return converted<float>(from, block, count, [&](float x) {
         const std::uint16_t half = float_to_half(x);
         require(!std::isfinite(x) || std::isfinite(half_to_float(half)), Exit::data,
-                "{}: holds {}, beyond the 65504 of half precision; choose bf16 or fp32", from.name, x);
+                "{}: contains {}, beyond the maximum of half precision, 65504; choose bf16 or fp32", from.name, x);
         return half;
       });
     case Type::f64: return converted<double>(from, block, count, [](double x) { return x; });
@@ -172,7 +174,7 @@ void write_slab(const TensorExport& job, const Slab& slab, const std::byte* bloc
   writer.write(bytes.data(), Index(bytes.size()));
 }
 
-// Converting and writing have a thread of their own, behind the one that reads the checkpoint.
+// Converts and writes on a separate thread, while this thread reads ahead from the checkpoint.
 void write_tensors(const std::vector<const TensorExport*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
   std::vector<std::pair<DType, Shape>> shapes;
   for (const TensorExport* job : jobs) shapes.emplace_back(job->from.dtype, job->from.shape);
@@ -186,7 +188,7 @@ void write_tensors(const std::vector<const TensorExport*>& jobs, safetensors::Wr
   convey(slabs.size(), largest(slabs), Aside::draining, read, write);
 }
 
-// Tensors in the model's order, as many to a file as fit.
+// Splits the tensors, in the model's order, into files of at most shard_bytes.
 std::vector<std::vector<const TensorExport*>> shards_of(const std::vector<TensorExport>& jobs, Index shard_bytes) {
   std::vector<std::vector<const TensorExport*>> shards(1);
   Index filled = 0;
@@ -213,7 +215,8 @@ void write_text(const fs::path& file, const std::string& text) {
   out.commit();
 }
 
-// As the tensors lie in the folder `like`; nothing where its weights are not there or are of other tensors.
+// Splits the tensors into files as in the folder `like`. Empty if that folder has no weights or lacks one of the
+// tensors.
 std::vector<std::vector<const TensorExport*>> shards_like(const fs::path& like, const std::vector<TensorExport>& jobs) {
   std::error_code error;
   if (like.empty() || (!fs::exists(like / one_file_name, error) && !fs::exists(like / shard_index_name, error))) return {};
@@ -249,9 +252,10 @@ Index write_weights(const OutputFolder& folder, const std::vector<TensorExport>&
   return Index(shards.size());
 }
 
-// ---- what stands beside the weights ----
+// ---- files other than the weights ----
 
-// The folder the run started from, through the checkpoints in between; empty where it is gone.
+// The Hugging Face folder that the run started from, found through the checkpoints in between; empty if it no longer
+// exists.
 fs::path origin_of(RunConfig run) {
   std::error_code error;
   for (int i = 0; i < 8; ++i) {
@@ -274,7 +278,7 @@ void copy_file(const fs::path& from, const fs::path& to, Index& bytes) {
   bytes += out.appended();
 }
 
-// The files of these names that lie in a folder; whether there are any.
+// Copies the files of these names that exist in `from`. Returns true if any byte was copied.
 bool copy_files(const std::vector<std::string>& names, const fs::path& from, const OutputFolder& to) {
   std::error_code error;
   Index bytes = 0;
@@ -283,24 +287,24 @@ bool copy_files(const std::vector<std::string>& names, const fs::path& from, con
   return bytes > 0;
 }
 
-// What a config.json knows beyond the deck; `from` is what messages call its folder.
+// Takes settings from a config.json that the deck does not contain. `from`: the folder's name in messages.
 void learn(const HuggingFaceConfig& known, const std::string& from, HuggingFaceConfig& config, const Note& note) {
   if (known.model.vocab_size != config.model.vocab_size)
-    note(fmt::format("{}: its vocabulary has {} tokens, and the model's {}: its tokenizer may not fit", from, known.model.vocab_size,
+    note(fmt::format("{}: its vocabulary has {} tokens, but the model's has {}; its tokenizer may not fit", from, known.model.vocab_size,
                      config.model.vocab_size));
   config.begin_token = known.begin_token, config.end_tokens = known.end_tokens, config.positions = known.positions;
   config.norm_before_gate = known.norm_before_gate;
   config.model_type = known.model_type, config.carried = known.carried;
 }
 
-// All that the folder `like` has beside the weights.
+// Takes the settings of config.json and all other files from the folder `like`, except its weights.
 void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
   learn(read_config_json(like / config_file_name), like.string(), config, note);
   copy_files(companion_names(), like, to);
   copy_files(tokenizer_files, like, to);
 }
 
-// The deck's tokenizer, where it is there.
+// Copies the deck's tokenizer, if the file exists.
 void copy_tokenizer_of(const RunConfig& run, const OutputFolder& to) {
   const fs::path tokenizer = run.data.tokenizer;
   std::error_code error;
@@ -308,9 +312,9 @@ void copy_tokenizer_of(const RunConfig& run, const OutputFolder& to) {
   if (!tokenizer.empty() && fs::is_regular_file(tokenizer, error)) copy_file(tokenizer, to / tokenizer_file_name, bytes);
 }
 
-// What the checkpoint carries, and the tokenizer of the folder it came from, or else of its deck.
-void take_carried(const CheckpointFile& file, const RunConfig& run, const fs::path& origin, const OutputFolder& to, HuggingFaceConfig& config,
-                  const Note& note) {
+// Takes the companion files in the checkpoint, and the tokenizer of the folder it came from, or else of its deck.
+void copy_checkpoint_companions(const CheckpointFile& file, const RunConfig& run, const fs::path& origin, const OutputFolder& to,
+                                HuggingFaceConfig& config, const Note& note) {
   const Companions& carried = file.header().companions;
   if (const auto text = carried.find(config_file_name); text != carried.end())
     learn(parse_config_json(text->second, (fs::path(file.name()) / config_file_name).string()), file.name(), config, note);
@@ -319,16 +323,16 @@ void take_carried(const CheckpointFile& file, const RunConfig& run, const fs::pa
   if (!copy_files(tokenizer_files, origin, to)) copy_tokenizer_of(run, to);
 }
 
-// What the deck alone knows.
-void make_do(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
+// Fills the config from the deck, if there is no folder to follow.
+void fill_config_from_deck(const RunConfig& run, const OutputFolder& to, HuggingFaceConfig& config, const Note& note) {
   config.positions = run.train.seq_length;
   std::error_code error;
   const fs::path tokenizer = run.data.tokenizer;
   const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
-  note(
-      fmt::format("no folder to take token ids, context length and chat template from (--like DIR): max_position_embeddings is the trained "
-                  "length {}, {}",
-                  config.positions, known ? fmt::format("tokenizer and end of text are those of {}", tokenizer.string()) : "there is no tokenizer"));
+  note(fmt::format(
+      "no folder provides token ids, context length and chat template (--like DIR): max_position_embeddings is the training "
+      "length {}, {}",
+      config.positions, known ? fmt::format("tokenizer and end-of-text token are those of {}", tokenizer.string()) : "there is no tokenizer"));
   if (!known) return;
   copy_tokenizer_of(run, to);
   if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocab_size) config.end_tokens = {*end};
@@ -342,8 +346,9 @@ std::string generation_json(const nlohmann::json& config) {
   return j.dump(2) + "\n";
 }
 
-// The model_type of the folder that was asked for, else of the config.json that the checkpoint carries, else of the folder it came from.
-std::string family_before(const CheckpointFile& file, const fs::path& asked, const fs::path& origin) {
+// model_type of the folder `asked`, else of the config.json in the checkpoint, else of the folder that the run started
+// from.
+std::string original_family(const CheckpointFile& file, const fs::path& asked, const fs::path& origin) {
   const Companions& carried = file.header().companions;
   const auto text = carried.find(config_file_name);
   if (asked.empty() && text != carried.end()) return parse_config_json(text->second, file.name()).model_type;
@@ -351,13 +356,13 @@ std::string family_before(const CheckpointFile& file, const fs::path& asked, con
   return like.empty() ? "" : read_config_json(like / config_file_name).model_type;
 }
 
-// The adapters alone, as PEFT has them.
+// Writes a PEFT folder with the adapters only.
 Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, const StoredNames& names, const fs::path& target,
                           const ExportOptions& options, const fs::path& like) {
-  require(bool(model.lora), Exit::config, "{}: has no adapters; a run with finetune.lora.rank has", file.name());
+  require(bool(model.lora), Exit::config, "{}: has no adapters; only runs with finetune.lora.rank > 0 have them", file.name());
   require(model.lora.also.empty(), Exit::config,
-          "{}: other weights were trained beside the adapters (finetune.lora.also), which a folder of adapters "
-          "does not hold; export it without --adapters",
+          "{}: other weights were trained too (finetune.lora.also), which a folder of adapters "
+          "does not contain; export it without --adapters",
           file.name());
   std::vector<TensorExport> jobs;
   std::set<std::string> targets, all_layers;
@@ -369,7 +374,7 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
     TensorReader from = file.open(w.name, DType::f32);
     const Type type = options.type.value_or(type_of(from.dtype, from.name));
     const std::string tensor = adapter_tensor(names, w.name), layer = tensor.substr(0, tensor.rfind(".lora_"));
-    targets.insert(layer.substr(layer.find('.', layer.find('.') + 1) + 1));  // behind base_model.model
+    targets.insert(layer.substr(layer.find('.', layer.find('.') + 1) + 1));  // name without the prefix base_model.model
     jobs.push_back({std::move(from), {tensor, type, w.shape}, false});
   }
   using Existing = OutputFolder::Existing;
@@ -393,10 +398,10 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   for (const PlacedTensor& placed : model_weights(run.model)) weights.push_back(placed.weight);
   check_weights(file, weights);
   const fs::path like = options.like.empty() ? origin_of(run) : options.like;
-  ModelConfig model = run.model;  // as it will be
+  ModelConfig model = run.model;  // the exported model, without adapters
   model.lora = {};
-  const Family& family = family_for(model, family_before(file, options.like.empty() ? fs::path() : like, like));
-  const bool plain = options.like.empty() || options.type || options.adapters;  // blocks of 4 bits are for who asks for them
+  const Family& family = family_for(model, original_family(file, options.like.empty() ? fs::path() : like, like));
+  const bool plain = options.like.empty() || options.type || options.adapters;  // 4-bit blocks are written only for --like without --dtype
   const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::as_numbers : Blocks::as_stored);
   if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
   std::optional<BlockExport> blocks;
@@ -411,10 +416,10 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
 
   HuggingFaceConfig config;
   config.model = model;
-  config.dtype = name_in_config(jobs[0].to.type);  // of the embedding
+  config.dtype = name_in_config(jobs[0].to.type);  // type of the embedding
   config.blocks = blocks.has_value();
-  if (options.like.empty() && !file.header().companions.empty()) take_carried(file, run, like, folder, config, note);
-  else if (like.empty()) make_do(run, folder, config, note);
+  if (options.like.empty() && !file.header().companions.empty()) copy_checkpoint_companions(file, run, like, folder, config, note);
+  else if (like.empty()) fill_config_from_deck(run, folder, config, note);
   else take_over(like, folder, config, note);
   const std::string text = write_config_json(config, family);
   write_text(folder / config_file_name, text);

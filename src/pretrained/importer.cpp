@@ -34,12 +34,12 @@ CheckpointHeader header_of(const std::filesystem::path& folder, const RunDefault
   return header;
 }
 
-// What check_weights says, told of the folder alone, which `config` describes.
+// Rewrites a message of check_weights for an import: it then names the file `config` instead of the deck.
 std::string without_deck(std::string text, const char* config) {
   const std::pair<std::string_view, std::string> words[] = {
-      {": it is of another model than the deck's", fmt::format(", and {} asks for it", config)},
-      {" in the model of the deck: it is of another model", fmt::format(" by {}", config)},
-      {", which the deck's model has not: it is of another model", fmt::format(", which {} does not ask for", config)}};
+      {": it belongs to another model than the deck's", fmt::format(", but {} requires it", config)},
+      {", but the deck's model needs", fmt::format(", but {} needs", config)},
+      {", which the deck's model lacks: it belongs to another model", fmt::format(", which {} does not require", config)}};
   for (const auto& [deck, folder] : words)
     if (const auto at = text.find(deck); at != text.npos) text.replace(at, deck.size(), folder);
   return text;
@@ -51,7 +51,7 @@ StoredTensor stored(const WeightSource& all, const FolderWeights& source, const 
   return tensor;
 }
 
-// The folder is read on a thread that stays ahead of the one that writes the checkpoint.
+// Copies the weights. A separate thread reads the folder ahead of the thread that writes the checkpoint.
 void copy(const WeightSource& source, const std::vector<StoredTensor>& tensors, CheckpointWriter& writer) {
   std::vector<std::pair<DType, Shape>> shapes;
   for (const StoredTensor& t : tensors) shapes.emplace_back(t.dtype, t.shape);
@@ -69,7 +69,7 @@ void copy(const WeightSource& source, const std::vector<StoredTensor>& tensors, 
   convey(slabs.size(), largest(slabs), Aside::filling, read, write);
 }
 
-// A folder's weights, and those of a folder of adapters beside them.
+// The weights of a model folder together with the adapters of a PEFT folder.
 class AdapterWeights final : public WeightSource {
  public:
   AdapterWeights(const FolderWeights& own, const std::filesystem::path& adapters, const ModelConfig& model)
@@ -93,7 +93,7 @@ class AdapterWeights final : public WeightSource {
     if (tensor == tensors_.end()) return own_.open(weight, wanted);
     const auto& all = file_.tensors();
     const auto found = std::find_if(all.begin(), all.end(), [&](const safetensors::Tensor& t) { return t.name == tensor->second; });
-    require(found != all.end(), Exit::data, "{}: has no {}, which {} asks for", file_.name(), tensor->second, adapter_config_name);
+    require(found != all.end(), Exit::data, "{}: has no {}, which {} requires", file_.name(), tensor->second, adapter_config_name);
     return open_tensor(file_, *found);
   }
   void check(int rank, int ranks) const override { own_.check(rank, ranks); }
@@ -107,7 +107,7 @@ class AdapterWeights final : public WeightSource {
   StoredNames names_;
   safetensors::Reader file_;
   LoraConfig lora_;
-  std::map<std::string, std::string> tensors_;  // of our weights
+  std::map<std::string, std::string> tensors_;  // adapter weight -> tensor name in the file
 };
 
 }  // namespace
@@ -116,12 +116,12 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
                         const std::filesystem::path& adapters) {
   std::error_code error;
   require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), way_to_model(folder));
-  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: is not there: {} is no Hugging Face folder of a model{}",
+  require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: does not exist, so {} is not a Hugging Face model folder{}",
           (folder / config_file_name).string(), folder.string(), way_to_model(folder));
   const bool there = std::filesystem::exists(checkpoint, error);
-  require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage, "{}: is there and no checkpoint; name another folder",
-          checkpoint.string());
-  require(!there || overwrite, Exit::usage, "{}: is there; give --overwrite to replace it", checkpoint.string());
+  require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage,
+          "{}: exists and is not a checkpoint; give another folder", checkpoint.string());
+  require(!there || overwrite, Exit::usage, "{}: already exists; give --overwrite to replace it", checkpoint.string());
   RunDefaults defaults = defaults_of(folder, note);
   const FolderWeights own(folder, defaults.model);
   std::optional<AdapterWeights> beside;
@@ -138,7 +138,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   for (const PlacedTensor& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
   try {
     check_weights(source, weights);
-  } catch (const Error& error) {  // there is no deck here to be at fault
+  } catch (const Error& error) {  // an import has no deck, so the message must blame config.json
     if (error.code != Exit::config) throw;
     const bool of_adapter = std::string_view(error.what()).find(".lora_") != std::string_view::npos;
     const char* config = of_adapter ? adapter_config_name : config_file_name;

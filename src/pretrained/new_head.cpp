@@ -21,7 +21,7 @@ std::vector<Weight> head_of(const ModelConfig& model) {
   return weights;
 }
 
-// What is drawn of the head of `model`, and what is left of that which is stored.
+// Weights of the head that are initialised, and weights of the stored head that are left out.
 struct Heads {
   std::vector<Weight> drawn, left;
 };
@@ -52,10 +52,10 @@ std::string names_of(const std::vector<Weight>& weights) {
 std::unique_ptr<WeightSource> open_trunk(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed) {
   const ModelConfig stored = defaults_of(path).model;
   Heads heads = heads_of(model, stored);
-  return drawn_beside(open_weights(path, stored), std::move(heads.left), std::move(heads.drawn), seed);
+  return replace_with_initialised(open_weights(path, stored), std::move(heads.left), std::move(heads.drawn), seed);
 }
 
-std::string text_of_new_head(const std::filesystem::path& path, const ModelConfig& model) {
+std::string describe_new_head(const std::filesystem::path& path, const ModelConfig& model) {
   const Heads heads = heads_of(model, defaults_of(path).model);
   return fmt::format("{} weights are read; new: {}; left out: {}", declared_weights(model).size() - heads.drawn.size(), names_of(heads.drawn),
                      names_of(heads.left));
@@ -65,12 +65,13 @@ void require_same_head(const std::filesystem::path& path, const ModelConfig& mod
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
   const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
-  require(leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size() &&
-                             stored.predicts_sentence_order() == wanted.predicts_sentence_order()),
-          Exit::config,
-          "{}: its head is of train.objective = {} ({} classes), and the deck's of {} ({}); train.init_head=new reads the trunk, and draws the head "
-          "or what is new of it",
-          path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
+  require(
+      leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size() &&
+                         stored.predicts_sentence_order() == wanted.predicts_sentence_order()),
+      Exit::config,
+      "{}: its head is of train.objective = {} ({} classes), but the deck's of {} ({}); train.init_head=new reads the trunk, and initialises the new "
+      "parts of the head",
+      path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
 }
 
 }  // namespace gyr

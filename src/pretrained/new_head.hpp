@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A model that exists as the beginning of one with another head: the trunk, whose weights are called model.*, is read, and the head is drawn as a run
-// without a beginning draws it. Where both write texts and differ in how many tokens further ahead are told, what both heads have is read too, so
-// that the modules alone are new.
+// Initialises a model from a stored one with another head. The trunk (weights model.*) is read, and the head is
+// initialised as in a run from scratch. If both heads predict tokens and differ in additional losses (multi-token
+// prediction, sentence order), their common weights are read too, so that only the additional modules are new.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,14 @@
 
 namespace gyr {
 
-// The weights of `model`, whose head is drawn with this seed, those of the trunk from the folder or checkpoint. Exit::missing, Exit::data.
+// The weights of `model`: the trunk from the folder or checkpoint, and a head initialised with this seed.
+// Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_trunk(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed);
 
-// Which weights are read, drawn, and left where they are, in one line.
-std::string text_of_new_head(const std::filesystem::path& path, const ModelConfig& model);
+// One line that lists the weights that are read, initialised, and left out.
+std::string describe_new_head(const std::filesystem::path& path, const ModelConfig& model);
 
-// Exit::config with the way out where the head that is stored is of another objective than the model's.
+// Exit::config, with a remedy, if the stored head belongs to another objective than the model's.
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model);
 
 }  // namespace gyr

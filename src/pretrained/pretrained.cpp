@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The type of most numbers, which those of the embedding have.
+// The type of most weights, taken from the embedding.
 std::string dtype_of_weights(const fs::path& folder, const StoredNames& names) {
   const ModelFolder weights(folder);
   if (!weights.has(names.embedding())) return "float32";
@@ -28,7 +28,7 @@ std::string dtype_of_weights(const fs::path& folder, const StoredNames& names) {
   }
 }
 
-// What can compute with weights of the type that config.json calls so.
+// Training precision for weights of the given torch_dtype in config.json.
 std::string precision_for(const std::string& dtype) { return dtype == "bfloat16" ? "bf16" : dtype == "float64" ? "fp64" : "fp32"; }
 
 RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
@@ -49,7 +49,7 @@ RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
 RunConfig run_of_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
   if (const std::string way = way_to_model(checkpoint); !way.empty())
-    fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is no model" : "is not there", way);
+    fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is not a model" : "does not exist", way);
   Deck deck = Deck::stored(read_header(checkpoint).deck, checkpoint.string());
   return read_run_config(deck);
 }
@@ -69,7 +69,7 @@ RunDefaults defaults_of(const fs::path& model, const Note& note) {
   return defaults;
 }
 
-std::uint64_t sum_of_model(const fs::path& model) {
+std::uint64_t checksum_of_model(const fs::path& model) {
   std::error_code error;
   if (fs::exists(model / manifest_name, error)) return SummedFile(model / manifest_name).sum();
   if (!fs::is_directory(model, error)) return SummedFile(model).sum();
@@ -99,7 +99,7 @@ RunConfig run_of(const fs::path& model, const Note& note) {
   return read_run_config(deck);
 }
 
-RunConfig run_to_read(const fs::path& model, const Note& note) {
+RunConfig inference_run(const fs::path& model, const Note& note) {
   RunConfig run = run_of(model, note);
   if (auto objective = run.model.objective->without_training()) run.model.objective = std::move(objective);
   return run;

@@ -9,8 +9,8 @@ namespace gyr {
 
 namespace {
 
-// A checkpoint without the modules that tell tokens further ahead.
-class WithoutModules final : public CheckpointFile {
+// A checkpoint without its multi-token-prediction modules (mtp.*).
+class CheckpointWithoutMtp final : public CheckpointFile {
  public:
   using CheckpointFile::CheckpointFile;
   std::vector<std::string> keys() const override {
@@ -24,7 +24,7 @@ class WithoutModules final : public CheckpointFile {
 
 std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const ModelConfig& config) {
   if (is_model_folder(path)) return std::make_unique<FolderWeights>(path, config);
-  if (config.objective->depths() == 0) return std::make_unique<WithoutModules>(path);
+  if (config.objective->depths() == 0) return std::make_unique<CheckpointWithoutMtp>(path);
   return std::make_unique<CheckpointFile>(path);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The search for added tokens, by a tree of their bytes.
+// Search for added tokens in a trie of their bytes.
 #include "src/tokenizer/added_tokens.hpp"
 
 #include <algorithm>
@@ -12,14 +12,14 @@ namespace gyr {
 AddedMatcher::AddedMatcher() : word_(word_character, "word character") {}
 
 void AddedMatcher::add(std::string_view spelling, const AddedToken& token) {
-  require(!spelling.empty(), Exit::data, "added token '{}' is empty once it is normalized", token.content);
+  require(!spelling.empty(), Exit::data, "added token '{}' is empty after normalization", token.content);
   std::int32_t node = 0;
   for (const char c : spelling) {
     const auto [next, fresh] = below_.insert(node, static_cast<unsigned char>(c), std::uint32_t(token_at_.size()));
     if (fresh) token_at_.push_back(-1);
     node = std::int32_t(next);
   }
-  require(token_at_[std::size_t(node)] < 0, Exit::data, "added token '{}' is spelt as another one", token.content);
+  require(token_at_[std::size_t(node)] < 0, Exit::data, "added token '{}' has the same spelling as another added token", token.content);
   token_at_[std::size_t(node)] = std::int32_t(tokens_.size());
   tokens_.push_back(token);
   begins_one_[static_cast<unsigned char>(spelling[0])] = true;
@@ -51,7 +51,8 @@ bool AddedMatcher::stands_alone(std::string_view text, const Part& part) const {
   return (part.begin == 0 || !is_word(character_before(text, part.begin))) && (part.end == text.size() || !is_word(character_at(text, part.end)));
 }
 
-// Takes in white space before, but not before `done`, and after.
+// Extends the match over white space before it (lstrip; not beyond `done`, the end of the previous match) and after it
+// (rstrip).
 void AddedMatcher::widen(std::string_view text, std::size_t done, Part& part) {
   if (part.token->lstrip) {
     part.begin = std::max(part.begin, done);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tokens that are looked for in the text itself, before anything else happens to it.
+// Matches added tokens, such as <|endoftext|>, in the text before it is pre-tokenized.
 #pragma once
 
 #include <array>
@@ -13,30 +13,32 @@
 
 namespace gyr {
 
-// A token that no merge makes: "<|endoftext|>" and its like.
+// A token that is matched as a unit and is not produced by merges, such as "<|endoftext|>" (`added_tokens` in
+// tokenizer.json).
 struct AddedToken {
   std::int32_t id;
   std::string content;
-  bool special = true;                  // stands for structure, not for text
-  bool normalized = false;              // looked for after normalizing, in its normalized form
-  bool single_word = false;             // only where no letter or digit touches it
-  bool lstrip = false, rstrip = false;  // takes the white space before, after it
-  bool in_model = true;                 // the model's vocabulary has it too
+  bool special = true;                  // control token that is not part of the text (BOS, EOS, ...)
+  bool normalized = false;              // matched after normalization, in its normalized form
+  bool single_word = false;             // matched only if no word character is adjacent
+  bool lstrip = false, rstrip = false;  // the match includes the white space before it, after it
+  bool in_model = true;                 // the token is also in model.vocab
 };
 
-// Finds added tokens: the leftmost, of those that begin there the longest, then on from its end.
+// Finds added tokens: the leftmost match, and the longest one there. The search continues at its end.
 class AddedMatcher {
  public:
   AddedMatcher();
 
-  // `spelling`: how the text spells it. Exit::data when it is empty or known already.
+  // Adds a token. `spelling`: its text, normalized if necessary. Exit::data if it is empty or already added.
   void add(std::string_view spelling, const AddedToken& token);
 
   struct Part {
     std::size_t begin, end;
     const AddedToken* token;  // null: text between tokens
   };
-  // Calls visit(Part) for all parts of `text` (valid UTF-8) in order. Special tokens are text where `specials` is false.
+  // Calls visit(Part) for all parts of `text` (valid UTF-8) in order. If `specials` is false, special tokens are
+  // treated as text.
   template <class Visit>
   void visit(std::string_view text, bool specials, Visit&& visit) const {
     if (tokens_.empty()) {
@@ -60,9 +62,9 @@ class AddedMatcher {
   bool stands_alone(std::string_view text, const Part& part) const;
   static void widen(std::string_view text, std::size_t done, Part& part);
 
-  // A tree of bytes: node 0 is the root; (node, byte) leads to the node below.
+  // Trie of bytes. Node 0 is the root; below_ maps (node, byte) to the child node.
   PairMap below_;
-  std::vector<std::int32_t> token_at_{-1};  // [node]: place in tokens_ of the one that ends here
+  std::vector<std::int32_t> token_at_{-1};  // [node]: index in tokens_ of the token that ends at this node, or -1
   std::array<bool, 256> begins_one_{};
   std::vector<AddedToken> tokens_;
   Pattern word_;

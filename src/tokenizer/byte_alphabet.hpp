@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The byte alphabet of byte-level vocabularies: every byte has a printable character of its own, so that tokens can be
-// written in JSON. Bytes 33..126, 161..172 and 174..255 stand for themselves (as code points); the other 68, in rising
-// order, are U+0100, U+0101, ... (Radford et al. 2019, GPT-2).
+// Byte alphabet of byte-level vocabularies: every byte has its own printable character, so that tokens can be written
+// in JSON. Bytes 33..126, 161..172 and 174..255 are represented by themselves (as code points). The other 68 bytes, in
+// rising order, are U+0100, U+0101, ... (Radford et al. 2019, GPT-2).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::array<std::uint16_t, 256> letter_of = [] {
   return letters;
 }();
 
-// The UTF-8 spelling of `bytes` in the byte alphabet. All letters lie below U+0800: one or two bytes each.
+// Spells `bytes` in the byte alphabet, as UTF-8. All letters are below U+0800, so each takes one or two bytes.
 inline std::string to_letters(std::string_view bytes) {
   std::string letters;
   letters.reserve(bytes.size() * 2);
@@ -38,7 +38,7 @@ inline std::string to_letters(std::string_view bytes) {
   return letters;
 }
 
-// The bytes that `letters` spells, or nothing when it holds a character outside the alphabet.
+// Converts letters of the byte alphabet back to bytes. Empty if a character is not in the alphabet.
 inline std::optional<std::string> from_letters(std::string_view letters) {
   static constexpr auto byte_of = [] {
     std::array<std::int16_t, 256 + 68> bytes{};
@@ -61,7 +61,8 @@ inline std::optional<std::string> from_letters(std::string_view letters) {
   return bytes;
 }
 
-// What a token of a byte-level vocabulary stands for: the bytes its letters spell, or itself when it has other characters.
+// Bytes of a token in a byte-level vocabulary: those that its letters spell, or the spelling itself if it has
+// characters outside the alphabet.
 inline std::string bytes_of_spelling(std::string_view spelling) { return from_letters(spelling).value_or(std::string(spelling)); }
 
 }  // namespace gyr

@@ -12,9 +12,10 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t longest_cluster = 5;  // bytes
+constexpr std::size_t longest_cluster = 5;  // in bytes; longer grapheme clusters are not looked up
 
-// A word of the trie: offset to the next one, label, and whether a sequence ends here.
+// Fields of a trie word: offset to its children, label (byte), flag that a sequence ends here, and value (index of the
+// replacement).
 std::uint32_t offset_of(std::uint32_t word) { return (word >> 10) << ((word & (1u << 9)) >> 6); }
 std::uint32_t label_of(std::uint32_t word) { return word & ((1u << 31) | 0xffu); }
 bool ends_in(std::uint32_t word) { return (word >> 8 & 1u) == 1; }
@@ -31,15 +32,15 @@ int digit_of(char c) {
 
 CharacterMap::CharacterMap(std::string_view bytes) {
   std::uint32_t size = 0;
-  require(bytes.size() >= sizeof size, Exit::data, "a map of characters has {} bytes, too few for its own size", bytes.size());
+  require(bytes.size() >= sizeof size, Exit::data, "the precompiled character map has {} bytes, too few for its size field", bytes.size());
   std::memcpy(&size, bytes.data(), sizeof size);
   bytes.remove_prefix(sizeof size);
   require(size <= bytes.size() && size % sizeof(std::uint32_t) == 0 && size > 0, Exit::data,
-          "a map of characters says that its trie has {} bytes, and there are {}", size, bytes.size());
+          "the precompiled character map declares a trie of {} bytes; the size must be a positive multiple of 4 and at most {}", size, bytes.size());
   trie_.resize(size / sizeof(std::uint32_t));
   std::memcpy(trie_.data(), bytes.data(), size);
   texts_ = bytes.substr(size);
-  require(valid_utf8_prefix(texts_) == texts_.size(), Exit::data, "a map of characters puts what is not UTF-8 in their place");
+  require(valid_utf8_prefix(texts_) == texts_.size(), Exit::data, "the precompiled character map has replacements that are not UTF-8");
 }
 
 const char* CharacterMap::replacement(std::string_view part) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What SentencePiece makes of characters before it cuts (its "precompiled character map"): short sequences of bytes and what is put in their place,
-// in a double-array trie (Aoe 1989; the layout of Darts-clone).
+// SentencePiece's character normalization before tokenization (`precompiled_charsmap`): a map from short byte sequences
+// to replacements, stored in a double-array trie (Aoe 1989; layout of Darts-clone).
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,23 @@ namespace gyr {
 
 class CharacterMap {
  public:
-  // A count of bytes, so many of the trie in words of 32 bits, then the replacements, each with a zero byte behind it. Exit::data.
+  // Parses the binary map: the trie size in bytes (u32), the trie as 32-bit words, then the zero-terminated
+  // replacements. Exit::data.
   explicit CharacterMap(std::string_view bytes);
 
-  // Replaces grapheme clusters of up to five bytes as a whole, or else character by character, as `tokenizers` does. Valid UTF-8, and stays so.
+  // Replaces grapheme clusters of up to five bytes, or else single characters, as `tokenizers` does. Input and output
+  // are valid UTF-8.
   std::string apply(std::string_view text) const;
 
  private:
-  // What stands for the shortest known sequence that `part` begins with; null: none is known.
+  // Replacement of the shortest prefix of `part` that is in the map; null if there is none.
   const char* replacement(std::string_view part) const;
 
   std::vector<std::uint32_t> trie_;
   std::string texts_;
 };
 
-// Text of base64 as bytes; false where it is none.
+// Decodes base64. Returns false if `text` is not valid base64.
 bool from_base64(std::string_view text, std::string& bytes);
 
 }  // namespace gyr

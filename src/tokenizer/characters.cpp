@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kinds of characters: look-ups in sorted tables.
+// Character classes, by binary search in sorted tables.
 #include "src/tokenizer/characters.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gyr {
 namespace {
 
-// The row of a sorted table that holds `c`, or null.
+// The row of a sorted table whose range contains `c`, or null.
 template <class Row, std::size_t N>
 const Row* row_of(const Row (&table)[N], char32_t c) {
   const auto* row = std::upper_bound(std::begin(table), std::end(table), c, [](char32_t x, const Row& r) { return x < r.first; });
@@ -42,12 +42,12 @@ bool is_unclean(char32_t c) { return c <= 1 || row_of(unclean, c) != nullptr; }
 bool is_nonspacing(char32_t c) { return c >= 0x300 && row_of(nonspacing, c) != nullptr; }
 bool is_han(char32_t c) { return c >= 0x3400 && row_of(han, c) != nullptr; }
 
-void append_small(std::string& text, char32_t c) {
+void append_lowercase(std::string& text, char32_t c) {
   if (c == 0x130) {
     text += "i\u0307";
     return;
   }
-  const SmallForm* row = row_of(small_forms, c);
+  const LowercaseRange* row = row_of(lowercase_ranges, c);
   append_character(text, row && (c - row->first) % row->step == 0 ? char32_t(std::int64_t(c) + row->distance) : c);
 }
 
@@ -59,7 +59,7 @@ std::optional<char32_t> stand_in(char32_t c) {
 }
 
 std::optional<std::string> with_stand_ins(std::string_view text) {
-  // Bytes with which no such character begins are passed over.
+  // Lead bytes of characters that have a stand-in. All other bytes are skipped.
   static const auto begins_one = [] {
     std::array<bool, 256> leads{};
     for (const StandIn& row : stand_ins)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Decoding in steps, each on a list of strings.
+// Applies the steps of a decoder, each to a list of strings.
 #include "src/tokenizer/decoder.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string with_all(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-// The replacements of `tokenizers`, in their order.
+// The clean-up replacements of `tokenizers`, in its order.
 std::string cleaned_up(std::string token) {
   constexpr std::array<std::array<std::string_view, 2>, 11> all{{{" .", "."},
                                                                  {" ?", "?"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the spellings of tokens back to text.
+// Decoder of a tokenizer: converts token spellings back to text (`decoder` in tokenizer.json).
 #pragma once
 
 #include <optional>
@@ -11,25 +11,26 @@
 namespace gyr {
 
 struct DecoderStep {
-  // byte_level joins the tokens and turns letters of the byte alphabet into bytes; fuse joins them; replace and strip change each token;
-  // word_pieces takes a prefix from a token that goes on with a word and puts a space before others, clean_up takes away spaces before English
-  // punctuation and contractions; spaces puts one between any two; marks are spaces, but those that were put before the first piece.
+  // byte_level: joins the tokens and maps letters of the byte alphabet to bytes. fuse: joins the tokens. replace,
+  // strip: change each token. word_pieces: removes the continuation prefix, or else puts a space before the token.
+  // clean_up: removes spaces before English punctuation and contractions. spaces: puts a space between tokens. marks
+  // (Metaspace): replaces marks by spaces, or removes those of the first token.
   enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces, marks };
   Kind kind;
-  std::string pattern;              // of replace: PCRE2's syntax
-  std::string text;                 // of replace: what is put there; of strip: the character that goes; of word_pieces: the prefix; of marks: one
-  std::size_t left = 0, right = 0;  // of strip: how many at most; of marks: whether the first token's go
+  std::string pattern;              // replace: regular expression in PCRE2 syntax
+  std::string text;                 // replace: replacement; strip: character to remove; word_pieces: continuation prefix; marks: mark character
+  std::size_t left = 0, right = 0;  // strip: maximum count removed at each end; marks: left > 0 removes the marks of the first token
 };
 
 class Decoder {
  public:
-  // At most one step is byte_level. Exit::data when a pattern does not compile.
+  // At most one step may be byte_level. Exit::data if a pattern does not compile.
   explicit Decoder(const std::vector<DecoderStep>& steps);
 
-  // It does nothing but join the bytes of tokens.
+  // True if the decoder only joins the bytes of the tokens.
   bool only_bytes() const { return steps_.size() == 1 && steps_[0].what.kind == DecoderStep::Kind::byte_level; }
 
-  // Tokens as the file spells them, to text. Where steps follow byte_level, bytes that are not UTF-8 become U+FFFD.
+  // Converts token spellings, as in tokenizer.json, to text. If steps follow byte_level, invalid UTF-8 becomes U+FFFD.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Merges the tokens of one piece of text: of all neighbours that a merge joins, the earliest merge goes first, and of
-// equals the leftmost. n symbols take O(n log n), whatever they are.
+// Applies BPE merges to one piece of text. Among all adjacent pairs with a merge, the earliest merge in the list is
+// applied first, and for equal merges the leftmost pair. The time is O(n log n) for any n symbols.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace gyr {
 
 class PieceMerger {
  public:
-  // Replaces the `symbols` (token ids) by the merged ones. `rank_of` maps a pair to its place in `merges`.
+  // Replaces `symbols` (token ids) by the merged tokens. `rank_of` maps a pair of ids to its index in `merges`.
   void merge(std::vector<std::int32_t>& symbols, const PairMap& rank_of, std::span<const Merge> merges) {
     const auto n = std::int64_t(symbols.size());
     next_.resize(std::size_t(n));
@@ -34,7 +34,7 @@ class PieceMerger {
       heap_.pop_back();
       const Merge& merge = merges[rank];
       const std::int64_t right = next_[std::size_t(at)];
-      // Candidates are not withdrawn when a neighbour changes: one that no longer fits the symbols is passed over.
+      // Candidates are not removed when a neighbour changes. One that no longer matches the symbols is skipped.
       if (symbols[std::size_t(at)] != merge.left || right >= n || symbols[std::size_t(right)] != merge.right) continue;
       symbols[std::size_t(at)] = merge.result;
       symbols[std::size_t(right)] = gone;
@@ -51,7 +51,7 @@ class PieceMerger {
   static constexpr std::int32_t gone = -1;
   struct Candidate {
     std::uint32_t rank;
-    std::int64_t at;  // of the left symbol
+    std::int64_t at;  // index of the left symbol
   };
   static bool later(const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.at > b.at; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Normal forms by utf8proc, between the characters that `tokenizers` has no tables for; the rest by hand.
+// Unicode normal forms by utf8proc, applied between the characters that `tokenizers` leaves unchanged. All other steps
+// are implemented here.
 #include "src/tokenizer/normalizer.hpp"
 
 #include <utf8proc.h>
@@ -16,12 +17,14 @@ namespace {
 
 using NormalizerKind = NormalizerStep::Kind;
 
-// Compatible forms make a text up to 11 times as long; replacements that go on doubling it are stopped here.
+// Compatibility forms make a text at most 11 times as long. The limit of 64 stops replacements that double the text
+// again and again.
 void check_growth(std::size_t from, std::size_t to) {
-  require(to <= 64 * from + (1 << 16), Exit::data, "a replacement in the tokenizer makes {} bytes of text more than 64 times as long", from);
+  require(to <= 64 * from + (1 << 16), Exit::data, "the normalizer of the tokenizer makes {} bytes of text more than 64 times as long", from);
 }
 
-// Marks in canonical order: a stable sort of each run by combining class. (utf8proc's own order takes the square of a run's length.)
+// Sorts combining marks into canonical order: a stable sort of each run by combining class. (utf8proc's own sort is
+// quadratic in the run length.)
 void order_marks(std::vector<utf8proc_int32_t>& points) {
   const auto class_of = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
   for (auto i = points.begin(); i != points.end();) {
@@ -31,7 +34,7 @@ void order_marks(std::vector<utf8proc_int32_t>& points) {
   }
 }
 
-// Appends the normal form of `text`, which holds no inert character.
+// Appends the normal form of `text`, which must not contain inert characters.
 void append_normal(std::string& out, std::string_view text, NormalizerKind kind) {
   const bool compose = kind == NormalizerKind::nfc || kind == NormalizerKind::nfkc,
              compatible = kind == NormalizerKind::nfkc || kind == NormalizerKind::nfkd;
@@ -53,12 +56,13 @@ void append_normal(std::string& out, std::string_view text, NormalizerKind kind)
   for (utf8proc_ssize_t i = 0; i < size; ++i) append_character(out, char32_t(points[std::size_t(i)]));
 }
 
-// A stretch of ASCII, except its last letter, and inert characters are their own normal forms and part what is around them.
+// Normalizes `text` in segments between spaces, newlines and inert characters, which do not combine with others.
+// Segments of pure ASCII are copied.
 std::string normal(std::string_view text, NormalizerKind kind) {
   std::string out;
   out.reserve(text.size());
-  std::size_t kept = 0;  // what lies before is in `out`
-  bool plain = true;     // all ASCII since then
+  std::size_t kept = 0;  // the text before this index is already in `out`
+  bool plain = true;     // true while the segment has been pure ASCII
   const auto flush = [&](std::size_t end) {
     if (plain) {
       out += text.substr(kept, end - kept);
@@ -95,7 +99,7 @@ std::string by_characters(std::string_view text, Append&& append) {
   return out;
 }
 
-// Control characters go, and all white space is spaces.
+// Removes control characters and replaces white space by spaces (clean_text of BertNormalizer).
 void append_clean(std::string& out, char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r' || (is_white_space(c) && !is_unclean(c))) out += ' ';
   else if (!is_unclean(c)) append_character(out, c);
@@ -146,14 +150,14 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
       case NormalizerKind::nfd:
       case NormalizerKind::nfkc:
       case NormalizerKind::nfkd: text = normal(text, what.kind); break;
-      case NormalizerKind::lowercase: text = by_characters(text, append_small); break;
+      case NormalizerKind::lowercase: text = by_characters(text, append_lowercase); break;
       case NormalizerKind::strip_accents:
         text = by_characters(text, [](std::string& out, char32_t c) {
           if (!is_accent(c)) append_character(out, c);
         });
         break;
       case NormalizerKind::clean: text = by_characters(text, append_clean); break;
-      case NormalizerKind::part_han: text = by_characters(text, append_parted); break;
+      case NormalizerKind::surround_han: text = by_characters(text, append_parted); break;
       case NormalizerKind::strip_nonspacing:
         text = by_characters(text, [](std::string& out, char32_t c) {
           if (!is_nonspacing(c)) append_character(out, c);

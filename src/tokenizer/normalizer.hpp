@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What happens to text before it is cut: normal forms, small letters, replacements. The result is that of `tokenizers`, also where its
-// tables are those of an older Unicode than ours.
+// Normalizes text before pre-tokenization: Unicode normal forms, lowercase, replacements. The results equal those of
+// `tokenizers`, even where its tables belong to an older version of Unicode.
 #pragma once
 
 #include <string>
@@ -13,23 +13,24 @@
 namespace gyr {
 
 struct NormalizerStep {
-  // clean, part_han and strip_nonspacing are parts of BertNormalizer.
-  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace, clean, part_han, strip_nonspacing, map };
+  // clean, surround_han and strip_nonspacing are steps of BertNormalizer: clean_text, handle_chinese_chars and
+  // strip_accents.
+  enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, strip_accents, strip, prepend, replace, clean, surround_han, strip_nonspacing, map };
   Kind kind;
-  std::string pattern;               // of replace: PCRE2's syntax
-  std::string text;                  // of prepend and replace: what is put there; of map: its bytes (character_map.hpp)
-  bool left = false, right = false;  // of strip: where white space goes
+  std::string pattern;               // replace: regular expression in PCRE2 syntax
+  std::string text;                  // prepend: text to insert; replace: replacement; map: binary character map (character_map.hpp)
+  bool left = false, right = false;  // strip: remove white space at the start, at the end
 };
 
 class Normalizer {
  public:
-  // Exit::data when a pattern does not compile, or a map is none.
+  // Exit::data if a pattern does not compile or a character map is invalid.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
 
   bool empty() const { return steps_.empty(); }
 
-  // Takes the steps in order. `text` is valid UTF-8 and stays so. Exit::data when a pattern passes its matching limit or
-  // the text grows out of all proportion.
+  // Applies the steps in order. `text` must be valid UTF-8 and remains so. Exit::data if a pattern exceeds its matching
+  // limit or the text grows more than 64-fold.
   void apply(std::string& text, Pattern::Scratch& scratch) const;
 
  private:
@@ -41,7 +42,7 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// `text` with every match of `pattern` replaced. Exit::data as above.
+// Replaces every match of `pattern` in `text` by `by`. Exit::data as in Normalizer::apply.
 std::string replaced(std::string_view text, const Pattern& pattern, std::string_view by, Pattern::Scratch& scratch);
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A translation character by character; groups are kept on a stack, nothing calls itself.
+// Translates a pattern character by character. Open groups are kept on a stack, without recursion.
 #include "src/tokenizer/oniguruma.hpp"
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace gyr {
 namespace {
 
-constexpr char32_t end = 0xffffffff;  // no character
+constexpr char32_t end = 0xffffffff;  // end of the pattern; not a character
 
-// \w of Oniguruma; PCRE2's has fewer members.
+// Members of \w in Oniguruma. PCRE2's \w has fewer members.
 constexpr const char* word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 constexpr std::array categories{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P", "Pc",
                                 "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
-constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};  // by script alone, without PCRE2's script extensions
+constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};  // matched by the script property, without PCRE2's script extensions
 
 bool is_letter_or_digit(char32_t c) { return c < 0x80 && ((c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z')); }
 
@@ -51,13 +51,13 @@ class Translator {
  private:
   enum class Previous { nothing, atom, position, quantified };
   struct Group {
-    bool any_case, position;  // position: a look ahead or behind, which consumes nothing
+    bool any_case, position;  // any_case: case-insensitive; position: a look-ahead or look-behind, which consumes nothing
   };
 
   template <class... Args>
   void refuse(bool condition, fmt::format_string<Args...> what, Args&&... args) const {
     if (condition)
-      fail(Exit::data, "the pattern '{}' has {}, at character {}: it has no exact counterpart here", pattern_,
+      fail(Exit::data, "the pattern '{}' has {}, at character {}, which is not supported because PCRE2 has no exact equivalent", pattern_,
            fmt::format(what, std::forward<Args>(args)...), at_);
   }
 
@@ -94,7 +94,7 @@ class Translator {
     }
   }
 
-  // Oniguruma lets "ss" match U+00DF where case does not matter, and the like; PCRE2 does not.
+  // In case-insensitive parts Oniguruma lets "ss" match U+00DF, and similar; PCRE2 does not.
   void literal(char32_t c, char32_t before = 0) {
     check_members(c, c);
     emit(quoted(c), Previous::atom);
@@ -102,15 +102,16 @@ class Translator {
     folded_ = is_letter_or_digit(c) ? c | 0x20 : c;
     const bool one_letter =
         (before == 's' && (folded_ == 's' || folded_ == 't')) || (before == 'f' && (folded_ == 'f' || folded_ == 'i' || folded_ == 'l'));
-    refuse(one_letter, "'{}{}' in any case", char(before), char(folded_));
+    refuse(one_letter, "'{}{}' in a case-insensitive part", char(before), char(folded_));
   }
 
   void check_members(char32_t first, char32_t last) const {
-    refuse(any_case() && last >= 0x80, "a character outside ASCII in any case");
-    refuse(!range_is_exact(first, last), "U+{:04X} to U+{:04X}, of which some are younger than Unicode 14", unsigned(first), unsigned(last));
+    refuse(any_case() && last >= 0x80, "a non-ASCII character in a case-insensitive part");
+    refuse(!range_is_exact(first, last), "U+{:04X} to U+{:04X}, some of which are newer than Unicode 14", unsigned(first), unsigned(last));
   }
 
-  // What stands after a backslash for one character, or nothing where it stands for more. `c` has been taken.
+  // The character that an escape denotes; empty if it denotes a class or a position. `c`: the character after the
+  // backslash, already consumed.
   std::optional<char32_t> character(char32_t c) {
     switch (c) {
       case 'n': return '\n';
@@ -124,7 +125,7 @@ class Translator {
       case 'u': return number(4, 4);
       default: break;
     }
-    refuse(c == end, "a backslash at its end");
+    refuse(c == end, "a backslash at the end");
     return is_letter_or_digit(c) ? std::nullopt : std::optional(c);
   }
 
@@ -144,11 +145,12 @@ class Translator {
       ++at_;
     }
     refuse(digits < least || (closing != end && !take_if(closing)) || value > 0x10ffff || (value >= 0xd800 && value < 0xe000),
-           "an escape that is no character");
+           "an escape that is not a character");
     return value;
   }
 
-  // A class of characters after a backslash, as it stands in a set; `c` has been taken.
+  // PCRE2 text of an escaped character class, such as \d, for use inside a set. `c` (after the backslash) has been
+  // consumed.
   std::string members(char32_t c) {
     if (c == 'p' || c == 'P') return property(c == 'P');
     if (c == 's' || c == 'S' || c == 'd' || c == 'D') return std::string("\\") + char(c);
@@ -161,11 +163,11 @@ class Translator {
     negated ^= take_if('^');
     std::string name;
     while (peek() != '}' && peek() < 0x80) name += char(take());
-    refuse(!take_if('}'), "a property without end");
+    refuse(!take_if('}'), "a property without a closing brace");
     const auto is_name = [&](const char* known) { return name == known; };
     const bool script = std::any_of(scripts.begin(), scripts.end(), is_name);
     refuse(!script && std::none_of(categories.begin(), categories.end(), is_name), "the property '{}'", name);
-    refuse(any_case() && (name == "Lu" || name == "Ll" || name == "Lt"), "{} in any case", name);
+    refuse(any_case() && (name == "Lu" || name == "Ll" || name == "Lt"), "{} in a case-insensitive part", name);
     return fmt::format("\\{}{{{}{}}}", negated ? 'P' : 'p', script ? "sc:" : "", name);
   }
 
@@ -183,14 +185,14 @@ class Translator {
     while (!take_if(']')) {
       const auto first = member(text);
       const bool range = peek() == '-' && peek(1) != ']';
-      refuse(range && !first, "a range of more than characters");
+      refuse(range && !first, "a range that begins with a class");
       if (!first) continue;
       char32_t last = *first;
       if (range) {
         take();
         std::string none;
         const auto other = member(none);
-        refuse(!other || *other < *first, "a range that is none");
+        refuse(!other || *other < *first, "an invalid range");
         last = *other;
       }
       check_members(*first, last);
@@ -200,7 +202,7 @@ class Translator {
     emit(text + "]", Previous::atom);
   }
 
-  // The next member of a set where it is one character; a class is appended to `text`.
+  // Reads the next member of a set. Returns a single character; appends a class to `text` instead.
   std::optional<char32_t> member(std::string& text) {
     const char32_t c = take();
     refuse(c == end, "a set that is not closed");
@@ -222,8 +224,10 @@ class Translator {
       if (behind) text += char(take());
       const char32_t c = take();
       group.position = c == '=' || c == '!';
-      if (c == 'i' && take_if(')')) {  // until the group ends; alternatives count differently, except from the very start
-        refuse(at_ != 4, "(?i) that is not at its start");
+      // (?i) holds to the end of the group. It applies to alternatives differently in PCRE2, except at the start of the
+      // pattern
+      if (c == 'i' && take_if(')')) {
+        refuse(at_ != 4, "(?i) that is not at the start");
         groups_.back().any_case = true;
         return emit("(?i)", Previous::nothing);
       }
@@ -261,7 +265,7 @@ class Translator {
     return text;
   }
 
-  // {n}, {n,}, {,m} or {n,m}; anything else is a brace.
+  // Reads {n}, {n,}, {,m} or {n,m}. Anything else is a literal brace.
   void interval() {
     const std::size_t start = at_;
     std::string low = digits(), high;
@@ -284,7 +288,7 @@ class Translator {
   std::string out_;
   std::vector<Group> groups_{{false, false}};
   Previous previous_ = Previous::nothing;
-  char32_t folded_ = 0;  // the literal before, where case does not matter
+  char32_t folded_ = 0;  // previous literal in lower case, inside a case-insensitive part; else 0
 };
 
 }  // namespace
@@ -295,7 +299,7 @@ std::string quoted_for_pcre(std::string_view text) {
   std::string pattern;
   for (std::size_t i = 0; i < text.size();) {
     const auto [c, length] = character_at(text, i);
-    require(range_is_exact(c, c), Exit::data, "the pattern '{}' has U+{:04X}, which is younger than Unicode 14", text, unsigned(c));
+    require(range_is_exact(c, c), Exit::data, "the pattern '{}' has U+{:04X}, which is newer than Unicode 14", text, unsigned(c));
     pattern += quoted(c);
     i += length;
   }

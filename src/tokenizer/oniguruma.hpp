@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Regular expressions as Oniguruma reads them (Ruby's syntax, which `tokenizers` uses), put in the words of PCRE2.
+// Translates regular expressions from Oniguruma's Ruby syntax, which `tokenizers` uses, to PCRE2 syntax.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace gyr {
 
-// The PCRE2 pattern that matches what `pattern` matches. Only constructs with the same meaning in both, or with an exact translation,
-// pass; others are refused by name (back references, sets inside sets, \b, named groups, ...). Exit::data.
+// Returns the PCRE2 pattern that matches the same strings as `pattern`. Only constructs with the same meaning in both,
+// or with an exact translation, are supported. Others cause Exit::data with the name of the construct (back references,
+// nested sets, \b, named groups, ...).
 std::string pcre_of(std::string_view pattern);
 
-// The PCRE2 pattern that matches `text` itself.
+// Returns the PCRE2 pattern that matches `text` literally.
 std::string quoted_for_pcre(std::string_view text);
 
 }  // namespace gyr

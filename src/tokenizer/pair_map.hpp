@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A map from an ordered pair of token ids to a 32-bit value: one probe in a flat table, no allocation per entry.
+// Hash map from an ordered pair of token ids to a 32-bit value: a flat table with linear probing and no allocation per
+// entry.
 #pragma once
 
 #include <bit>
@@ -11,14 +12,14 @@ namespace gyr {
 
 class PairMap {
  public:
-  static constexpr std::uint32_t none = ~std::uint32_t(0);  // not a value
+  static constexpr std::uint32_t none = ~std::uint32_t(0);  // reserved; must not be stored as a value
 
   PairMap() : slots_(64) {}
 
   // The value of (left, right), or `none`.
   std::uint32_t find(std::int32_t left, std::int32_t right) const { return slots_[slot_of(key_of(left, right))].value; }
 
-  // Stores `value` unless the pair has one already. Returns the value it has now and whether it is new.
+  // Inserts `value` unless the pair already has one. Returns the stored value and true if it was inserted.
   std::pair<std::uint32_t, bool> insert(std::int32_t left, std::int32_t right, std::uint32_t value) {
     if (2 * (count_ + 1) > slots_.size()) grow();
     const std::uint64_t key = key_of(left, right);
@@ -37,7 +38,7 @@ class PairMap {
 
   static std::uint64_t key_of(std::int32_t left, std::int32_t right) { return std::uint64_t(std::uint32_t(left)) << 32 | std::uint32_t(right); }
 
-  // The slot that holds `key`, or the free one where it belongs. Fibonacci hashing: the upper bits of key times
+  // Index of the slot that contains `key`, or of the free slot for it. Fibonacci hashing: upper bits of key times
   // 2^64/phi.
   std::size_t slot_of(std::uint64_t key) const {
     const std::uint64_t mixed = (key ^ key >> 32) * 0x9e3779b97f4a7c15u;
@@ -53,7 +54,7 @@ class PairMap {
       if (slot.value != none) slots_[slot_of(slot.key)] = slot;
   }
 
-  std::vector<Slot> slots_;  // a power of two of them, at most half full
+  std::vector<Slot> slots_;  // the size is a power of two; at most half of the slots are used
   std::size_t count_ = 0;
 };
 

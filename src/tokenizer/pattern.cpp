@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Regular expressions by PCRE2, compiled to machine code where it can.
+// Regular expressions by PCRE2, with its JIT compiler if available.
 #include "src/tokenizer/pattern.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -13,11 +13,13 @@
 namespace gyr {
 namespace {
 
-// Far above what any sensible pattern needs at one place of a megabyte, and reached in well under a second by a runaway one.
+// Far more steps than a sensible pattern needs at one position. A runaway pattern reaches the limit in well under a
+// second.
 constexpr std::uint32_t match_limit = 20'000'000;
 constexpr std::size_t jit_stack_bytes = std::size_t(8) << 20;
-// That limit begins anew at every place where a match is tried. So that many failures in a row do not add up unseen, long texts are tried
-// in windows of places, with a look at the clock between two of them.
+// PCRE2 applies the match limit to each start position separately. Long texts are therefore searched in windows of
+// start positions, with a check of the processor time between windows, so that many slow failures cannot add up
+// unnoticed.
 constexpr std::size_t long_text = std::size_t(16) << 10, tried_at_once = 1024;
 constexpr double seconds_at_least = 1, seconds_per_byte = 2e-6;
 
@@ -48,7 +50,7 @@ struct Pattern::Scratch::State {
   std::unique_ptr<pcre2_jit_stack_8, Release<pcre2_jit_stack_free_8>> stack{pcre2_jit_stack_create_8(32 << 10, jit_stack_bytes, nullptr)};
   std::unique_ptr<pcre2_match_data_8, Release<pcre2_match_data_free_8>> match{pcre2_match_data_create_8(1, nullptr)};
   double start = 0, allowed = seconds_at_least;
-  std::uint32_t searches = 0;  // since the clock was looked at
+  std::uint32_t searches = 0;  // since the last check of the time limit
 
   State() {
     ensure(context && stack && match, "PCRE2 is out of memory");
@@ -59,7 +61,7 @@ struct Pattern::Scratch::State {
   void check_clock(std::size_t at, std::size_t size) {
     searches = 0;
     require(processor_seconds() - start < allowed, Exit::data,
-            "splitting text: the pre-tokenizer's pattern gave up at byte {} of {}: more than {:.0f} s", at, size, allowed);
+            "a regular expression of the tokenizer was stopped at byte {} of {} of the text: it took more than {:.0f} s", at, size, allowed);
   }
 };
 
@@ -86,7 +88,7 @@ Pattern::Pattern(std::string_view pcre, std::string_view shown) : code_(std::mak
                                PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &error, &offset, context.get());
   require(code != nullptr, Exit::data, "the pattern '{}' does not compile: {}", shown, message_of(error));
   code_->code.reset(code);
-  pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE);  // where there is no JIT, the interpreter runs: slower, same matches
+  pcre2_jit_compile_8(code, PCRE2_JIT_COMPLETE);  // without JIT, PCRE2 interprets the pattern: slower, but with the same matches
 }
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern::~Pattern() = default;
@@ -102,7 +104,7 @@ std::optional<Pattern::Match> Pattern::find(std::string_view subject, std::size_
   const bool in_windows = subject.size() - from > long_text;
   if (++s.searches % 4096 == 0) s.check_clock(from, subject.size());
   for (std::size_t at = from;;) {
-    const std::size_t last = in_windows ? at + tried_at_once : PCRE2_UNSET;  // the last place where a match may begin
+    const std::size_t last = in_windows ? at + tried_at_once : PCRE2_UNSET;  // last start position of this window
     pcre2_set_offset_limit_8(s.context.get(), last);
     const int rc = pcre2_match_8(code_->code.get(), reinterpret_cast<PCRE2_SPTR8>(subject.data()), subject.size(), at, PCRE2_NO_UTF_CHECK,
                                  s.match.get(), s.context.get());
@@ -110,8 +112,8 @@ std::optional<Pattern::Match> Pattern::find(std::string_view subject, std::size_
       const PCRE2_SIZE* found = pcre2_get_ovector_pointer_8(s.match.get());
       return Match{found[0], found[1]};
     }
-    require(rc == PCRE2_ERROR_NOMATCH, Exit::data, "splitting text: the pre-tokenizer's pattern gave up at byte {} of {}: {}", at, subject.size(),
-            message_of(rc));
+    require(rc == PCRE2_ERROR_NOMATCH, Exit::data, "a regular expression of the tokenizer was stopped at byte {} of {} of the text: {}", at,
+            subject.size(), message_of(rc));
     if (!in_windows || last >= subject.size()) return std::nullopt;
     at = last + 1;
     while (at < subject.size() && (static_cast<unsigned char>(subject[at]) & 0xc0) == 0x80) ++at;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A compiled regular expression and the walk over its matches that `tokenizers` does.
+// A compiled regular expression, with an iteration over its matches that equals that of `tokenizers`.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,20 @@
 
 namespace gyr {
 
-// \w of Rust's regular expressions, which `tokenizers` uses for what is built in, in PCRE2's syntax.
+// \w of Rust's regular expressions, in PCRE2 syntax. `tokenizers` uses Rust's syntax for its built-in patterns.
 inline constexpr std::string_view word_character = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}])";
 
 class Pattern {
  public:
-  // What one thread needs to run patterns.
+  // Working memory and time limit for matching. One per thread.
   class Scratch {
    public:
     Scratch();
     Scratch(Scratch&&) noexcept;
     ~Scratch();
 
-    // What follows may take as much processor time as `bytes` of text deserve: far more than any sensible pattern needs.
+    // Restarts the processor-time limit: 1 s plus 2 us per byte, far more than any sensible pattern needs for `bytes`
+    // of text.
     void allow(std::size_t bytes);
 
    private:
@@ -35,22 +36,24 @@ class Pattern {
     std::unique_ptr<State> state_;
   };
 
-  // `pcre`: PCRE2's syntax with Unicode properties. `shown`: how messages spell it. Exit::data when it does not compile.
+  // `pcre`: pattern in PCRE2 syntax with Unicode properties. `shown`: its spelling in messages. Exit::data if it does
+  // not compile.
   explicit Pattern(std::string_view pcre, std::string_view shown);
   Pattern(Pattern&&) noexcept;
   ~Pattern();
 
-  // Whether it can match nothing at all.
+  // True if the pattern can match the empty string.
   bool may_be_empty() const;
 
   struct Match {
     std::size_t begin, end;
   };
-  // The first match at or after `from`; `subject` is valid UTF-8. Exit::data when it takes more steps or time than allowed.
+  // The first match at or after `from`. `subject` must be valid UTF-8. Exit::data if the match limit or the time limit
+  // is exceeded.
   std::optional<Match> find(std::string_view subject, std::size_t from, Scratch& scratch) const;
 
-  // Calls visit(begin, end, matches) for every match and every stretch between two matches, in order. Matches may be empty, but not
-  // directly after a match.
+  // Calls visit(begin, end, matches) for every match and for every text between two matches, in order. Matches may be
+  // empty, but not directly after another match.
   template <class Visit>
   void visit(std::string_view subject, Scratch& scratch, Visit&& visit) const {
     std::size_t done = 0, from = 0;

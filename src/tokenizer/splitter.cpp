@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cuts text into pieces, step by step.
+// Pre-tokenizer: splits text into pieces, step by step.
 #include "src/tokenizer/splitter.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using By = SplitStep::By;
 using Behavior = SplitStep::Behavior;
 
-// Calls visit(begin, end, found) for each character of the kind and each stretch between two of them.
+// Calls visit(begin, end, found) for each character of the class and for each text between two of them.
 template <class Is, class Visit>
 void visit_characters(std::string_view subject, Is&& is, Visit&& visit) {
   std::size_t done = 0;
@@ -30,7 +30,8 @@ void visit_characters(std::string_view subject, Is&& is, Visit&& visit) {
   if (done < subject.size()) visit(done, subject.size(), false);
 }
 
-// Turns stretches that follow each other into pieces. Empty stretches take part, and leave no piece.
+// Combines the adjacent segments of one piece into pieces, according to `behavior`. Empty segments take part, but give
+// no piece.
 template <class Stretch>
 void join(std::vector<Stretch>& stretches, Behavior behavior, std::vector<Splitter::Piece>& pieces) {
   const auto first = pieces.size();
@@ -75,7 +76,7 @@ Splitter::Splitter(const std::vector<SplitStep>& steps) {
 Splitter::Splitter(Splitter&&) noexcept = default;
 Splitter::~Splitter() = default;
 
-// Leaves in scratch.stretches what `step` finds in `subject`.
+// Finds the delimiters of `step` in `subject` and stores all segments, delimiters and other text, in scratch.stretches.
 void Splitter::look(const Step& step, std::string_view subject, Scratch& scratch) {
   scratch.stretches.clear();
   const auto note = [&](std::size_t begin, std::size_t end, bool found) { scratch.stretches.push_back({begin, end, found != step.what.invert}); };
@@ -98,7 +99,8 @@ void Splitter::look(const Step& step, std::string_view subject, Scratch& scratch
   }
 }
 
-// The same on the letters of `subject`, counted in its bytes: one letter is one byte.
+// As look(), but on the byte-alphabet spelling of `subject`. Positions are converted to bytes of `subject`; each letter
+// is one byte.
 void Splitter::look_at_letters(const Step& step, std::string_view subject, Scratch& scratch) {
   scratch.letters = to_letters(subject);
   look(step, scratch.letters, scratch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cuts text into the pieces inside which tokens are merged: words with their leading space, numbers, punctuation, white
-// space.
+// Pre-tokenizer: splits text into pieces, inside which tokens are merged: words with their leading space, numbers,
+// punctuation, white space.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,29 @@
 
 namespace gyr {
 
-// GPT-2's rule, the default of byte-level vocabularies: contractions, then letters, numbers or other signs with at most
-// one leading space, then white space (which leaves its last space to the word that follows).
+// GPT-2's pattern, the default of byte-level vocabularies: contractions; letters, numbers or other symbols with at most
+// one leading space; white space (whose last space belongs to the following word).
 inline constexpr std::string_view gpt2_pattern = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 struct SplitStep {
-  // What a step looks for: matches of a pattern, or characters of a kind (characters.hpp). `space` instead puts a space before every
-  // piece that does not begin with one; `mark` puts a mark in place of spaces, and before every piece that does not begin with one, and cuts before
-  // each.
+  // Delimiters that a step finds: matches of a pattern, or characters of a class (characters.hpp). Two kinds change the
+  // text instead. `space` inserts a space before every piece that does not begin with one. `mark` (Metaspace) replaces
+  // spaces by a mark, inserts a mark before every piece that does not begin with one, and splits before each mark.
   enum class By { pattern, number, punctuation, white_space, space, mark };
-  // What becomes of what it finds (D) beside the rest (x), in x D D x: x|D|D|x, x|x, xD|D|x, x|D|Dx, x|DD|x.
+  // Treatment of the delimiters D. Results for the text x D D x, in the order of the enumerators: x|D|D|x, x|x, xD|D|x,
+  // x|D|Dx, x|DD|x.
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
-  std::string pattern;      // PCRE2's syntax, Unicode properties
-  bool on_letters = false;  // looks at the byte alphabet (byte_alphabet.hpp) instead of the text
+  std::string pattern;      // regular expression in PCRE2 syntax with Unicode properties
+  bool on_letters = false;  // match the spelling in the byte alphabet (byte_alphabet.hpp) instead of the text
   By by = By::pattern;
   Behavior behavior = Behavior::isolated;
-  bool invert = false;                             // the rest is found, and what is found is the rest
-  std::string mark = {};                           // one character
-  bool before_pieces = true, before_marks = true;  // whether marks are put there, and pieces cut there
+  bool invert = false;                             // the text between matches is the delimiter, not the matches
+  std::string mark = {};                           // mark character of By::mark
+  bool before_pieces = true, before_marks = true;  // By::mark: insert a mark before pieces; split before marks
 };
 
-// Applies steps in order, each inside the pieces of the one before.
+// Applies the steps in order. Each step splits the pieces of the previous step.
 class Splitter {
  public:
   // Exit::data when a pattern does not compile.
@@ -47,11 +48,11 @@ class Splitter {
     std::size_t begin, end;  // bytes of the text
   };
 
-  // What one thread needs, and the result of a split.
+  // Working memory of one thread, and the result of a split.
   struct Scratch {
     Pattern::Scratch patterns;
-    std::vector<Piece> pieces;  // never empty ones
-    std::string_view text;      // which they cut: the text given, or a copy with spaces put in
+    std::vector<Piece> pieces;  // never empty
+    std::string_view text;      // text that the pieces refer to: the argument, or a copy with inserted spaces or marks
 
    private:
     friend class Splitter;
@@ -62,11 +63,11 @@ class Splitter {
     std::vector<Piece> next;
     std::vector<Stretch> stretches;
     std::string with_spaces, letters;
-    std::optional<std::string> older;  // the text with stand-ins, where it needs any
+    std::optional<std::string> older;  // the text with newer characters replaced by stand-ins; empty if there are none
   };
 
-  // Leaves the pieces of `text` (valid UTF-8, which must outlive their use) in `scratch`. Several threads may call this, each with its
-  // own scratch. Exit::data when a pattern passes its limits.
+  // Splits `text` (valid UTF-8) and stores the pieces in `scratch`. `text` must outlive them. Thread-safe with one
+  // scratch per thread. Exit::data if a pattern exceeds its limits.
   void split(std::string_view text, Scratch& scratch) const;
 
  private:

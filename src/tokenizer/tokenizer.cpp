@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text to token ids and back.
+// Converts text to token ids and back.
 #include "src/tokenizer/tokenizer.hpp"
 
 #include <xxhash.h>
@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::string_view gpt2_pre_tokenizer = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 
-// The ids of pieces met before: text repeats its words. One slot per hash value, the newest piece stays.
+// Cache of the ids of recent pieces, because words recur in text. Each hash value has one slot, which keeps the newest
+// piece.
 class PieceCache {
  public:
   static constexpr std::size_t max_bytes = 26, max_ids = 8;
@@ -54,7 +55,7 @@ class PieceCache {
 };
 static_assert(sizeof(PieceCache::Slot) == 64);
 
-// What one thread needs to encode.
+// Working memory of one thread for encoding.
 struct EncodingWork {
   Splitter::Scratch splitter;
   std::string normalized;
@@ -71,25 +72,26 @@ struct Tokenizer::State {
   Normalizer normalizer;
   Splitter splitter;
   Decoder decoder;
-  std::unordered_map<std::string_view, std::int32_t> id_of_token;  // the model's tokens, by their bytes
+  std::unordered_map<std::string_view, std::int32_t> id_of_token;  // tokens of the model, by their bytes
   std::unordered_map<std::string_view, std::int32_t> id_of_added;
-  // What a byte becomes before merging: its token, or what stands for it; the unknown token where it has neither.
+  // Initial symbols of a byte before merging: its own token, or its byte-fallback tokens. If `count` is 0, it has
+  // neither and becomes the unknown token.
   struct Symbols {
     std::array<std::int32_t, 2> ids;
     std::int8_t count = 0;
-    bool own = false;  // a token of its own, not a substitute
+    bool own = false;  // true: the byte's own token; false: a substitute
   };
   std::array<Symbols, 256> symbols_of;
-  int lacking = 0;  // bytes without token of their own
+  int lacking = 0;  // number of bytes without their own token
   PairMap rank_of;
   std::vector<const AddedToken*> added;    // [id]
-  std::vector<std::string> spelling_of;    // [id] of added tokens, as the decoder sees them
-  std::deque<std::string> bytes_of_added;  // of those that the model has too, as it spells them
+  std::vector<std::string> spelling_of;    // [id] spelling of an added token, normalized if necessary, as the decoder receives it
+  std::deque<std::string> bytes_of_added;  // bytes of added tokens that are also in the model's vocabulary, as the model spells them
   std::optional<WordPieces> word_pieces;
   std::optional<Unigram> unigram;
-  AddedMatcher raw, normalized;  // added tokens looked for before and after normalizing
+  AddedMatcher raw, normalized;  // match added tokens before and after normalization
   std::mutex mutex;
-  std::vector<std::unique_ptr<EncodingWork>> idle;  // workspaces no thread is using
+  std::vector<std::unique_ptr<EncodingWork>> idle;  // working memory that no thread is using
 
   explicit State(Vocabulary v);
   void take_added();
@@ -97,7 +99,7 @@ struct Tokenizer::State {
   void take_merges();
   void take_bytes();
   void take_scores();
-  // How the file spells a token and its bytes.
+  // Convert a token's bytes to the file's spelling, and back.
   std::string spelt(const std::string& bytes) const { return vocabulary.of_text() ? bytes : to_letters(bytes); }
   std::string unspelt(const std::string& spelling) const { return vocabulary.of_text() ? spelling : bytes_of_spelling(spelling); }
   Symbols symbols_for(int byte) const;
@@ -121,7 +123,7 @@ Vocabulary byte_vocabulary(std::span<const std::string> specials) {
   Vocabulary v;
   for (const std::string& name : specials) {
     require(!name.empty(), Exit::config, "a special token is empty");
-    for (const AddedToken& other : v.added) require(other.content != name, Exit::config, "special token '{}' is named twice", name);
+    for (const AddedToken& other : v.added) require(other.content != name, Exit::config, "special token '{}' is given twice", name);
     v.added.push_back({std::int32_t(v.tokens.size()), name});
     v.tokens.emplace_back(bytes_of_spelling(name));
   }
@@ -140,7 +142,7 @@ Tokenizer::State::State(Vocabulary v)
   take_added();
   take_tokens();
   take_merges();
-  if (vocabulary.of_text()) require(vocabulary.unknown.has_value(), Exit::data, "a vocabulary of text needs an unknown token");
+  if (vocabulary.of_text()) require(vocabulary.unknown.has_value(), Exit::data, "a WordPiece or Unigram vocabulary needs an unknown token");
   else take_bytes();
   if (vocabulary.unigram) take_scores();
   for (const Template& t : vocabulary.templates)
@@ -168,7 +170,8 @@ void Tokenizer::State::take_added() {
   spelling_of.resize(vocabulary.tokens.size());
   Pattern::Scratch scratch;
   for (const AddedToken& token : vocabulary.added) {
-    require(known(token.id) && !token.content.empty(), Exit::data, "added token '{}' has id {}, which is not its own", token.content, token.id);
+    require(known(token.id) && !token.content.empty(), Exit::data, "added token '{}' is empty, or its id {} is not in the vocabulary", token.content,
+            token.id);
     const auto id = std::size_t(token.id);
     require(added[id] == nullptr, Exit::data, "id {} belongs to two added tokens", token.id);
     require(id_of_added.emplace(token.content, token.id).second, Exit::data, "added token '{}' is given twice", token.content);
@@ -190,11 +193,11 @@ void Tokenizer::State::take_tokens() {
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
       auto own = vocabulary.of_text() ? std::optional(token->content) : from_letters(token->content);
-      if (!token->in_model || !own) continue;  // no merge and no piece can make it
+      if (!token->in_model || !own) continue;  // neither merges nor pieces can produce it
       bytes = bytes_of_added.emplace_back(std::move(*own));
     }
     const bool unique = id_of_token.emplace(bytes, std::int32_t(id)).second;
-    require(unique, Exit::data, "tokens {} and {} are the same bytes", id_of_token[bytes], id);
+    require(unique, Exit::data, "tokens {} and {} have the same bytes", id_of_token[bytes], id);
     if (word_pieces) word_pieces->add(bytes, std::int32_t(id));
   }
 }
@@ -202,7 +205,7 @@ void Tokenizer::State::take_tokens() {
 void Tokenizer::State::take_merges() {
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
     const auto [left, right, result] = vocabulary.merges[rank];
-    require(known(left) && known(right) && known(result), Exit::data, "merge {} names an id without a token", rank);
+    require(known(left) && known(right) && known(result), Exit::data, "merge {} refers to an id without a token", rank);
     const bool fresh = rank_of.insert(left, right, std::uint32_t(rank)).second;
     require(fresh, Exit::data, "merge {} repeats merge {}: the pair ({}, {})", rank, rank_of.find(left, right), left, right);
   }
@@ -238,8 +241,8 @@ void Tokenizer::State::put_back(std::unique_ptr<EncodingWork> work) {
   idle.push_back(std::move(work));
 }
 
-// The symbols of bytes without token take their places as in `tokenizers`: an unknown token waits until a byte with a token of its own, or
-// the end, and so passes behind substitutes.
+// Initial symbols of a BPE piece, in the order of `tokenizers`: an unknown token is appended only before the next byte
+// that has its own token, or at the end. It therefore follows any byte-fallback tokens in between.
 void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
   bool waiting = false;
   for (const char c : piece) {
@@ -258,7 +261,7 @@ void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::in
   if (waiting) symbols.push_back(*vocabulary.unknown);
 }
 
-// What no token stands for: those of its bytes where all of these have one, or the unknown token.
+// Appends text without a token: its byte-fallback tokens if all its bytes have one, else the unknown token.
 void Tokenizer::State::append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const {
   const std::size_t before = symbols.size();
   for (std::size_t i = 0; i < text.size() && vocabulary.byte_fallback; ++i) {
@@ -279,7 +282,7 @@ void Tokenizer::State::cut_piece(std::string_view piece, EncodingWork& work) con
     else append_unknown(piece.substr(part.begin, part.end - part.begin), work.symbols);
 }
 
-// Leaves the ids of `piece` in work.symbols.
+// Computes the ids of `piece` without the cache and stores them in work.symbols.
 void Tokenizer::State::merge_piece(std::string_view piece, EncodingWork& work) const {
   work.symbols.clear();
   if (word_pieces) {
@@ -313,13 +316,13 @@ void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int
   PieceCache::store(slot, piece, work.symbols);
 }
 
-// Text without added tokens, normalized.
+// Encodes normalized text that contains no added tokens.
 void Tokenizer::State::encode_text(std::string_view text, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   splitter.split(text, work.splitter);
   for (const auto& piece : work.splitter.pieces) encode_piece(work.splitter.text.substr(piece.begin, piece.end - piece.begin), ids, work);
 }
 
-// Text without the added tokens that are looked for before normalizing.
+// Normalizes and encodes text that contains no added tokens of the kind that matches before normalization.
 void Tokenizer::State::encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const {
   if (!normalizer.empty()) {
     work.normalized = text;
@@ -424,7 +427,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) co
   std::string text;
   std::vector<std::string> spellings;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    require(state_->known(ids[i]), Exit::data, "token {} of {} has id {}, which this vocabulary of {} does not have", i, ids.size(), ids[i],
+    require(state_->known(ids[i]), Exit::data, "token {} of {} has id {}, which is not in the vocabulary of {} tokens", i, ids.size(), ids[i],
             tokens.size());
     const auto id = std::size_t(ids[i]);
     const AddedToken* added = state_->added[id];

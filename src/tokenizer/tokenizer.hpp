@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text to token ids and back: byte-level byte-pair encoding, lossless on any bytes (Sennrich et al. 2016, Radford et al. 2019), or word pieces
-// (word_pieces.hpp) or Unigram (unigram.hpp), whose tokens are text.
+// Converts text to token ids and back. Byte-level BPE is lossless for any bytes (Sennrich et al. 2016, Radford et al.
+// 2019). The tokens of WordPiece (word_pieces.hpp) and Unigram (unigram.hpp) are text.
 #pragma once
 
 #include <cstdint>
@@ -21,93 +21,98 @@
 
 namespace gyr {
 
-// The tokens `left` `right`, side by side in a piece, become `result`. Earlier merges go first.
+// A BPE merge: adjacent tokens `left` and `right` of a piece become `result`. Earlier merges in the list have priority.
 struct Merge {
   std::int32_t left, right, result;
 };
 
-// What a post-processor puts around the ids of a text.
+// Token ids that a post-processor adds before and after the ids of a text.
 struct Template {
   std::vector<std::int32_t> before, after;
 };
 
-// All that defines a tokenizer, as plain data.
+// The complete definition of a tokenizer, as plain data.
 struct Vocabulary {
-  std::vector<std::optional<std::string>> tokens;  // [id]: the bytes it stands for; nothing where no token has this id
+  std::vector<std::optional<std::string>> tokens;  // [id]: bytes of the token; empty if no token has this id
   std::vector<Merge> merges;
   std::vector<AddedToken> added;
-  std::optional<WordPieceRule> word_pieces;  // in place of merges; tokens are text, and there is an unknown one
-  std::optional<UnigramRule> unigram;        // the same
-  bool ignore_merges = false;                // a piece that is a token becomes that token, whether or not merges lead there
-  bool byte_fallback = false;                // a letter without token becomes the tokens "<0xC4>" of its UTF-8 bytes where there are such
-  std::optional<std::int32_t> unknown;       // of a byte without token otherwise; without this one it is left out
-  bool fuse_unknown = false;                 // several of them in a row become one
+  std::optional<WordPieceRule> word_pieces;  // WordPiece instead of BPE; requires `unknown`
+  std::optional<UnigramRule> unigram;        // Unigram instead of BPE; requires `unknown`
+  bool ignore_merges = false;                // a piece that is itself a token becomes this token, even if no merges produce it
+  bool byte_fallback = false;                // a character without a token becomes the tokens "<0xC4>" of its UTF-8 bytes, if these exist
+  std::optional<std::int32_t> unknown;       // id of the unknown token, for bytes without any token; if empty, such bytes are dropped
+  bool fuse_unknown = false;                 // consecutive unknown tokens become one
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> split;
-  std::vector<Template> templates;                         // the first goes innermost
-  bool of_text() const { return word_pieces || unigram; }  // tokens are spelt as they are, not in the byte alphabet
+  std::vector<Template> templates;                         // the first is the innermost
+  bool of_text() const { return word_pieces || unigram; }  // true: tokens are spelt as plain text; false: in the byte alphabet
   std::vector<DecoderStep> decoder = {{DecoderStep::Kind::byte_level, "", ""}};
-  // The JSON that these four were read from, kept for the file.
+  // Original JSON of these components, kept for save().
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_processor_json = "null";
   std::string decoder_json = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 };
 
-// A vocabulary of special tokens and the 256 bytes, without merges, with GPT-2's split rule. Ids: special tokens in the
-// order given, then the bytes in the order of their letters (byte_alphabet.hpp). Exit::config when two special tokens
-// are the same.
+// Creates a vocabulary of special tokens and the 256 bytes, without merges, with GPT-2's split pattern. Ids: special
+// tokens in the given order, then the bytes in the order of their letters (byte_alphabet.hpp). Exit::config if two
+// special tokens are equal.
 Vocabulary byte_vocabulary(std::span<const std::string> specials);
 
 class Tokenizer {
  public:
-  // What encode() does about special tokens. `as_text`: those spelt out in the text are text. `as_tokens`: they are tokens.
-  // `complete`: that, and the post-processor adds its own (begin of text, ...), as `tokenizers` does unless told otherwise.
+  // Treatment of special tokens by encode(). as_text: special tokens spelt in the text are plain text. as_tokens: they
+  // become their ids. complete: as as_tokens, and the post-processor adds its own (BOS, EOS, ...), as `tokenizers` does
+  // by default.
   enum class Specials { as_text, as_tokens, complete };
 
-  // Exit::data when ids or merges contradict each other.
+  // Exit::data if ids or merges are inconsistent.
   explicit Tokenizer(Vocabulary vocabulary);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Reads a tokenizer.json of Hugging Face's `tokenizers`: model BPE, byte-level, WordPiece or Unigram. Its ids are those of that library (0.23), for
-  // any text. What is not supported, and what two readers may understand differently, is refused by file, place and name. Exit::missing, Exit::data.
+  // Reads a tokenizer.json of Hugging Face's `tokenizers` with a byte-level BPE, WordPiece or Unigram model. The ids
+  // equal those of that library (0.23) for any text. Exit::data, with file, place and name, for unsupported features
+  // and for ambiguous content such as repeated keys. Exit::missing.
   static Tokenizer load(const std::filesystem::path& json);
-  // The same from the text of such a file, which messages call `name`.
+  // As load(), from the text of such a file. `name`: the file's name in messages.
   static Tokenizer parse(std::string_view json, const std::string& name);
-  // Writes one that load() and `tokenizers` read back to the same tokenizer. Appears whole or not at all. Exit::io.
+  // Writes a tokenizer.json that load() and `tokenizers` read as the same tokenizer. The file is replaced atomically.
+  // Exit::io.
   void save(const std::filesystem::path& json) const;
 
-  // The ids of `text`. Added tokens that are not special always match. Several threads may encode at a time.
-  // Text may be any bytes. Bytes that are not UTF-8 are neither normalized nor cut: each longest run of them is a piece of its own, and
-  // the text on either side is encoded as if it stood alone. A byte without token becomes the unknown token, or nothing where the
-  // vocabulary has none (as in `tokenizers`; see lacks_bytes()). Exit::data when a pattern passes its matching limit.
+  // Returns the ids of `text`, which may be any bytes. Added tokens that are not special always match. Thread-safe.
+  // Invalid UTF-8 is neither normalized nor split: each maximal run of invalid bytes is one piece, and the text on
+  // either side is encoded separately. A byte without a token becomes the unknown token, or is dropped if there is none
+  // (as in `tokenizers`; see lacks_bytes()). Exit::data if a pattern exceeds its matching limit.
   std::vector<std::int32_t> encode(std::string_view text, Specials specials = Specials::as_text) const;
-  // Appends to `ids` instead.
+  // As above, but appends to `ids`.
   void encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials = Specials::as_text) const;
 
   enum class Shown { all, without_specials };
-  // The bytes of the tokens, joined; added tokens give their content. Without normalizer, lossy pre-tokenizers or added tokens with
-  // lstrip or rstrip, decode(encode(x)) == x for any bytes x. The bytes may end within a character; lossy_utf8() of them is what
-  // `tokenizers` gives. Exit::data when an id is not in the vocabulary.
+  // Returns the concatenated bytes of the tokens. Added tokens give their content. decode(encode(x)) == x for any bytes
+  // x, unless there is a normalizer, a lossy pre-tokenizer, or an added token with lstrip or rstrip. The result may end
+  // inside a character; lossy_utf8() of it is the text that `tokenizers` returns. Exit::data if an id is not in the
+  // vocabulary.
   std::string decode(std::span<const std::int32_t> ids, Shown shown = Shown::all) const;
 
-  // 1 where a token begins a word: a piece of what these tokens spell, as the rule cuts it in which tokens are merged, or a word piece without
-  // prefix, or one of Unigram with the mark that words have. All 1 where there is no such rule or it changes the text, or no prefix. None of them may
-  // be special.
+  // Returns 1 for each token that begins a word, else 0. BPE: the token begins where the pre-tokenizer splits the
+  // decoded text. WordPiece: the token has no continuation prefix. Unigram: the token begins with the Metaspace mark.
+  // All elements are 1 if the tokenizer has no such rule, no prefix, or a pre-tokenizer that changes the text. `ids`
+  // must not contain special tokens.
   std::vector<std::uint8_t> word_begins(std::span<const std::int32_t> ids) const;
 
-  // How many of the 256 bytes have no token of their own in a byte-level vocabulary: such bytes of a text cannot be told from its ids.
+  // Number of bytes (of 256) without their own token in a byte-level vocabulary. Such bytes of a text cannot be
+  // restored from its ids.
   int lacks_bytes() const;
 
-  // One more than the largest id: rows an embedding needs.
+  // Largest id plus one: the number of rows that an embedding needs.
   std::int32_t size() const;
-  // The token whose bytes (or content, for added tokens) are `token`.
+  // Id of the token with these bytes, or of the added token with this content.
   std::optional<std::int32_t> id_of(std::string_view token) const;
   bool is_special(std::int32_t id) const;
   bool has(std::int32_t id) const;
 
-  // The token that ends a document, pads a batch, begins a text, found by the names in common use; nothing if it has
-  // none.
+  // The end-of-document, padding and begin-of-text tokens, found by their usual names; empty if there is none.
   std::optional<std::int32_t> eod() const;
   std::optional<std::int32_t> pad() const;
   std::optional<std::int32_t> bos() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// tokenizer.json, the format of Hugging Face's `tokenizers`, read with suspicion and written plainly.
+// Reads and writes tokenizer.json, the format of Hugging Face's `tokenizers`. The reader checks every value.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,13 +29,13 @@ constexpr std::size_t max_file_bytes = std::size_t(256) << 20;
 constexpr std::size_t max_depth = 16;
 constexpr std::int64_t max_vocabulary = std::int64_t(1) << 24;
 
-// The two large parts of the file, taken out of the JSON while it is parsed.
+// The vocabulary and the merges of BPE and WordPiece models. They are extracted during parsing, because they are large.
 struct Lists {
-  std::vector<std::pair<std::string, json>> vocab;  // spelling, id
+  std::vector<std::pair<std::string, json>> vocab;  // spelling and id of each token
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
-// A value of the file and the way to it, as messages show it. Every refusal names the file and that way.
+// A JSON value with its path in the file. Every error message contains the file name and this path.
 class Node {
  public:
   Node(const json& value, const std::string& file, std::string path) : value_(value), file_(file), path_(std::move(path)) {}
@@ -48,7 +48,7 @@ class Node {
 
   const json& value() const { return value_; }
   std::string dump() const { return value_.dump(); }
-  // As a message shows it: an entry's type for an entry, else the start of its text.
+  // Text of the value for messages: its "type" for an object that has one, else its first 60 characters.
   std::string shown() const {
     return value_.is_object() && value_.contains("type") ? value_["type"].dump()
                                                          : value_.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
@@ -76,7 +76,7 @@ class Node {
     check(flag.is_boolean(), "'{}' is {}, not true or false", name, flag.type_name());
     return flag.get<bool>();
   }
-  // A flag that `tokenizers` does not do without.
+  // A flag that is required, because `tokenizers` requires it.
   bool flag(const char* name) const {
     check(has(name), "has no '{}'", name);
     return flag(name, false);
@@ -92,7 +92,7 @@ class Node {
     check(false, "'{}' is not supported; supported are {}", type(), supported);
     std::abort();
   }
-  // Runs `action`; what it throws gets the way here in front.
+  // Runs `action` and puts the file name and the path in front of its error message.
   template <class Action>
   auto naming(Action&& action) const {
     try {
@@ -108,7 +108,7 @@ class Node {
   std::string path_;
 };
 
-// JSON text to values, refusing what two readers may understand differently (a key given twice) and what is nested too deep.
+// JSON parser that rejects repeated keys, which other readers treat differently, and deep nesting.
 class Parser {
  public:
   explicit Parser(const std::string& file) : file_(file) {}
@@ -127,8 +127,8 @@ class Parser {
   using Event = json::parse_event_t;
   struct Level {
     bool object;
-    std::string key;                       // the newest
-    std::unordered_set<std::string> keys;  // all
+    std::string key;                       // key read last
+    std::unordered_set<std::string> keys;  // all keys of the object
   };
 
   template <class... Args>
@@ -136,12 +136,12 @@ class Parser {
     if (!condition) fail(Exit::data, "{}: {}", file_, printable(fmt::format(text, std::forward<Args>(args)...)));
   }
 
-  // Inside model.`name`, `deeper` levels below it.
+  // True if the parser is inside model.`name`, `deeper` levels below it.
   bool inside(const char* name, std::size_t deeper = 0) const {
     return levels_.size() == 3 + deeper && levels_[0].key == "model" && levels_[1].object && levels_[1].key == name;
   }
 
-  // False: the value is not kept.
+  // Parser callback. Returns false if the value must not be kept in the JSON tree.
   bool watch(Event event, json& value) {
     switch (event) {
       case Event::object_start:
@@ -184,7 +184,7 @@ class Parser {
     if (in_vocab()) {
       lists_->vocab.emplace_back(levels_.back().key, std::move(value));
       check(std::int64_t(lists_->vocab.size()) <= max_vocabulary, "model.vocab: more than {} tokens", max_vocabulary);
-      return true;  // its key is not kept
+      return true;  // the key was discarded, so the value is discarded too
     }
     const bool in_pair = inside("merges", 1);
     if (!in_pair && !inside("merges")) return true;
@@ -207,10 +207,10 @@ class Parser {
   const std::string& file_;
   Lists* lists_ = nullptr;
   std::vector<Level> levels_;
-  std::vector<std::string> pair_;  // the merge that is being read
+  std::vector<std::string> pair_;  // the current merge
 };
 
-// Reads one tokenizer.json.
+// Builds a Vocabulary from the parsed JSON and reports unsupported values.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -220,14 +220,14 @@ class Reader {
     const json value = Parser(file_).parse(text, lists);
     const Node root(value, file_, "");
     root.check(value.is_object(), "the file is not a JSON object");
-    if (root.has("version")) root["version"].check(root["version"].value() == "1.0", "is {}; only \"1.0\" is known", root["version"].shown());
+    if (root.has("version")) root["version"].check(root["version"].value() == "1.0", "is {}; only \"1.0\" is supported", root["version"].shown());
     for (const char* field : {"truncation", "padding"})
       if (root.has(field))
-        root[field].check(false, "is set, and would cut or fill every text; set it to null (lengths are chosen where data is used)");
+        root[field].check(false, "is set, and would truncate or pad every text; set it to null, because sequence lengths are chosen elsewhere");
     const Node model = root["model"];
     read_model(model, lists);
     if (root.has("added_tokens")) read_added(root["added_tokens"]);
-    spell_out(root);
+    decode_spellings(root);
     if (root.has("normalizer")) read_normalizer(root["normalizer"]);
     read_pre_tokenizer(root);
     if (root.has("post_processor")) read_post_processor(root["post_processor"]);
@@ -254,7 +254,7 @@ class Reader {
     if (model.has("max_input_chars_per_word")) rule.most_characters = model["max_input_chars_per_word"].number(max_file_bytes);
   }
 
-  // Ids are the places of tokens in the list.
+  // Reads a Unigram model. The id of a token is its index in the list.
   void read_unigram(const Node& model) {
     UnigramRule& rule = result_.unigram.emplace();
     result_.byte_fallback = model.flag("byte_fallback", false);
@@ -263,26 +263,27 @@ class Reader {
     vocab.check(std::int64_t(tokens.size()) <= max_vocabulary, "more than {} tokens", max_vocabulary);
     for (const Node& token : tokens) {
       const std::vector<Node> parts = token.list();
-      token.check(parts.size() == 2 && parts[1].value().is_number(), "is not a token and its score");
+      token.check(parts.size() == 2 && parts[1].value().is_number(), "is not a pair of a token and its score");
       const std::string spelling = parts[0].string();
       const double score = parts[1].value().get<double>();
       token.check(!spelling.empty(), "is an empty token");
-      token.check(std::isfinite(score), "has a score that is no number");
+      token.check(std::isfinite(score), "has a score that is not finite");
       place(token, spelling, std::int32_t(rule.scores.size()));
       rule.scores.push_back(score);
     }
     model_tokens_ = std::int64_t(tokens.size());
     model.check(model.has("unk_id"), "has no 'unk_id'");
     const std::int64_t unknown = model["unk_id"].number(max_vocabulary);
-    model["unk_id"].check(unknown < model_tokens_, "is {}, and there are {} tokens", unknown, model_tokens_);
+    model["unk_id"].check(unknown < model_tokens_, "is {}, but there are only {} tokens", unknown, model_tokens_);
     result_.unknown = std::int32_t(unknown);
   }
 
   void check_pairs(const Node& model) {
     const auto& value = model.value();
-    if (model.has("dropout")) model["dropout"].check(value["dropout"] == 0.0, "is {}: ids would be drawn by lot", value["dropout"].dump());
+    if (model.has("dropout"))
+      model["dropout"].check(value["dropout"] == 0.0, "is {}, which would make token ids random; set it to 0 or null", value["dropout"].dump());
     for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (model.has(field)) model[field].check(value[field] == "", "is {}, which is not supported: only null is", model[field].shown());
+      if (model.has(field)) model[field].check(value[field] == "", "is {}, which is not supported; set it to null", model[field].shown());
     result_.ignore_merges = model.flag("ignore_merges", false);
     result_.byte_fallback = model.flag("byte_fallback", false);
     result_.fuse_unknown = model.flag("fuse_unk", false);
@@ -327,7 +328,7 @@ class Reader {
     result_.unknown = it->second;
   }
 
-  // The library numbers added tokens itself, in their order; the ids in the file must agree with that.
+  // `tokenizers` itself assigns ids to added tokens, in their order. The ids in the file must agree with that.
   void read_added(const Node& tokens) {
     std::int64_t next = model_tokens_;
     for (const Node& node : tokens.list()) {
@@ -355,22 +356,23 @@ class Reader {
     }
   }
 
-  // Ordinary tokens are spelt in letters, added ones and word pieces as they are.
-  void spell_out(const Node& root) {
+  // Converts spellings to bytes. Model tokens are spelt in the byte alphabet; added tokens and the tokens of WordPiece
+  // and Unigram are plain text.
+  void decode_spellings(const Node& root) {
     result_.tokens.resize(spellings_.size());
     for (std::size_t id = 0; id < spellings_.size(); ++id) {
       if (!spellings_[id]) continue;
       if (result_.of_text()) result_.tokens[id] = *spellings_[id];
       else result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
-      root.check(result_.tokens[id].has_value(), "model.vocab: token {} '{}' is not spelt in the byte alphabet: not a byte-level vocabulary", id,
-                 *spellings_[id]);
+      root.check(result_.tokens[id].has_value(),
+                 "model.vocab: token {} '{}' has characters outside the byte alphabet, so this is not a byte-level vocabulary", id, *spellings_[id]);
     }
   }
 
-  // The pattern of a Split or Replace, in PCRE2's words.
+  // The pattern of a Split or Replace step, in PCRE2 syntax.
   static std::string pattern(const Node& entry) {
     const Node pattern = entry["pattern"];
-    pattern.check(pattern.value().is_object() && pattern.value().size() == 1, "is not one 'Regex' or 'String'");
+    pattern.check(pattern.value().is_object() && pattern.value().size() == 1, "is not a single 'Regex' or 'String'");
     return pattern.naming([&] {
       const bool regex = pattern.has("Regex");
       auto pcre = regex ? pcre_of(pattern["Regex"].string()) : quoted_for_pcre(pattern["String"].string());
@@ -410,20 +412,20 @@ class Reader {
       result_.normalizer.push_back({Kind::prepend, {}, entry["prepend"].string()});
     } else if (type == "Replace") {
       const std::string pcre = pattern(entry);
-      // `tokenizers` loses track of text put where none was, and sometimes gives parts of it twice.
-      entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match nothing at all");
+      // For empty matches, the result of `tokenizers` is inconsistent and sometimes repeats parts of the text.
+      entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match the empty string, which is not supported");
       result_.normalizer.push_back({Kind::replace, pcre, entry["content"].string()});
     } else {
       entry.refuse("Sequence, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace, BertNormalizer, Precompiled");
     }
   }
 
-  // Where nothing is said of accents they go with the large letters.
+  // If strip_accents is null, its value is that of `lowercase`.
   void add_bert_normalizer(const Node& entry) {
     using Kind = NormalizerStep::Kind;
     const bool small = entry.flag("lowercase");
     if (entry.flag("clean_text")) result_.normalizer.push_back({Kind::clean, {}, {}});
-    if (entry.flag("handle_chinese_chars")) result_.normalizer.push_back({Kind::part_han, {}, {}});
+    if (entry.flag("handle_chinese_chars")) result_.normalizer.push_back({Kind::surround_han, {}, {}});
     if (entry.flag("strip_accents", small))
       for (const Kind kind : {Kind::nfd, Kind::strip_nonspacing}) result_.normalizer.push_back({kind, {}, {}});
     if (small) result_.normalizer.push_back({Kind::lowercase, {}, {}});
@@ -453,8 +455,8 @@ class Reader {
     const Node entry = root["pre_tokenizer"];
     result_.pre_tokenizer_json = entry.dump();
     add_pre_tokenizer(entry);
-    if (text) entry.check(!on_letters_, "has ByteLevel: tokens of this model are text, and its letters stand for bytes");
-    else entry.check(on_letters_, "has no ByteLevel: vocabularies of model BPE are supported where they are byte-level");
+    if (text) entry.check(!on_letters_, "has a ByteLevel step, which is not supported for WordPiece and Unigram models");
+    else entry.check(on_letters_, "has no ByteLevel step; BPE models are supported only if they are byte-level");
   }
 
   void add_pre_tokenizer(const Node& entry) {
@@ -464,11 +466,11 @@ class Reader {
     if (type == "Sequence") {
       for (const Node& part : entry["pretokenizers"].list()) add_pre_tokenizer(part);
     } else if (type == "ByteLevel") {
-      entry.check(!on_letters_, "is the second ByteLevel: bytes would be spelt twice");
-      entry.flag("trim_offsets", true);  // changes where tokens lie in the text, not which they are
+      entry.check(!on_letters_, "is the second ByteLevel step; only one is supported");
+      entry.flag("trim_offsets", true);  // affects the offsets of tokens, not their ids
       if (entry.flag("add_prefix_space", true)) step(By::space, Behavior::isolated);
       if (entry.flag("use_regex", true)) step(By::pattern, Behavior::isolated, std::string(gpt2_pattern));
-      on_letters_ = true;  // what follows sees the byte alphabet
+      on_letters_ = true;  // later steps match the byte alphabet
     } else if (type == "Digits") {
       step(By::number, entry.flag("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
     } else if (type == "Punctuation") {
@@ -485,7 +487,7 @@ class Reader {
     } else if (type == "Metaspace") {
       step(By::mark, Behavior::merged_with_next);
       SplitStep& marks = result_.split.back();
-      marks.mark = mark(entry), marks.before_pieces = marked_before(entry), marks.before_marks = entry.flag("split", true);
+      marks.mark = mark(entry), marks.before_pieces = has_leading_mark(entry), marks.before_marks = entry.flag("split", true);
     } else {
       entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace");
     }
@@ -497,8 +499,8 @@ class Reader {
     return c;
   }
 
-  // Older files say add_prefix_space.
-  static bool marked_before(const Node& entry) {
+  // True if a mark is inserted before the first piece. Older files have add_prefix_space instead of prepend_scheme.
+  static bool has_leading_mark(const Node& entry) {
     if (!entry.has("prepend_scheme")) return entry.flag("add_prefix_space", true);
     const std::string scheme = entry["prepend_scheme"].string();
     entry["prepend_scheme"].check(scheme == "always" || scheme == "never", "'{}' is not supported; supported are always, never", scheme);
@@ -518,14 +520,14 @@ class Reader {
       add_template(entry);
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
       result_.templates.push_back({{named_id(entry["cls"])}, {named_id(entry["sep"])}});
-    } else if (type != "ByteLevel") {  // which changes where tokens lie in the text, not which they are
+    } else if (type != "ByteLevel") {  // ByteLevel affects the offsets of tokens, not their ids
       entry.refuse("Sequence, TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing");
     }
   }
 
   static std::int32_t named_id(const Node& pair) {
     const auto parts = pair.list();
-    pair.check(parts.size() == 2, "is not a token and its id");
+    pair.check(parts.size() == 2, "is not a pair of a token and its id");
     parts[0].string();
     return parts[1].id();
   }
@@ -534,10 +536,10 @@ class Reader {
     Template result;
     bool text = false;
     for (const Node& piece : entry["single"].list()) {
-      piece.check(piece.value().is_object() && piece.value().size() == 1, "is not one 'Sequence' or 'SpecialToken'");
+      piece.check(piece.value().is_object() && piece.value().size() == 1, "is not a single 'Sequence' or 'SpecialToken'");
       if (piece.has("Sequence")) {
         const Node id = piece["Sequence"]["id"];
-        id.check(id.string() == "A" && !text, "is '{}'; a template for one text has A once", id.string());
+        id.check(id.string() == "A" && !text, "is '{}'; a template for one text must contain A exactly once", id.string());
         text = true;
         continue;
       }
@@ -546,7 +548,7 @@ class Reader {
       piece.check(tokens.has(name.c_str()), "names '{}', which is not among special_tokens", name);
       for (const Node& id : tokens[name.c_str()]["ids"].list()) (text ? result.after : result.before).push_back(id.id());
     }
-    entry["single"].check(text, "does not place the text (Sequence A)");
+    entry["single"].check(text, "does not contain the text (Sequence A)");
     result_.templates.push_back(std::move(result));
   }
 
@@ -563,7 +565,7 @@ class Reader {
     add_decoder(entry);
     const auto levels = std::count_if(result_.decoder.begin(), result_.decoder.end(),
                                       [](const DecoderStep& step) { return step.kind == DecoderStep::Kind::byte_level; });
-    if (text) entry.check(levels == 0, "has {} ByteLevel steps, and tokens of this model are text", levels);
+    if (text) entry.check(levels == 0, "has {} ByteLevel steps, which are not supported for WordPiece and Unigram models", levels);
     else entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
   }
 
@@ -579,7 +581,7 @@ class Reader {
     } else if (type == "Replace") {
       result_.decoder.push_back({Kind::replace, pattern(entry), entry["content"].string()});
     } else if (type == "Metaspace") {
-      result_.decoder.push_back({Kind::marks, {}, mark(entry), marked_before(entry)});
+      result_.decoder.push_back({Kind::marks, {}, mark(entry), has_leading_mark(entry)});
     } else if (type == "WordPiece") {
       result_.decoder.push_back({Kind::word_pieces, {}, entry["prefix"].string()});
       if (entry.flag("cleanup")) result_.decoder.push_back({Kind::clean_up, {}, {}});
@@ -595,14 +597,14 @@ class Reader {
 
   const std::string& file_;
   Vocabulary result_;
-  std::vector<std::optional<std::string>> spellings_;  // [id], as in the file
+  std::vector<std::optional<std::string>> spellings_;  // [id]: spelling in the file
   std::unordered_map<std::string, std::int32_t> ids_;
   std::unordered_set<std::int32_t> added_;
   std::int64_t model_tokens_ = 0;
   bool on_letters_ = false;
 };
 
-// `letters`: the spelling of each token.
+// JSON of the model without vocabulary and merges. `letters`: the spelling of each token.
 ordered_json written_model(const Vocabulary& v, const std::vector<std::string>& letters) {
   const ordered_json unknown = v.unknown ? ordered_json(letters[std::size_t(*v.unknown)]) : ordered_json();
   if (v.word_pieces)
@@ -627,7 +629,7 @@ ordered_json written_merges(const Vocabulary& v, const std::vector<std::string>&
   return merges;
 }
 
-// ordered_json looks every key up by a linear search; a vocabulary's keys are known to differ.
+// Appends without the linear key search of ordered_json; the keys of a vocabulary are distinct.
 void append(ordered_json::object_t& object, std::string key, ordered_json value) {
   static_cast<ordered_json::object_t::Container&>(object).emplace_back(std::move(key), std::move(value));
 }
@@ -636,7 +638,7 @@ void append(ordered_json::object_t& object, std::string key, ordered_json value)
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
-  require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; name the tokenizer.json in it", path.string());
+  require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; give the path of the tokenizer.json in it", path.string());
   const MappedFile file(path);
   require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(), file.size(), max_file_bytes);
   return parse(file.text(), path.string());

@@ -14,10 +14,10 @@ namespace gyr {
 
 namespace {
 
-constexpr double unknown_costs = 10;  // more than the least token, as in `tokenizers`
+constexpr double unknown_costs = 10;  // difference between the smallest token score and the unknown score, as in `tokenizers`
 
-// What `tokenizers` makes of the text of a score: its digits as a whole number, which a power of ten then divides, each of them rounded. Where two
-// ways to cut a piece score nearly the same, the last bit decides.
+// Rounds a score as `tokenizers` does when it parses JSON: the digits as an integer, divided by or multiplied with a
+// power of ten. The last bit decides between segmentations with almost equal scores.
 double as_read(double score) {
   std::array<char, 32> text;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), score, std::chars_format::scientific);
@@ -39,9 +39,9 @@ double as_read(double score) {
   return std::copysign(exponent < 0 ? whole / scale : whole * scale, score);
 }
 
-// The best way to cut what ends at a byte: its last part, and all its scores.
+// Best segmentation of the piece up to a byte: its last part and its total score.
 struct Best {
-  std::size_t begin = std::string_view::npos;  // npos: nothing ends here
+  std::size_t begin = std::string_view::npos;  // start of the last part; npos: no segmentation ends here
   std::int32_t id = -1;
   double score = 0;
 };
@@ -65,7 +65,7 @@ void Unigram::cut(std::string_view piece, std::vector<Part>& parts) const {
   for (std::size_t at = 0; at < piece.size();) {
     const std::size_t one = character_at(piece, at).length;
     bool alone = false;
-    // Tokens that begin as the piece goes on lie next to each other, the shortest first.
+    // Tokens with the same prefix are contiguous, shortest first. Each step narrows the range by one byte.
     auto first = tokens_.begin(), last = tokens_.end();
     for (std::size_t length = 1; at + length <= piece.size() && first != last; ++length) {
       const auto byte = [&](const Token& t) { return static_cast<unsigned char>(t.spelling[length - 1]); };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Unigram (Kudo 2018): of all ways to cut a piece into tokens the one whose scores, logarithms of probabilities, add up to most. A character that
-// no token begins alone with may also be unknown, which scores less than any token.
+// Unigram tokenization (Kudo 2018). A piece is segmented into the tokens with the largest sum of scores, which are
+// log-probabilities. A character that is not itself a token may also become the unknown token, whose score is below
+// that of any token.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +13,29 @@
 namespace gyr {
 
 struct UnigramRule {
-  std::vector<double> scores;  // [id], finite
+  std::vector<double> scores;  // [id]: log-probability, finite
 };
 
 class Unigram {
  public:
   struct Token {
-    std::string_view spelling;  // not empty; stays where it is
+    std::string_view spelling;  // not empty; the caller keeps it alive
     std::int32_t id;
     double score;
   };
   explicit Unigram(std::vector<Token>);
 
-  // A stretch of the piece: a token, or characters in a row that none stands for (id -1).
+  // A segment of a piece: a token, or a run of characters that are unknown (id -1).
   struct Part {
     std::size_t begin, end;
     std::int32_t id;
   };
-  // Leaves the parts of valid UTF-8 in `parts`, in order. Of ways that score the same, that which is met first from the left.
+  // Segments a piece of valid UTF-8 and stores the parts in `parts`, in order. Ties are resolved in favour of the
+  // segmentation found first, from the left.
   void cut(std::string_view piece, std::vector<Part>& parts) const;
 
  private:
-  std::vector<Token> tokens_;  // by spelling
+  std::vector<Token> tokens_;  // sorted by spelling
   double unknown_;             // score of an unknown character
 };
 

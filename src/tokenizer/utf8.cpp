@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Table 3-7 of the Unicode standard: which byte sequences are characters.
+// UTF-8 validation according to Table 3-7 of the Unicode standard.
 #include "src/tokenizer/utf8.hpp"
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace gyr {
 namespace {
 
 struct Beginning {
-  std::size_t length;  // bytes that belong together
-  bool whole;          // they are a character
+  std::size_t length;  // bytes of the character, or of the invalid sequence
+  bool whole;          // true if it is a valid character
 };
 
-// What `s` begins with: a character, or the part of one that is there, or a byte that begins none.
+// Classifies the start of `s`: a character, an incomplete character, or a byte that begins none.
 Beginning beginning_of(std::string_view s) {
   const auto byte = [&](std::size_t i) { return i < s.size() ? unsigned(static_cast<unsigned char>(s[i])) : 0u; };
   const auto within = [&](std::size_t i, unsigned low, unsigned high) { return byte(i) >= low && byte(i) <= high; };

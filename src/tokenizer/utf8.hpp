@@ -11,11 +11,11 @@ namespace gyr {
 // Length of the longest valid UTF-8 prefix of `text` (no overlong forms, no surrogates, nothing past U+10FFFF).
 std::size_t valid_utf8_prefix(std::string_view text);
 
-// How many bytes at the start of `text` are not part of any valid character.
+// Length of the longest prefix of `text` in which no byte begins a valid character.
 std::size_t invalid_utf8_prefix(std::string_view text);
 
-// `text` with U+FFFD in place of each longest sequence of bytes that begins a character but does not complete it, and of each byte that
-// begins none: what others show for bytes that are not UTF-8.
+// Replaces each maximal incomplete character, and each byte that begins no character, by U+FFFD: the usual display of
+// invalid UTF-8.
 std::string lossy_utf8(std::string_view text);
 
 struct Character {

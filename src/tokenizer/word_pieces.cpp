@@ -16,7 +16,7 @@ void WordPieces::add(std::string_view spelling, std::int32_t id) {
   longest_inside_ = std::max(longest_inside_, rest.size());
 }
 
-// The longest token that `text` begins with and that ends with a character.
+// The longest token that is a prefix of `text` and ends at a character boundary.
 std::optional<WordPieces::Found> WordPieces::longest(const Ids& ids, std::string_view text, std::size_t most) {
   std::size_t end = std::min(text.size(), most);
   while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// WordPiece (Wu et al. 2016; Devlin et al. 2019): a word becomes the longest token that it begins with, then the longest that goes on from there, and
-// so on; where there is none, all of it is the unknown token.
+// WordPiece (Wu et al. 2016; Devlin et al. 2019). A word is split greedily: the longest token at its start, then the
+// longest continuation token, and so on. If no token matches, the word becomes the unknown token.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 namespace gyr {
 
 struct WordPieceRule {
-  std::string prefix = "##";           // of tokens that go on with a word
-  std::int64_t most_characters = 100;  // of a word; longer ones are unknown
+  std::string prefix = "##";           // prefix of continuation tokens
+  std::int64_t most_characters = 100;  // maximum characters of a word; longer words become the unknown token
 };
 
 class WordPieces {
  public:
-  // Spellings stay where they are.
+  // The caller keeps the spellings passed to add() alive.
   explicit WordPieces(const WordPieceRule& rule) : rule_(rule) {}
   void add(std::string_view spelling, std::int32_t id);
 
-  // Appends the tokens of a word, which is not empty; false, and nothing is appended, where there are none. Words that are not UTF-8 have none.
+  // Appends the tokens of a nonempty word. Returns false and appends nothing if there is no match, or if the word is
+  // invalid UTF-8.
   bool cut(std::string_view word, std::vector<std::int32_t>& ids) const;
   bool goes_on(std::string_view spelling) const { return spelling.starts_with(rule_.prefix); }
 
@@ -37,7 +38,7 @@ class WordPieces {
   static std::optional<Found> longest(const Ids& ids, std::string_view text, std::size_t most);
 
   WordPieceRule rule_;
-  Ids at_begin_, inside_;  // inside_: without the prefix
+  Ids at_begin_, inside_;  // inside_: continuation tokens, without the prefix
   std::size_t longest_begin_ = 0, longest_inside_ = 0;
 };
 

@@ -40,7 +40,7 @@ CheckpointHeader RunStart::begin() {
     if (parts_.lead()) at.companions = companions_of(from);  // the first rank writes manifests
   });
   say("initial weights from " + printable(from));
-  if (parts_.run.train.new_head && parts_.lead()) say(text_of_new_head(from, parts_.run.model));
+  if (parts_.run.train.new_head && parts_.lead()) say(describe_new_head(from, parts_.run.model));
   return at;
 }
 

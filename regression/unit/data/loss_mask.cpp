@@ -79,7 +79,7 @@ TEST(loss_mask, must_belong_to_its_tokens) {
   corpus.mask({{0, 1, 1}, {0, 0, 1, 0}, {1, 1}});
   expect(corpus, Exit::data, {"corpus_mask.idx", "3 sequences", "has 4", "build both again"});
   corpus.mask({{0, 1, 1}, {0, 0, 1}, {0}, {1, 1}});
-  expect(corpus, Exit::data, {"corpus_mask.idx: byte 38", "sequence 1", "3 numbers", "4 tokens"});
+  expect(corpus, Exit::data, {"corpus_mask.idx: byte 38", "sequence 1", "3 values", "4 tokens"});
   corpus.mask({{0, 1, 1}, {0, 0, 1, 0}, {}, {1, 1}}, TokenType::u16);
   expect(corpus, Exit::data, {"corpus_mask.idx", "type 1 (u8)", "type 8"});
   corpus.mask({{0, 1, 1}, {0, 0, 2, 0}, {}, {1, 1}});

@@ -156,7 +156,7 @@ TEST(token_file, says_what_is_wrong_and_where) {
   const auto put = [](std::string& bytes, std::size_t at, auto value) { std::memcpy(&bytes[at], &value, sizeof value); };
   refused("MMIDIDX", [](auto& index, auto&) { index[0] = 'X'; });
   refused("MMIDIDX", [](auto& index, auto&) { index.clear(); });
-  refused("cut off at byte 20", [](auto& index, auto&) { index.resize(20); });
+  refused("ends at byte 20", [](auto& index, auto&) { index.resize(20); });
   refused("version 2", [&](auto& index, auto&) { put(index, 9, std::uint64_t(2)); });
   refused("byte 17", [](auto& index, auto&) { index[17] = 7; });
   refused("byte 17", [](auto& index, auto&) { index[17] = 0; });

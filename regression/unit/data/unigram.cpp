@@ -111,7 +111,7 @@ TEST(unigram, files_that_are_wrong_are_refused_by_name) {
   };
   refused([](json& f) { f["model"].erase("unk_id"); }, "unk_id");
   refused([](json& f) { f["model"]["unk_id"] = nullptr; }, "unk_id");
-  refused([](json& f) { f["model"]["unk_id"] = 7; }, "there are 7 tokens");
+  refused([](json& f) { f["model"]["unk_id"] = 7; }, "there are only 7 tokens");
   refused([](json& f) { f["model"]["vocab"][2] = {"_"}; }, "model.vocab[2]");
   refused([](json& f) { f["model"]["vocab"][2] = {"_", "x"}; }, "model.vocab[2]");
   refused([](json& f) { f["model"]["vocab"][2] = {"", 1.0}; }, "empty");
@@ -123,7 +123,7 @@ TEST(unigram, files_that_are_wrong_are_refused_by_name) {
   refused([](json& f) { f["pre_tokenizer"] = {{"type", "ByteLevel"}}; }, "ByteLevel");
   refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}; }, "base64");
   refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}; }, "too few");
-  refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "////fw=="}}; }, "there are 0");
+  refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "////fw=="}}; }, "at most 0");
 }
 
 // The map of a golden tokenizer, with bytes that are not its own.

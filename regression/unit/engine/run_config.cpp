@@ -132,7 +132,7 @@ TEST(run_config, refuses_ramps_that_are_none) {
 }
 
 TEST(run_config, lists_that_belong_together_have_one_length) {
-  expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 numbers for 2 prefixes"});
+  expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 values for 2 prefixes"});
   expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
 }

@@ -630,12 +630,12 @@ TEST(gguf, what_llama_cpp_has_not_is_refused_by_name) {
   expect_refused(golden / "families/t5", options, Exit::config, "T5ForConditionalGeneration");
   expect_refused(golden / "families/bamba", options, Exit::config, "BambaForCausalLM");
   expect_refused(golden / "huggingface/norm_first_one_group", options, Exit::config, "mamba_norm_before_gate");
-  expect_refused(golden / "huggingface/attention_mlp_biases", options, Exit::config, "biases of attention");
+  expect_refused(golden / "huggingface/attention_mlp_biases", options, Exit::config, "attention biases");
   expect_refused(golden / "families/llama_dynamic", options, Exit::config, "rope_type dynamic");
   expect_refused(golden / "families/llama_yarn", options, Exit::config, "rope_type yarn");
   expect_refused(golden / "families/gpt_oss", options, Exit::config, "GptOssForCausalLM");
   expect_refused(golden / "families/qwen3_biases", options, Exit::config, "attention_bias");
-  expect_refused(golden / "families/qwen3_moe", options, Exit::config, "layers of experts beside");
+  expect_refused(golden / "families/qwen3_moe", options, Exit::config, "MoE and dense layers");
   expect_refused(golden / "families/gemma2", options, Exit::config, "query_pre_attn_scalar");
   expect_refused(golden / "families/mamba2_biases", options, Exit::config, "biases on a mixer");
 }

@@ -252,10 +252,10 @@ TEST(preference, references_stand_beside_the_tokens) {
     const std::vector<std::string> notes = Dataset(options).notes();
     return notes.empty() ? "" : notes.back();
   };
-  EXPECT_NE(notes().find("a model that the file does not name"), std::string::npos) << notes();
+  EXPECT_NE(notes().find("not named in the file"), std::string::npos) << notes();
   const std::string model = R"({"model":"/a/b","xxh3":"0123456789abcdef"})";
   EXPECT_EQ(written(model + "\n" + first + "\n" + second + "\n").code, Exit::ok);
-  EXPECT_NE(notes().find("_reference.jsonl: the reference is /a/b (XXH3 0123456789abcdef)"), std::string::npos) << notes();
+  EXPECT_NE(notes().find("_reference.jsonl: the reference model is /a/b (XXH3 0123456789abcdef)"), std::string::npos) << notes();
   for (const std::string& wrong : {first + "\n" + model + "\n" + second, std::string(R"({"model":"a"})"), R"({"model":4,"xxh3":"1"})" + first}) {
     EXPECT_EQ(written(wrong).code, Exit::data) << wrong;
   }

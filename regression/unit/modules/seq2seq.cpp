@@ -61,14 +61,14 @@ TEST(seq2seq, a_line_is_a_source_and_a_text) {
 TEST(seq2seq, labels_are_the_text_and_its_end_behind_the_source_and_its_end) {
   Dice dice;
   for (int draw = 0; draw < 500; ++draw) {
-    const Index room = dice.from(1, 9), source_room = dice.from(1, 9), end = 1, start = dice.from(0, 3);
+    const Index room = dice.from(1, 9), max_source_tokens = dice.from(1, 9), end = 1, start = dice.from(0, 3);
     const bool same_room = dice.from(0, 3) == 0;
     const auto given = [&](Index most) {
       std::vector<Token> tokens = dice.tokens(dice.from(0, most));
       if (dice.from(0, 1) && Index(tokens.size()) < most) tokens.push_back(Token(end));
       return tokens;
     };
-    const std::vector<Token> source = given(same_room ? room : source_room), text = given(room);
+    const std::vector<Token> source = given(same_room ? room : max_source_tokens), text = given(room);
     std::vector<Token> padded = text;
     padded.resize(room + 1, 0);
     std::vector<std::uint8_t> learned(room + 1, 0);
@@ -76,10 +76,10 @@ TEST(seq2seq, labels_are_the_text_and_its_end_behind_the_source_and_its_end) {
     const TextSpan span{0, Index(text.size())};
     SampleView view{padded, learned, {}, 0, 30};
     view.start = Token(start), view.texts = {&span, 1}, view.source = source;
-    const Labelled l = label_pair({same_room ? 0 : source_room, Token(end)}, view);
+    const Labelled l = label_pair({same_room ? 0 : max_source_tokens, Token(end)}, view);
 
     const auto ended = [&](const std::vector<Token>& tokens) { return !tokens.empty() && tokens.back() == end; };
-    const Index most = same_room ? room : source_room, kept = std::min(Index(source.size()) - ended(source), most - 1);
+    const Index most = same_room ? room : max_source_tokens, kept = std::min(Index(source.size()) - ended(source), most - 1);
     std::vector<Token> expected(source.begin(), source.begin() + kept);
     expected.push_back(Token(end));
     EXPECT_EQ(l.source, expected);
@@ -176,8 +176,9 @@ TEST(seq2seq, a_pair_is_in_one_split) {
 TEST(seq2seq, what_is_cut_is_told) {
   const Corpus corpus({9, 3, 2, 8, 9, 9});
   const auto note = [&](Index source_length, Index seq_length) { return Dataset(corpus.options(source_length, seq_length)).notes().at(0); };
-  EXPECT_TRUE(note(9, 9).ends_with(": 3 pairs of a source and a text")) << note(9, 9);
-  EXPECT_TRUE(note(8, 8).ends_with("; 2 sources longer than 8 tokens lose the end; 1 text longer than 8 tokens loses the end")) << note(8, 8);
+  EXPECT_TRUE(note(9, 9).ends_with(": 3 pairs of an encoder input and a target text")) << note(9, 9);
+  EXPECT_TRUE(note(8, 8).ends_with("; 2 encoder inputs longer than 8 tokens lose the end; 1 target text longer than 8 tokens loses the end"))
+      << note(8, 8);
 }
 
 TEST(seq2seq, files_that_hold_no_pairs_are_refused) {
@@ -187,13 +188,13 @@ TEST(seq2seq, files_that_hold_no_pairs_are_refused) {
     EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   };
   Corpus odd({3, 3, 3});
-  expect(refusal(odd.options(4, 4)), Exit::data, "3 sequences are no pairs of a source and a text");
+  expect(refusal(odd.options(4, 4)), Exit::data, "3 sequences are not pairs of an encoder input and a target text");
   Corpus unmarked({3, 3});
   std::filesystem::remove(tokens_path(mask_prefix(unmarked.prefix))), std::filesystem::remove(index_path(mask_prefix(unmarked.prefix)));
   expect(refusal(unmarked.options(4, 4)), Exit::data, "2 sequences without a loss mask");
   Corpus learned({3, 3});
   learned.marks[0][1] = 1, learned.write();
-  expect(refusal(learned.options(4, 4)), Exit::data, "sequence 0 is where a source stands");
+  expect(refusal(learned.options(4, 4)), Exit::data, "sequence 0 is an encoder input");
   Corpus empty({0, 3});
   expect(refusal(empty.options(4, 4)), Exit::data, "sequence 0 is empty");
   const Corpus good({3, 3});

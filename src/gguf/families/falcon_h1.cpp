@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Falcon-H1: its multipliers are not known there, and go into the weights that they follow.
+// Falcon-H1. llama.cpp does not know its multipliers, so they are multiplied into the weights.
 #include "src/gguf/families/families.hpp"
 
 #include <algorithm>
@@ -10,10 +10,10 @@ namespace gyr::gguf::falcon_h1 {
 
 namespace {
 
-void check(const ModelConfig& m, const Scruples& s) {
+void check(const ModelConfig& m, const SupportChecks& s) {
   check_rotary(m.attention, s);
   check_mixer(m.mamba, s);
-  s.demand(!m.attention.bias, "biases of attention in a hybrid");
+  s.demand(!m.attention.bias, "attention biases in a hybrid model");
 }
 
 void keys(const ModelConfig& m, Keys& k) {
@@ -23,13 +23,14 @@ void keys(const ModelConfig& m, Keys& k) {
   put_rotary(m.attention, k);
 }
 
-// Of a row of in_proj, which holds z, x, B, C and dt.
+// Section of a row of in_proj: 0 to 4 for z, x, B, C and dt.
 std::size_t section_of(const MambaConfig& c, Index row) {
   const Index ends[] = {c.inner(), 2 * c.inner(), 2 * c.inner() + c.num_groups * c.state_size, 2 * c.inner() + 2 * c.num_groups * c.state_size};
   return std::size_t(std::upper_bound(std::begin(ends), std::end(ends), row) - std::begin(ends));
 }
 
-// What a weight is multiplied by, one number after the other; a row of in_proj also by its section's.
+// Multipliers of a weight, applied one after the other. Rows of in_proj are also multiplied by the multiplier of their
+// section.
 std::vector<double> multipliers_of(const ModelConfig& m, const std::string& part) {
   const AttentionConfig& a = m.attention;
   const auto is = [&](const char* name) { return part.starts_with(name); };
@@ -57,12 +58,12 @@ void multiply(const ModelConfig& m, const std::string& part, PlannedTensor& t) {
 
 void adapt(const ModelConfig& m, Index layer, const std::string& part, PlannedTensor& t) {
   adapt_mixer(m.mamba, part, t);
-  if (part == "pre_ff_layernorm.weight") t.name = fmt::format("blk.{}.ffn_norm", layer);  // read by this name alone
+  if (part == "pre_ff_layernorm.weight") t.name = fmt::format("blk.{}.ffn_norm", layer);  // llama.cpp reads this tensor without the ending ".weight"
   multiply(m, part, t);
 }
 
-// A head that is the embedding has another multiplier.
-std::vector<PlannedTensor> head_of_its_own(const ModelConfig& m) {
+// For tied embeddings, the head is written as a separate tensor if its multiplier differs from that of the embedding.
+std::vector<PlannedTensor> separate_head(const ModelConfig& m) {
   std::vector<PlannedTensor> extra = rotary_factors(m);
   if (!m.tie_word_embeddings || m.lm_head_multiplier == m.embedding_multiplier) return extra;
   PlannedTensor head{"output.weight", {embedding_name}, {m.vocab_size, m.hidden_size}};
@@ -73,6 +74,6 @@ std::vector<PlannedTensor> head_of_its_own(const ModelConfig& m) {
 
 }  // namespace
 
-std::vector<Architecture> architectures() { return {{"FalconH1ForCausalLM", "falcon-h1", 1, check, keys, adapt, head_of_its_own}}; }
+std::vector<Architecture> architectures() { return {{"FalconH1ForCausalLM", "falcon-h1", 1, check, keys, adapt, separate_head}}; }
 
 }  // namespace gyr::gguf::falcon_h1

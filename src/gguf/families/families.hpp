@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each file of this folder defines, in a namespace of its own.
+// Declares the architectures that each file of this folder defines.
 #pragma once
 
 #include "src/gguf/architecture.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gemma 2 and 3, whose norms have the whole factor there, not what it is more than 1.
+// Gemma 2 and Gemma 3. llama.cpp stores the full norm factor 1 + w, whereas the checkpoint stores w.
 #include "src/gguf/families/families.hpp"
 
 #include <cmath>
@@ -8,25 +8,26 @@ namespace gyr::gguf::gemma {
 
 namespace {
 
-constexpr Index layers_of_27b[] = {46, 62};  // by which llama.cpp knows those whose scores have another scale
+// block counts by which llama.cpp recognises the 27B models of Gemma 2 and 3; their attention scores have another scale
+constexpr Index layers_of_27b[] = {46, 62};
 
-void check_layers(const ModelConfig& m, const Scruples& s, Index layers_of_largest) {
+void check_layers(const ModelConfig& m, const SupportChecks& s, Index layers_of_largest) {
   check_rotary(m.attention, s);
   const AttentionConfig& a = m.attention;
   const double scale = m.layers() / 2 == layers_of_largest ? double(m.hidden_size / a.num_heads) : double(a.head_dim);
-  s.demand(std::abs(a.key_multiplier * std::sqrt(scale / double(a.head_dim)) - 1) < 1e-6,
-           "scale of scores but by the width of heads (query_pre_attn_scalar)");
-  s.demand(!a.bias, "biases of attention (attention_bias)");
-  s.demand(m.mlp.activation == Activation::gelu_tanh, "other activation than gelu_pytorch_tanh (hidden_activation)");
+  s.demand(std::abs(a.key_multiplier * std::sqrt(scale / double(a.head_dim)) - 1) < 1e-6, "this scale of attention scores (query_pre_attn_scalar)");
+  s.demand(!a.bias, "attention biases (attention_bias)");
+  s.demand(m.mlp.activation == Activation::gelu_tanh, "an activation other than gelu_pytorch_tanh (hidden_activation)");
 }
 
-void check_gemma2(const ModelConfig& m, const Scruples& s) {
+void check_gemma2(const ModelConfig& m, const SupportChecks& s) {
   check_layers(m, s, layers_of_27b[0]);
-  s.demand(m.attention.soft_cap > 0 && m.lm_head_soft_cap > 0, "scores or logits without a cap (attn_logit_softcapping, final_logit_softcapping)");
-  s.demand(m.tie_word_embeddings, "head of its own (tie_word_embeddings false)");
+  s.demand(m.attention.soft_cap > 0 && m.lm_head_soft_cap > 0,
+           "attention scores or logits without a soft cap (attn_logit_softcapping, final_logit_softcapping)");
+  s.demand(m.tie_word_embeddings, "a separate output head (tie_word_embeddings false)");
 }
 
-void check_gemma3(const ModelConfig& m, const Scruples& s) { check_layers(m, s, layers_of_27b[1]); }
+void check_gemma3(const ModelConfig& m, const SupportChecks& s) { check_layers(m, s, layers_of_27b[1]); }
 
 void keys(const ModelConfig& m, Keys& k) {
   put_widths(m, m.layers() / 2, k);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPT-2: matrices of queries, keys and values are one there, and none is transposed.
+// GPT-2. llama.cpp stores queries, keys and values as one matrix. No matrix is transposed.
 #include "src/gguf/families/families.hpp"
 
 namespace gyr::gguf::gpt2 {
 
 namespace {
 
-void check(const ModelConfig& m, const Scruples& s) {
-  s.demand(m.mlp.activation == Activation::gelu_tanh, "other activation than gelu_new (activation_function)");
+void check(const ModelConfig& m, const SupportChecks& s) {
+  s.demand(m.mlp.activation == Activation::gelu_tanh, "an activation other than gelu_new (activation_function)");
 }
 
 void keys(const ModelConfig& m, Keys& k) {

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Llama and its kin. What llama.cpp calls llama turns neighbouring channels of heads, where the class of transformers turns those half a head apart.
+// Llama and similar models. llama.cpp's architecture `llama` rotates adjacent channels of a head, whereas transformers
+// rotates channels half a head apart.
 #include "src/gguf/families/families.hpp"
 
 namespace gyr::gguf::llama {
 
 namespace {
 
-void check_layers(const ModelConfig& m, const Scruples& s) {
+void check_layers(const ModelConfig& m, const SupportChecks& s) {
   check_rotary(m.attention, s);
   check_no_windows(m, s);
   const bool experts = m.pattern.find('E') != std::string::npos;
-  s.demand(experts || m.mlp.activation == Activation::silu, "other activation than silu (hidden_act)");
-  s.demand(!experts || m.pattern.find('-') == std::string::npos, "layers of experts beside layers of none");
+  s.demand(experts || m.mlp.activation == Activation::silu, "an activation other than silu (hidden_act)");
+  s.demand(!experts || m.pattern.find('-') == std::string::npos, "a mixture of MoE and dense layers");
 }
 
-void check_qwen(const ModelConfig& m, const Scruples& s) {
-  s.demand(!m.attention.bias, "bias on what attention puts out (attention_bias)");
+void check_qwen(const ModelConfig& m, const SupportChecks& s) {
+  s.demand(!m.attention.bias, "a bias on the attention output (attention_bias)");
   check_layers(m, s);
 }
 
-void check_qwen3_moe(const ModelConfig& m, const Scruples& s) {
+void check_qwen3_moe(const ModelConfig& m, const SupportChecks& s) {
   check_qwen(m, s);
-  s.demand(m.moe.routing.normalize, "experts whose weights do not add up to 1 (norm_topk_prob false)");
+  s.demand(m.moe.routing.normalize, "expert weights that do not sum to 1 (norm_topk_prob false)");
 }
 
 void keys(const ModelConfig& m, Keys& k) {
@@ -48,7 +49,7 @@ void qwen3_moe_keys(const ModelConfig& m, Keys& k) {
 }
 
 void adapt(const ModelConfig& m, Index, const std::string& part, PlannedTensor& t) {
-  if (part.starts_with("self_attn.q_proj.") || part.starts_with("self_attn.k_proj.")) make_neighbours(m.attention.head_dim, t);
+  if (part.starts_with("self_attn.q_proj.") || part.starts_with("self_attn.k_proj.")) interleave_rotary_rows(m.attention.head_dim, t);
 }
 
 }  // namespace

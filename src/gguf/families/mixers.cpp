@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models of Mamba-2 layers: Mamba2 of these alone, Nemotron-H of attention without positions and MLPs too, a layer of ours being one of theirs.
+// Models with Mamba-2 layers: Mamba2, and Nemotron-H, which also has attention without positions and MLPs. One of our
+// layers is one block of llama.cpp.
 #include "src/gguf/families/families.hpp"
 
 namespace gyr::gguf::mixers {
 
 namespace {
 
-void check_mamba2(const ModelConfig& m, const Scruples& s) { check_mixer(m.mamba, s); }
+void check_mamba2(const ModelConfig& m, const SupportChecks& s) { check_mixer(m.mamba, s); }
 
 void mamba2_keys(const ModelConfig& m, Keys& k) {
   put_widths(m, m.layers(), k);
-  k.count("context_length", Index(1) << 20);  // there is no limit
+  k.count("context_length", Index(1) << 20);  // unlimited; llama.cpp needs a number
   k.count("feed_forward_length", 0), k.count("attention.head_count", 0);
   put_mixer(m.mamba, k);
 }
 
 void mamba2_adapt(const ModelConfig& m, Index, const std::string& part, PlannedTensor& t) { adapt_mixer(m.mamba, part, t); }
 
-void check_nemotron(const ModelConfig& m, const Scruples& s) {
+void check_nemotron(const ModelConfig& m, const SupportChecks& s) {
   check_mixer(m.mamba, s);
-  s.demand(m.mlp.activation == Activation::relu2, "other activation than relu2 (mlp_hidden_act)");
-  s.demand(m.pattern.find('M') != std::string::npos, "model without a layer of Mamba-2");
+  s.demand(m.mlp.activation == Activation::relu2, "an activation other than relu2 (mlp_hidden_act)");
+  s.demand(m.pattern.find('M') != std::string::npos, "a model without Mamba-2 layers");
 }
 
-// What a layer is is told by numbers that are 0 in the others.
+// llama.cpp recognises the type of a layer by per-layer keys that are 0 for all other types.
 void nemotron_keys(const ModelConfig& m, Keys& k) {
   put_widths(m, m.layers(), k);
   put_attention(m, k);
@@ -41,8 +42,8 @@ void nemotron_keys(const ModelConfig& m, Keys& k) {
 void nemotron_adapt(const ModelConfig& m, Index layer, const std::string& part, PlannedTensor& t) {
   adapt_mixer(m.mamba, part, t);
   if (part == "input_layernorm.weight") t.name = fmt::format("blk.{}.attn_norm.weight", layer);
-  // Nothing turns there; the converter orders them all the same.
-  if (part.starts_with("self_attn.q_proj.") || part.starts_with("self_attn.k_proj.")) make_neighbours(m.attention.head_dim, t);
+  // There are no rotary positions, but llama.cpp's converter permutes the rows anyway.
+  if (part.starts_with("self_attn.q_proj.") || part.starts_with("self_attn.k_proj.")) interleave_rotary_rows(m.attention.head_dim, t);
 }
 
 }  // namespace
