@@ -58,7 +58,7 @@ class Head {
 
   // Adds the losses of all labelled rows to `sum` (1) on the device. Results are copied to the host only if `said` is
   // given, which then receives them.
-  virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, ObjectiveScores* said) = 0;
+  virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, ObjectiveScores* scores) = 0;
   // As loss(), and computes the gradient of scales(0) * loss: weight gradients accumulate, and backward() returns that
   // of x. The other elements of `sums` and `scales` belong to the further losses (Objective::further_losses). `scales`
   // lies on the device.

@@ -44,9 +44,9 @@ class MaskedTokensFront {
     Scope scope(a.dev.scratch);
     const auto unused = a.scratch<double>("sentence-order loss", Index(1));
     fill<double>(a.dev, unused, 0);
-    ObjectiveScores said;
-    order_->loss(a, frame.nested(1, "order"), frame.get(normed), {labels}, unused, &said);
-    rows = std::move(said.rows);
+    ObjectiveScores scores;
+    order_->loss(a, frame.nested(1, "order"), frame.get(normed), {labels}, unused, &scores);
+    rows = std::move(scores.rows);
   }
   // Call after forward(). Loss of sentence-order prediction, and its gradient with respect to the normed rows.
   void order_loss_and_gradient(Pass& a, Frame& frame, Tensor1<const Token> labels, Tensor1<const double> scale, Tensor1<double> sum) {
@@ -80,9 +80,9 @@ class MaskedTokensHead final : public FrontedHead<T, MaskedTokensFront> {
   using Base = FrontedHead<T, MaskedTokensFront>;
   using Base::Base;
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* said) override {
-    Base::loss(a, frame, x, labels, sum, said);
-    if (said && !labels.ahead.empty()) this->front().score_order(a, frame, labels.ahead[0].labels, said->order);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* scores) override {
+    Base::loss(a, frame, x, labels, sum, scores);
+    if (scores && !labels.ahead.empty()) this->front().score_order(a, frame, labels.ahead[0].labels, scores->order);
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
                          Tensor1<double> sums) override {
@@ -98,9 +98,9 @@ class MaskedTokens final : public Objective {
   const char* name() const override { return "mlm"; }
   bool repeats() const override { return !masking_.sentence_order; }
   Labelled label(const SampleView&) const override;
-  std::vector<Figure> figures(const ObjectiveScores& said) const override {
-    std::vector<Figure> all{accuracy_of_rows("accuracy", said.rows)};
-    if (masking_.sentence_order) all.push_back(accuracy_of_rows("order accuracy", said.order));
+  std::vector<Figure> figures(const ObjectiveScores& scores) const override {
+    std::vector<Figure> all{accuracy_of_rows("accuracy", scores.rows)};
+    if (masking_.sentence_order) all.push_back(accuracy_of_rows("order accuracy", scores.order));
     return all;
   }
   bool predicts_sentence_order() const override { return masking_.sentence_order; }

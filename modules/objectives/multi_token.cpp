@@ -25,8 +25,8 @@ class MultiTokenHead final : public VocabularyHead<T> {
   MultiTokenHead(const ModelConfig& c, const MultiToken& m, Parameter* table, Parameters& parameters)
       : MultiTokenHead(c, m, FinalNorm<T>(c, parameters), table, parameters) {}
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* said) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* scores) override {
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, scores);
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
                          Tensor1<double> sums) override {

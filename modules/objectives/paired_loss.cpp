@@ -14,16 +14,16 @@ Tensor2<S> column(Tensor1<S> x) {
 }  // namespace
 
 template <class T>
-void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* said) {
+void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   const Tensor2<T> h = all.gather();
   const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("sum of the row losses", Index(1));
   fill<double>(a.dev, of_rows, 0);
-  this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, said ? &said->rows : nullptr);
+  this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, scores ? &scores->rows : nullptr);
   const auto rewards = rewards_of(a, losses, labels.pairs);
-  if (said && !a.dev.dry_run()) record_margins(a, rewards, labels.pairs, *said);
+  if (scores && !a.dev.dry_run()) record_margins(a, rewards, labels.pairs, *scores);
   const bool trains = scale.extent(0) > 0;
   compare(a, rewards, labels.pairs, trains, sum);
   if (!trains) return;
@@ -32,12 +32,12 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
 }
 
 template <class T>
-void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const Labels::Pairs& pairs, ObjectiveScores& said) {
+void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const Labels::Pairs& pairs, ObjectiveScores& scores) {
   if (a.context && a.context->rank() > 0) return;
   const auto of_texts = to_host(a.dev, flat(rewards));
   const auto labels = to_host(a.dev, pairs.label_of_pair);
   for (std::size_t p = 0; p < labels.size(); ++p)
-    if (labels[p] != ignored_label) said.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);
+    if (labels[p] != ignored_label) scores.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);
 }
 
 // Rewards (P,2): scale * (loss of the reference model - loss) for each text.

@@ -30,20 +30,20 @@ class Preference final : public Objective {
     l.pairs.label_of_pair.resize(most_pairs(length), ignored_label), l.pairs.reference.resize(2 * most_pairs(length), 0);
     return l;
   }
-  std::vector<Figure> figures(const ObjectiveScores& said) const override { return preferred(said.margins); }
+  std::vector<Figure> figures(const ObjectiveScores& scores) const override { return preferred(scores.margins); }
   bool predicts() const override { return true; }
   std::vector<Record> predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const override {
-    std::vector<double> said(l.pairs.reference.size(), 0);
+    std::vector<double> scores(l.pairs.reference.size(), 0);
     for (std::size_t r = 0; r < l.labels.size(); ++r)
-      if (const Token text = l.pairs.text_of_row[r]; text >= 0) said[text] -= scores[r].loss;
+      if (const Token text = l.pairs.text_of_row[r]; text >= 0) scores[text] -= scores[r].loss;
     std::vector<Record> records;
     for (std::size_t i = 0; i + 1 < s.texts.size(); ++i) {
       const Token text = is_pair(s, i) ? text_of(s.texts[i], l) : -1;
       if (text < 0) continue;
-      const double margin = beta_ * (said[text] - l.pairs.reference[text] - (said[text + 1] - l.pairs.reference[text + 1]));
+      const double margin = beta_ * (scores[text] - l.pairs.reference[text] - (scores[text + 1] - l.pairs.reference[text + 1]));
       records.push_back({{"pair", Index(s.texts[i].number / 2)},
-                         {"chosen", said[text]},
-                         {"rejected", said[text + 1]},
+                         {"chosen", scores[text]},
+                         {"rejected", scores[text + 1]},
                          {"margin", margin},
                          {"accuracy", double(margin > 0)},
                          {"preference_loss", std::max(-margin, 0.0) + std::log1p(std::exp(-std::abs(margin)))}});

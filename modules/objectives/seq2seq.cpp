@@ -17,7 +17,7 @@ class Seq2SeqObjective final : public Objective {
   explicit Seq2SeqObjective(const Seq2Seq& s) : s_(s) {}
   const char* name() const override { return "seq2seq"; }
   Labelled label(const SampleView& s) const override { return label_pair(s_, s); }
-  std::vector<Figure> figures(const ObjectiveScores& said) const override { return {accuracy_of_rows("accuracy", said.rows)}; }
+  std::vector<Figure> figures(const ObjectiveScores& scores) const override { return {accuracy_of_rows("accuracy", scores.rows)}; }
   TextLengths lengths(Index tokens) const override { return {tokens, s_.source_length > 0 ? s_.source_length : tokens}; }
   bool has_source() const override { return true; }
   bool reads_pairs() const override { return true; }

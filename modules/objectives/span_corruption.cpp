@@ -43,7 +43,7 @@ class SpanCorruptionObjective final : public Objective {
   explicit SpanCorruptionObjective(const SpanCorruption& s) : s_(s) {}
   const char* name() const override { return "span_corruption"; }
   Labelled label(const SampleView& s) const override { return corrupt_spans(s_, s, s.start); }
-  std::vector<Figure> figures(const ObjectiveScores& said) const override { return {accuracy_of_rows("accuracy", said.rows)}; }
+  std::vector<Figure> figures(const ObjectiveScores& scores) const override { return {accuracy_of_rows("accuracy", scores.rows)}; }
   TextLengths lengths(Index tokens) const override { return SpanCounts(s_, tokens).lengths(tokens); }
   bool has_source() const override { return true; }
   std::optional<Token> end_token() const override { return s_.end_token; }

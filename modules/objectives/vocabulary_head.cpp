@@ -86,13 +86,13 @@ VocabularyHead<T>::VocabularyHead(const ModelConfig& c, const Output& output, Pa
 
 template <class T>
 void VocabularyHead<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum,
-                              ObjectiveScores* said) {
+                              ObjectiveScores* scores) {
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "head: rows x hidden");
   AllRows<T> all(a, "normed, all rows", kept);
   const bool trains = scale.extent(0) > 0;
   if (labels.are_few() && trains) score_labelled_rows(a, all.gather(), labels, scale, sum);
-  else score_all(a, all.gather(), {labels.of_rows}, scale, sum, said ? &said->rows : nullptr);
+  else score_all(a, all.gather(), {labels.of_rows}, scale, sum, scores ? &scores->rows : nullptr);
   if (trains) all.reduce();
 }
 

@@ -59,7 +59,7 @@ class VocabularyHead : public Head {
   // Adds the loss of all rows to `sum`, given this rank's rows of the residual stream. With `scale` (1) in device
   // memory, h is replaced by the gradient of scale * loss. `said`, if given, receives the score of every row. In
   // training, logits are only computed for rows that may have a label.
-  void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* said);
+  void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
   // Rows to be scored. `losses`, if given, receives the loss of each row. The gradient of row r is divided by
   // divisors(r), and is 0 if the divisor is 0.
   struct Rows {
@@ -98,8 +98,8 @@ class FrontedHead : public Base<T> {
  public:
   FrontedHead(const ModelConfig& c, const Output& output, Parameters& parameters) : FrontedHead(c, Front<T>(c, parameters), output, parameters) {}
 
-  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* said) override {
-    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, said);
+  void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* scores) override {
+    this->score(a, front_.forward(a, frame, x.as<T>()), labels, {}, sum, scores);
   }
 
   // The gradient overwrites the input of the output matrix.

@@ -230,9 +230,9 @@ TEST(planner, a_run_beyond_the_memory_of_its_device_is_told_what_fits_and_that_d
     plan.insert(plan.end(), more.begin(), more.end());
     return number_in(run(plan).out, R"(memory +([0-9.]+) MiB on)") * (1 << 20);
   };
-  const double kept = bytes({}), swapped = bytes({"activation.policy=swap"});
-  ASSERT_LT(swapped, 0.95 * kept);
-  const std::string limit = fmt::format("memory.device_bytes={:.0f}", (kept + swapped) / 2);
+  const double kept = bytes({}), offloaded = bytes({"activation.policy=swap"});
+  ASSERT_LT(offloaded, 0.95 * kept);
+  const std::string limit = fmt::format("memory.device_bytes={:.0f}", (kept + offloaded) / 2);
   ASSERT_EQ(run(with("whole", {})).code, 0);
   const Result refused = run(with("refused", {limit}));
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;

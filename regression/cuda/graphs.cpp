@@ -404,7 +404,7 @@ TEST(graphs, train_experts_as_kernels_do) {
     Course course = drawn_course(seed, number);
     gyr::testing::Draw& d = course.draw;
     if (d.source_length > 0 || d.model.attention.relative_bias.buckets > 0) continue;
-    d.ordered = false, d.classes = 0, d.beta = 0, d.swap = {};
+    d.ordered = false, d.classes = 0, d.beta = 0, d.offload = {};
     d.model.moe.capacity_factor = 0, d.model.moe.aux_loss = 0.7;
     if (found == 1) d.model.moe.bias = true, d.model.moe.bias_update_rate = 0.01;
     d.model.pattern[std::size_t(number) % d.model.pattern.size()] = 'E';

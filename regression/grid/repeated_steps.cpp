@@ -18,7 +18,7 @@ constexpr int steps = 3;  // a slot's third micro-batch is the first that is lau
 std::optional<Draw> repeated(Draw d, DType dtype) {
   ModelConfig& m = d.model;
   if (d.source_length > 0 || m.attention.relative_bias.buckets > 0) return std::nullopt;
-  d.ordered = false, d.classes = 0, d.beta = 0, d.swap = {}, d.frozen.clear(), m.lora = {};
+  d.ordered = false, d.classes = 0, d.beta = 0, d.offload = {}, d.frozen.clear(), m.lora = {};
   d.expert = 1, m.moe.capacity_factor = m.moe.bias_update_rate = 0, m.moe.bias = false;
   if (dtype == DType::bf16) m.pattern.back() = 'E';
   for (std::string* pattern : {&m.pattern, &d.ahead.pattern}) {

@@ -57,7 +57,8 @@ struct Place {
       if (span.first < border) encoder += c.model.pattern.substr(span.first, std::min(span.last, border) - span.first);
       const Index stay = span.last == c.model.layers() ? 2 : 0;
       for (Index layer = span.first; layer < span.last; ++layer) {
-        const bool again = c.swap.on && c.swap.alpha < 1 && layer + stay < span.last && rows_apart.find(c.model.pattern[layer]) != std::string::npos;
+        const bool again =
+            c.offload.on && c.offload.alpha < 1 && layer + stay < span.last && rows_apart.find(c.model.pattern[layer]) != std::string::npos;
         memo += again ? 'a' : '-';
         if (layer < border) encoder_memo += memo.back();
       }

@@ -273,7 +273,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
   if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum});
   if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum});
-  if (Dice host(seed, fmt::format("swap {}", number)); host.chance(0.3)) d.swap = {true, host.of<double>({1, 1, 0.5, 0})};
+  if (Dice host(seed, fmt::format("swap {}", number)); host.chance(0.3)) d.offload = {true, host.of<double>({1, 1, 0.5, 0})};
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
   if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
   if (dice.chance(0.2)) d.frozen = {dice.of<std::string>({"model.layers.0.*", "*.mamba.*", "*_proj.weight", "model.embed_tokens.weight", "*norm*"})};
@@ -345,7 +345,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
-  c.recompute = recompute, c.swap = swap;
+  c.recompute = recompute, c.offload = offload;
   c.seed = 11;
   return c;
 }
@@ -441,7 +441,7 @@ std::string Draw::text() const {
   const auto policy = [](const Recompute& r) { return r ? int(*r) : -1; };
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
-  if (swap.on) s += fmt::format(", swapping with alpha {}", swap.alpha);
+  if (offload.on) s += fmt::format(", swapping with alpha {}", offload.alpha);
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (beta > 0) s += fmt::format(" pairs counting {:.3}", beta);
@@ -536,7 +536,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
-  attempt([](Draw& d) { d.swap = {}; });
+  attempt([](Draw& d) { d.offload = {}; });
   attempt([](Draw& d) { d.terms = {}; });
   attempt([](Draw& d) { d.ahead.depths = 0; });
   attempt([](Draw& d) { d.ahead.depths = std::min<Index>(d.ahead.depths, 1); });

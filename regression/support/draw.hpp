@@ -31,7 +31,7 @@ struct Draw {
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;
-  OffloadConfig swap;
+  OffloadConfig offload;
   LossTerms terms;                // smoothing, or none
   MultiToken ahead = {0, "", 1};  // tokens further ahead are told ...
   double beta = 0;                // or pairs of documents are compared; 0: they are not

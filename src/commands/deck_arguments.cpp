@@ -44,7 +44,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   RunConfig run = read_run_config(deck, defaults);
   check_padding(run);
   for (const std::string& note : idle_keys(deck, run))
-    if (const Note say = notes_of(runtime)) say(note);
+    if (const Note print_line = notes_of(runtime)) print_line(note);
   deck.finish();
   effective = deck.effective();
   return run;

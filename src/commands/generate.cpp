@@ -130,7 +130,7 @@ class Answers {
     return !answer.end.empty();
   }
   // Prints the responses that can be printed, in order.
-  void say() {
+  void print_line() {
     for (; said_ < answers_.size() && !answers_[said_].end.empty(); ++said_) {
       const Answer& answer = answers_[said_];
       const std::string& prompt = a_.prompts[said_];
@@ -186,7 +186,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   generator.generate(questions.prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
     const bool ends = answers.add(i, token);
-    if (ends && runtime.rank() == 0) answers.say();
+    if (ends && runtime.rank() == 0) answers.print_line();
     return ends;
   });
   if (runtime.rank() == 0) print_pace(generator.pace(), generator.graphs(), made);

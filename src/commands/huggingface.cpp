@@ -31,7 +31,7 @@ Index bytes_in(const std::string& text) {
   return Index(number * factor->second);
 }
 
-void say(const char* what, const std::string& target, const Converted& c, double seconds) {
+void print_line(const char* what, const std::string& target, const Converted& c, double seconds) {
   std::printf("%s %s: %ld tensors, %.1f MB in %ld file%s, %.1f s\n", what, target.c_str(), long(c.tensors), double(c.bytes) / 1e6, long(c.files),
               c.files == 1 ? "" : "s", seconds);
 }
@@ -41,7 +41,7 @@ int timed(const char* what, const std::string& target, Convert&& convert) {
   return guarded([&] {
     const auto begin = std::chrono::steady_clock::now();
     const Converted converted = convert();
-    say(what, target, converted, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print_line(what, target, converted, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   });
 }
 

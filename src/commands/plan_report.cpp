@@ -145,19 +145,19 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
   other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
   std::optional<RankPlan> kept;
   const auto row = [&](const std::string& name, const ActivationChoice& choice) {
-    other.recompute = choice.recompute, other.swap = choice.swap;
+    other.recompute = choice.recompute, other.offload = choice.offload;
     const RankPlan p = plan_rank(other, layout, position);
     if (!kept) kept = p;
     table.row({name, mebi(p.capacity.total()), mebi(kept->capacity.total() - p.capacity.total()), mebi(p.capacity.host()), mebi(copied_bytes(p)),
                fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
   };
   bool listed = false;
-  for (const ActivationChoice& choice : activation_choices(config.swap)) {
-    const bool here = choice.recompute == config.recompute && choice.swap == config.swap;
+  for (const ActivationChoice& choice : activation_choices(config.offload)) {
+    const bool here = choice.recompute == config.recompute && choice.offload == config.offload;
     listed = listed || here;
     row(choice.name + (here ? " (this deck)" : ""), choice);
   }
-  if (!listed) row("this deck", {"", config.recompute, config.swap});
+  if (!listed) row("this deck", {"", config.recompute, config.offload});
   return fmt::format(
              "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, MiB copied between device and host in a "
              "step of {} micro-batches, and extra FLOPs\n",
@@ -166,11 +166,11 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
 }
 
 // Memory of activations that are offloaded to the host, and bytes copied in a step.
-std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& swap) {
+std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& offload) {
   Index most = 0, copied = 0;
   for (const RankPlan& plan : plans) most = std::max(most, plan.capacity.host()), copied = std::max(copied, copied_bytes(plan));
   return fmt::format("{} MiB on the rank that offloads most{}; {} MiB copied to the host and back in a step", mebi(most),
-                     swap.folder.empty() ? "" : ", in a file in " + swap.folder, mebi(copied));
+                     offload.folder.empty() ? "" : ", in a file in " + offload.folder, mebi(copied));
 }
 
 // Table of FLOPs for each split of the tensor-parallel ranks between attention and SSM of hybrid blocks
@@ -257,7 +257,7 @@ Facts plan_facts(const RunPlan& plan) {
   if (run.device_bytes > 0)
     facts.back().second +=
         fmt::format("; memory.device_bytes allows {} MiB{}", mebi(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
-  if (run.swap.on) facts.emplace_back("host memory", host_text(list, run.swap));
+  if (run.offload.on) facts.emplace_back("host memory", host_text(list, run.offload));
   facts.emplace_back("checkpoint", checkpoint_text(run, layout));
   return facts;
 }
@@ -267,7 +267,7 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
   layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
   Index first = 0;
   bool more = false;
-  const std::vector<ActivationChoice> choices = activation_choices(run.swap);
+  const std::vector<ActivationChoice> choices = activation_choices(run.offload);
   for (const ActivationChoice& choice : choices) {
     const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, room);
     if (first == 0) first = tokens;

@@ -39,7 +39,7 @@ struct Decision {
 };
 
 bool finds_layout(const RunConfig& run) { return run.parallel.plan == Planning::automatic; }
-bool finds_alpha(const RunConfig& run) { return run.swap.find_alpha; }
+bool finds_alpha(const RunConfig& run) { return run.offload.find_alpha; }
 
 std::string alpha_line(double alpha) { return fmt::format("activation.alpha={}", alpha); }
 
@@ -51,7 +51,7 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   try {
     Deck deck = Deck::stored(read_header(*newest).deck, name);
     const RunConfig stored = read_run_config(deck);
-    if (finds_alpha(run) && !stored.swap.on) return {};  // the checkpoint has no alpha
+    if (finds_alpha(run) && !stored.offload.on) return {};  // the checkpoint has no alpha
     const Layout layout = layout_of(stored, ranks);
     Decision d;
     if (finds_layout(run)) {
@@ -59,9 +59,9 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
       d.notes = fmt::format("parallel.plan = auto: keeping the layout of {}; --replan searches again", name);
     }
     if (finds_alpha(run)) {
-      d.lines.push_back(alpha_line(stored.swap.alpha));
-      d.notes +=
-          fmt::format("{}activation.alpha = auto: keeping {:g} of {}; --replan searches again", d.notes.empty() ? "" : "\n", stored.swap.alpha, name);
+      d.lines.push_back(alpha_line(stored.offload.alpha));
+      d.notes += fmt::format("{}activation.alpha = auto: keeping {:g} of {}; --replan searches again", d.notes.empty() ? "" : "\n",
+                             stored.offload.alpha, name);
     }
     return d;
   } catch (const Error& e) {

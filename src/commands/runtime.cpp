@@ -61,7 +61,7 @@ Failure attempt(const std::function<void()>& body) {
   }
 }
 
-void say(const Failure& failure, int rank, int ranks) {
+void print_line(const Failure& failure, int rank, int ranks) {
   const std::string text = printable_lines(failure.text);
   std::fflush(stdout);
   if (ranks > 1) std::fprintf(stderr, "gyrfalcon: rank %d: %s\n", rank, text.c_str());
@@ -94,7 +94,7 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
   const Failure failure = attempt([&] { body(runtime); });
   const std::vector<int> codes = agreed(runtime, failure.code);
   if (codes.empty()) {
-    say(failure, runtime.rank(), runtime.ranks());
+    print_line(failure, runtime.rank(), runtime.ranks());
     std::fflush(stderr);
     if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
     std::fflush(stdout);
@@ -104,7 +104,7 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
   }
   const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });
   const Exit code = first == codes.end() ? Exit::ok : Exit(*first);
-  if (code != Exit::ok && runtime.rank() == int(first - codes.begin())) say(failure, runtime.rank(), runtime.ranks());
+  if (code != Exit::ok && runtime.rank() == int(first - codes.begin())) print_line(failure, runtime.rank(), runtime.ranks());
   if (last_line && runtime.rank() == 0) {
     std::fflush(stderr);
     std::printf("%s\n", gyr::last_line(code).c_str());

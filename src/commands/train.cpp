@@ -35,13 +35,13 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    folder.say(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
+    folder.print_line(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
     throw;
   } catch (const std::exception& error) {
-    folder.say("failed", int(Exit::internal), error.what());
+    folder.print_line("failed", int(Exit::internal), error.what());
     throw;
   }
-  folder.say("done", int(Exit::ok), "");
+  folder.print_line("done", int(Exit::ok), "");
 }
 
 int train(const TrainArguments& a) {

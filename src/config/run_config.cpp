@@ -81,7 +81,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.parallel.islands = read_islands(deck.section("cluster", "properties of the machine that the layout takes into account", Effect::none));
   Section& activation = deck.section("activation", "activation checkpointing and offload", Effect::none);
   const ActivationPolicy policy = read_activation_policy(activation);
-  run.swap = policy.swap;
+  run.offload = policy.offload;
   run.recompute = read_recompute(activation, run.model.pattern, policy.recompute);
   run.device_bytes =
       deck.section("memory", "memory limits of a rank", Effect::none)

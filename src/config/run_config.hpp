@@ -31,7 +31,7 @@ struct RunConfig {
   LearningRate lr;
   ParallelConfig parallel;
   RecomputeConfig recompute;
-  OffloadConfig swap;
+  OffloadConfig offload;
   Index device_bytes = 0;  // device memory in bytes that a rank may use; 0: no limit
   CheckpointConfig checkpoint;
   DumpConfig dump;

@@ -19,14 +19,14 @@ void RunFolder::take(const std::filesystem::path& output, const LockSettings& se
       throw;
     }
   output_ = output;
-  say("running", int(Exit::ok), "");
+  write_status("running", int(Exit::ok), "");
 }
 
 void RunFolder::require_held() {
   if (lock_) lock_->require_held();
 }
 
-void RunFolder::say(const std::string& state, int code, const std::string& message) {
+void RunFolder::write_status(const std::string& state, int code, const std::string& message) {
   try {
     require_held();
   } catch (const Error&) {

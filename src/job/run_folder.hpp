@@ -22,7 +22,7 @@ class RunFolder {
   bool lost() const { return lock_ && lock_->lost(); }
   void require_held();  // checks now; Exit::io if the folder is lost
   // Writes status.json while the folder is held.
-  void say(const std::string& state, int code, const std::string& message);
+  void write_status(const std::string& state, int code, const std::string& message);
 
  private:
   std::filesystem::path output_;

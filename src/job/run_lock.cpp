@@ -115,8 +115,8 @@ void RunLock::require_free(const Owner& before, bool locked, const LockSettings&
     require_still(before, 3 * beat_seconds);
     return taken_over(": its scheduler reports that the job is gone");
   }
-  if (settings.say)
-    settings.say(
+  if (settings.notify)
+    settings.notify(
         fmt::format("{}: {} has not released this folder; waiting {} s for a sign of life before taking it over (output.lock_seconds, --take-over)",
                     name_.string(), before.text(), settings.patience));
   require_still(before, settings.patience);

@@ -29,7 +29,7 @@ namespace gyr {
 struct LockSettings {
   bool take_over = false;  // take the folder from a holder on another machine without checking if it is alive
   double patience = 60;    // seconds without a sign of life until a holder counts as ended
-  Note say{};              // receives a message if the run has to wait
+  Note notify{};           // receives a message if the run has to wait
 };
 
 class RunLock {

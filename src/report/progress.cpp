@@ -137,9 +137,9 @@ void Progress::show(const StepReport& r) {
   write(erase + drawn_);
 }
 
-void Progress::show(const ValidationReport& r) { say(validation_line(r)); }
+void Progress::show(const ValidationReport& r) { print_line(validation_line(r)); }
 
-void Progress::say(std::string_view line) {
+void Progress::print_line(std::string_view line) {
   std::string text = drawn_.empty() ? "" : erase;
   text.append(line).append("\n").append(drawn_);
   write(text);

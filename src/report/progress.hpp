@@ -32,7 +32,7 @@ class Progress {
   // To be called after every step. A live line is redrawn at most ten times a second, and always at the last step.
   void show(const StepReport&);
   void show(const ValidationReport&);
-  void say(std::string_view line);  // prints any other text on its own line
+  void print_line(std::string_view line);  // prints any other text on its own line
 
  private:
   void clear();

@@ -16,8 +16,8 @@ void check_device_limit(const RunConfig& run, const EngineConfig& config, const 
   if (run.device_bytes == 0 || capacity.total() <= run.device_bytes) return;
   std::string others;
   EngineConfig other = config;
-  for (const ActivationChoice& choice : activation_choices(run.swap)) {
-    other.recompute = choice.recompute, other.swap = choice.swap;
+  for (const ActivationChoice& choice : activation_choices(run.offload)) {
+    other.recompute = choice.recompute, other.offload = choice.offload;
     const Index bytes = predicted_capacity(other, layout, position).total();
     if (bytes <= run.device_bytes) others += fmt::format("{}{} {:.1f}", others.empty() ? "" : ", ", choice.name, mebi(bytes));
   }

@@ -6,7 +6,7 @@
 namespace gyr {
 
 EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
-  require(!run.swap.find_alpha, Exit::config,
+  require(!run.offload.find_alpha, Exit::config,
           "activation.alpha = auto: only gyrfalcon plan, train and verify determine it; give a fraction of 0 to 1 here");
   EngineConfig c;
   c.model = run.model;
@@ -16,7 +16,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.lengths().text, c.source_length = run.lengths().source;
   c.micros = int(run.largest_batch() / (layout.size(Axis::data) * run.train.micro_batch_size));
-  c.recompute = run.recompute, c.swap = run.swap;
+  c.recompute = run.recompute, c.offload = run.offload;
   c.schedule = run.parallel.schedule();
   c.reduce_dtype = run.parallel.reduce_dtype;
   c.seed = run.train.seed;

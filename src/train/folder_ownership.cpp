@@ -12,14 +12,14 @@ namespace gyr {
 
 namespace {
 
-void say(const std::string& line) {
+void notify(const std::string& line) {
   std::printf("%s\n", printable(line).c_str());
   std::fflush(stdout);
 }
 
 void take(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
-  folder.take(run.output, {options.take_over, run.watch.lock_patience, say}, options.supervisor);
-  if (!folder.note().empty()) say(folder.note());
+  folder.take(run.output, {options.take_over, run.watch.lock_patience, notify}, options.supervisor);
+  if (!folder.note().empty()) notify(folder.note());
 }
 
 void clear(const RunConfig& run) {

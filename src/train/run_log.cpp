@@ -81,7 +81,8 @@ void RunLog::compare() {
   std::nth_element(seconds_.begin() + 1, middle, seconds_.end());
   const double measured = *middle, more = measured / expected_->seconds - 1;
   const auto mebi = [](Index bytes) { return double(bytes) / (1 << 20); };
-  say(fmt::format("time per step: {:.4g} s (median of {}), predicted {:.4g} s ({:+.1f} %); maximum memory per rank: {:.1f} MiB, planned {:.1f} MiB",
+  print_line(
+      fmt::format("time per step: {:.4g} s (median of {}), predicted {:.4g} s ({:+.1f} %); maximum memory per rank: {:.1f} MiB, planned {:.1f} MiB",
                   measured, seconds_.size() - 1, expected_->seconds, 100 * more, mebi(resources_.memory_bytes), mebi(expected_->bytes)));
   metrics_.line(json_text({{"kind", "prediction"},
                            {"time", now()},
@@ -101,8 +102,9 @@ void RunLog::validation(ValidationReport report) {
 
 void RunLog::saved(const Saved& saved) {
   const double megabytes = double(saved.bytes) / 1e6;
-  say(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), training blocked for {:.3f} s", saved.path.string(),
-                  megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds, megabytes / saved.write_seconds, saved.blocked_seconds));
+  print_line(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), training blocked for {:.3f} s",
+                         saved.path.string(), megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds,
+                         megabytes / saved.write_seconds, saved.blocked_seconds));
   metrics_.line(json_text({{"kind", "checkpoint"},
                            {"time", now()},
                            {"step", saved.step},
@@ -110,13 +112,14 @@ void RunLog::saved(const Saved& saved) {
                            {"files", saved.files},
                            {"write_seconds", saved.write_seconds},
                            {"blocked_seconds", saved.blocked_seconds}}));
-  for (const std::string& note : saved.notes) say(note);
+  for (const std::string& note : saved.notes) print_line(note);
 }
 
 void RunLog::left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back) {
-  say(fmt::format("{}. {}", why,
-                  back ? fmt::format("Rolled back to step {}; samples {} to {} are skipped from now on", *back, samples.first, samples.last - 1)
-                       : std::string("The update is skipped on all ranks")));
+  print_line(fmt::format("{}. {}", why,
+                         back
+                             ? fmt::format("Rolled back to step {}; samples {} to {} are skipped from now on", *back, samples.first, samples.last - 1)
+                             : std::string("The update is skipped on all ranks")));
   metrics_.line(json_text({{"kind", back ? "rollback" : "skip"},
                            {"time", now()},
                            {"step", step},
@@ -128,7 +131,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {
   compare();
-  progress_.say(Timers::table(names, all));
+  progress_.print_line(Timers::table(names, all));
   metrics_.line(Timers::json(names, all));
 }
 

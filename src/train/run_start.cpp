@@ -31,7 +31,8 @@ CheckpointHeader RunStart::begin() {
   if (from.empty()) {
     parts_.engine.initialise();
     if (adapts_drawn_weights(parts_.run))
-      say("warning: adapters (finetune.lora) on frozen weights that are drawn at random; give a trained model with --init-from "
+      print_line(
+          "warning: adapters (finetune.lora) on frozen weights that are drawn at random; give a trained model with --init-from "
           "DIR");
     return at;
   }
@@ -39,8 +40,8 @@ CheckpointHeader RunStart::begin() {
   collective_check(parts_.grid.world(), [&] {
     if (parts_.lead()) at.companions = companions_of(from);  // the first rank writes manifests
   });
-  say("initial weights from " + printable(from));
-  if (parts_.run.train.new_head && parts_.lead()) say(describe_new_head(from, parts_.run.model));
+  print_line("initial weights from " + printable(from));
+  if (parts_.run.train.new_head && parts_.lead()) print_line(describe_new_head(from, parts_.run.model));
   return at;
 }
 
@@ -49,17 +50,17 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
   Communicator& world = parts_.grid.world();
   const std::filesystem::path folder = checkpoints_of(parts_.run);
   while (const auto newest = newest_checkpoint(
-             folder, world, [this](const std::string& note) { say(note); }, before, &identity_)) {
+             folder, world, [this](const std::string& note) { print_line(note); }, before, &identity_)) {
     const CheckpointHeader saved = read_header(*newest);
     before = saved.step;
     const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
-    say(text_of(changed, newest->filename().string()));
+    print_line(text_of(changed, newest->filename().string()));
     try {
       if (changes == Changes::weighed) require_same_model(changed, *newest);
       return loaded(*newest);
     } catch (const Error& error) {  // the error is the same on every rank
       if (error.code != Exit::data) throw;
-      say(fmt::format("passed over: {}", error.what()));
+      print_line(fmt::format("passed over: {}", error.what()));
     }
   }
   // Starting over would overwrite checkpoints that may still be repaired.
@@ -86,7 +87,7 @@ CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint) {
   CheckpointHeader at = header();
   at.step = saved.step, at.samples = saved.samples, at.tokens = saved.tokens;
   at.companions = saved.companions;
-  say(fmt::format("resumed from {} at step {}", checkpoint.string(), at.step));
+  print_line(fmt::format("resumed from {} at step {}", checkpoint.string(), at.step));
   return at;
 }
 
@@ -100,7 +101,7 @@ void RunStart::require_same_model(const std::vector<DeckChange>& changed, const 
   require_same_function(changed, checkpoint.filename().string());
 }
 
-void RunStart::say(const std::string& lines) const {
+void RunStart::print_line(const std::string& lines) const {
   if (parts_.lead() && !lines.empty()) std::printf("%s\n", printable_lines(lines).c_str());
 }
 

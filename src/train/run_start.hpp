@@ -31,7 +31,7 @@ class RunStart {
   CheckpointHeader header() const;
   CheckpointHeader loaded(const std::filesystem::path& checkpoint);
   void require_same_model(const std::vector<DeckChange>&, const std::filesystem::path& checkpoint);
-  void say(const std::string& lines) const;
+  void print_line(const std::string& lines) const;
 
   RunParts parts_;
   RunIdentity identity_;

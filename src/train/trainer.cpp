@@ -44,14 +44,14 @@ CheckpointHeader started(RunStart& start, const TrainOptions& options) {
 }
 
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
-  log.say(fmt::format("grid {}, {} parameters in {}, maximum memory per rank {:.1f} MiB", r.grid, parameter_count(run.model), run.train.precision,
-                      double(r.memory_bytes) / (1 << 20)));
-  if (r.ranks > 1) log.say("communication between ranks: " + r.transport);
-  if (!graphs.empty()) log.say("CUDA graphs: " + graphs);
-  if (!run.parallel.islands.empty()) log.say("islands: " + text_of(layout, run.parallel.islands));
-  for (const std::string& note : data.training.notes()) log.say(note);
+  log.print_line(fmt::format("grid {}, {} parameters in {}, maximum memory per rank {:.1f} MiB", r.grid, parameter_count(run.model),
+                             run.train.precision, double(r.memory_bytes) / (1 << 20)));
+  if (r.ranks > 1) log.print_line("communication between ranks: " + r.transport);
+  if (!graphs.empty()) log.print_line("CUDA graphs: " + graphs);
+  if (!run.parallel.islands.empty()) log.print_line("islands: " + text_of(layout, run.parallel.islands));
+  for (const std::string& note : data.training.notes()) log.print_line(note);
   if (!data.validation) return;
-  for (const std::string& note : data.validation->notes()) log.say("validation: " + note);
+  for (const std::string& note : data.validation->notes()) log.print_line("validation: " + note);
 }
 
 }  // namespace

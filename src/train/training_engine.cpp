@@ -44,14 +44,14 @@ class RunEngine final : public TrainingEngine {
 
   void before(Index step) override { fault_.inject_fault(step); }
 
-  StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& say) override {
+  StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& print_line) override {
     const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {
       auto t = timers_.scope("data");
       const Recorder::Span span(engine_.grid().recorder(), "data", {.chunk = 0, .micro = i});
       engine_.grid().begin_task("data", i);
       return read(i);
     };
-    const std::unique_ptr<Dump> dump = dump_of(order.number, samples.size(), state, say);
+    const std::unique_ptr<Dump> dump = dump_of(order.number, samples.size(), state, print_line);
     return engine_.train(source, micros(samples.size()), order);
   }
 
@@ -95,11 +95,11 @@ class RunEngine final : public TrainingEngine {
   int micros(Index batch) { return int(batch / (engine_.grid().layout().size(Axis::data) * engine_.config().micro_batch_size)); }
 
   // Hook that dumps this step, if the deck asks for it (dump.steps); otherwise null.
-  std::unique_ptr<Dump> dump_of(Index step, Index batch, CheckpointHeader header, const Note& say) {
+  std::unique_ptr<Dump> dump_of(Index step, Index batch, CheckpointHeader header, const Note& print_line) {
     const std::vector<Index>& steps = run_.dump.steps;
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) return nullptr;
     header.step = step;
-    return std::make_unique<Dump>(dumps_of(run_), header, run_.dump.what, engine_, batch, say);
+    return std::make_unique<Dump>(dumps_of(run_), header, run_.dump.what, engine_, batch, print_line);
   }
 
   const RunConfig& run_;

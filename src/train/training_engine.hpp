@@ -27,7 +27,7 @@ class TrainingEngine {
   virtual void before(Index step) = 0;
   // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `say`: logs a
   // dump, on the first rank.
-  virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& say) = 0;
+  virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& print_line) = 0;
   // Message that names what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
   // Validates on this number of global batches, from sample 0 on. Exit::data if no token has a label. Returns none if

@@ -27,7 +27,8 @@ void TrainingLoop::run() {
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
   if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // an earlier attempt was stopped during this validation
-  if (log_ && finished()) log_->say(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
+  if (log_ && finished())
+    log_->print_line(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
   while (step_actions_.takes_another(at_.step, stop_request_)) {
     parts_.watch.progress_record().phase("train");
     if (!traced_step()) continue;  // false: the run has rolled back to a checkpoint
@@ -85,7 +86,7 @@ std::optional<StepReport> TrainingLoop::step() {
   const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
   const Span samples{first, first + batch};
   const StepOrder order{number, run.lr.at(number), double(own_stop_request()), guard_.loss_limit()};
-  const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->say(line); });
+  const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->print_line(line); });
   stop_request_ = int(result.stop_request);
   parts_.watch.progress_record().loss(result.loss);
   if (!result.applied && !leave_out(number, result, samples)) return {};
@@ -136,7 +137,7 @@ void TrainingLoop::validate() {
   });
   if (!found) {  // the next attempt begins with this validation
     if (log_ && finished())
-      log_->say(fmt::format("stop requested by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
+      log_->print_line(fmt::format("stop requested by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
     return;
   }
   require(std::isfinite(found->loss), Exit::numeric,

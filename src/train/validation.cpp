@@ -20,14 +20,14 @@ void Validator::add(const MicroBatches& source, int micros) {
 void Validator::count(const Scores& scores) {
   const bool first = engine_.grid().tensor().rank() == 0;
   if (!figures_.empty()) {
-    for (const ObjectiveScores& said : scores)
-      if (first) figures_.add(said);
+    for (const ObjectiveScores& scores : scores)
+      if (first) figures_.add(scores);
     figures_.share(engine_.grid(), engine_.device());
   }
   if (!classes_) return;
   ClassCounts here(engine_.config().model.objective->classes());
-  for (const ObjectiveScores& said : scores)
-    for (const RowScore& row : said.rows)
+  for (const ObjectiveScores& scores : scores)
+    for (const RowScore& row : scores.rows)
       if (first && row.label != ignored_label) here.add(row.label, row.likeliest);
   std::vector<double>& counts = here.numbers();
   engine_.grid().world().start_all_reduce(engine_.device(), Tensor1<double>(counts.data(), Index(counts.size()))).host_wait();

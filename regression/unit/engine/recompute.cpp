@@ -29,11 +29,11 @@ struct Step {
   double flops;
 };
 
-Step step(const Case& c, const std::string& pattern, DType precision, const RecomputeConfig& recompute, const OffloadConfig& swap = {}) {
+Step step(const Case& c, const std::string& pattern, DType precision, const RecomputeConfig& recompute, const OffloadConfig& offload = {}) {
   EngineConfig config;
   config.model = c.model, config.model.pattern = pattern, config.precision = precision;
   config.micro_batch_size = c.batch, config.seq_length = c.seq_length, config.micros = micros;
-  config.recompute = recompute, config.swap = swap;
+  config.recompute = recompute, config.offload = offload;
   AnyRig rig(config, alone(Index(pattern.size())));
   rig.engine.device().clear_work();
   const auto source = [&](int i) { return micro_batch(Index(i), c.batch, c.seq_length, c.model.vocab_size); };
@@ -124,16 +124,16 @@ TEST_P(recompute, swapping_keeps_every_bit) {
       ++turn;
       for (const double alpha : {1.0, 0.5, 0.25, 0.0}) {
         SCOPED_TRACE(fmt::format("{} {} {} {}", pattern, name_of(precision), policy, alpha));
-        const Step swapped = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
-        if (alpha == 0 || alpha == 1) expect_same_bits(kept, swapped);
-        else expect_same_numbers(kept, swapped, precision);
+        const Step offloaded = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
+        if (alpha == 0 || alpha == 1) expect_same_bits(kept, offloaded);
+        else expect_same_numbers(kept, offloaded, precision);
       }
     }
 }
 
 TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
   const Case c = long_case("T3");
-  const auto memory = [&](int layers, const OffloadConfig& swap) { return step(c, std::string(layers, 'P'), DType::f32, {}, swap); };
+  const auto memory = [&](int layers, const OffloadConfig& offload) { return step(c, std::string(layers, 'P'), DType::f32, {}, offload); };
   const Step few = memory(4, {true, 1}), many = memory(9, {true, 1}), kept = memory(9, {});
   EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.05);  // but for gaps
   EXPECT_LT(many.activations, kept.activations / 2);

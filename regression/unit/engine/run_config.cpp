@@ -301,9 +301,9 @@ TEST(run_config, a_policy_of_activations_says_what_is_recomputed_and_takes_only_
   EXPECT_EQ(recompute("recompute"), recompute_of("full"));
   EXPECT_EQ(recompute("swap"), recompute_of("none"));
   EXPECT_EQ(recompute("memo"), recompute_of("selective"));
-  EXPECT_FALSE(with({"activation.policy=recompute"}).swap.on);
+  EXPECT_FALSE(with({"activation.policy=recompute"}).offload.on);
   const RunConfig memo = with({"activation.policy=memo", "activation.alpha=0.25", "activation.swap_folder=/tmp", "activation.recompute=none"});
-  EXPECT_EQ(engine_config(memo, layout_of(memo, 1)).swap, (OffloadConfig{true, 0.25, "/tmp"}));
+  EXPECT_EQ(engine_config(memo, layout_of(memo, 1)).offload, (OffloadConfig{true, 0.25, "/tmp"}));
   EXPECT_EQ(memo.recompute.all, recompute_of("none"));
   expect_refused([&] { with({"activation.policy=swap", "activation.alpha=0.5"}); }, {"activation.alpha", "0.5", "memo", "swap"});
   expect_refused([&] { with({"activation.swap_folder=/tmp"}); }, {"activation.swap_folder", "keep"});

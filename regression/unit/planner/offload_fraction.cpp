@@ -40,7 +40,7 @@ TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
     RunConfig run = draw_long(dice, "memo");
     const Layout layout = layout_of(run, run.parallel.pipeline);
     const auto at = [&](double alpha) {
-      run.swap.alpha = alpha;
+      run.offload.alpha = alpha;
       return engine_config(run, layout);
     };
     const auto most_on_host = [&](double alpha) { return StagePlans(at(alpha), layout).largest_rank(at(alpha)).host; };
@@ -49,7 +49,7 @@ TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
     c = draw_machine(dice, predict(StagePlans(at(1), layout), at(1), layout, c).seconds - c.fit.step, 2.0 * double(most_on_host(1)) * at(1).micros);
     if (dice.coin()) c.host.memory = double(most_on_host(0)) + dice.real(0, 1.2) * double(most_on_host(1) - most_on_host(0));
     RunConfig asked = run;
-    asked.swap.find_alpha = true;
+    asked.offload.find_alpha = true;
     const OffloadFraction found = best_share(asked, layout, c);
     EXPECT_EQ(found.alpha * steps_of_share, std::floor(found.alpha * steps_of_share));
     const auto seconds = [&](double alpha) { return predict(StagePlans(at(alpha), layout), at(alpha), layout, c).seconds; };
@@ -88,7 +88,7 @@ TEST(offload_fraction, sequences_are_as_long_as_there_is_room_for) {
     const int ranks = run.parallel.pipeline;
     const auto taken = [&](const ActivationChoice& choice, Index length) {
       RunConfig other = run;
-      other.recompute = choice.recompute, other.swap = choice.swap, other.train.seq_length = length;
+      other.recompute = choice.recompute, other.offload = choice.offload, other.train.seq_length = length;
       const Layout layout = layout_of(other, ranks);
       MemoryLimits most;
       for (int position = 0; position < ranks; ++position) {

@@ -163,13 +163,13 @@ TEST(planner, many_micro_batches_take_what_a_walk_through_all_takes) {
 // The parts of a prediction are its whole, and none is negative.
 TEST(planner, a_prediction_is_the_sum_of_its_parts) {
   Dice dice(seed_of_run());
-  int swapping = 0;
+  int offloading = 0;
   for (int i = 0; i < 60; ++i) {
     const Drawn d = draw(dice);
     const Cluster c = random_cluster(dice);
     const Prediction p = predict(StagePlans(d.config, d.layout), d.config, d.layout, c);
-    EXPECT_TRUE(d.config.swap.on || p.copies == 0);
-    swapping += p.copies > 0;
+    EXPECT_TRUE(d.config.offload.on || p.copies == 0);
+    offloading += p.copies > 0;
     EXPECT_NEAR((p.compute + p.transfers + p.copies + p.messages + p.buckets + p.rest) / p.seconds, 1, 1e-9);
     for (const double part : {p.compute, p.transfers, p.copies, p.messages, p.buckets, p.rest}) EXPECT_GE(part, -1e-9 * p.seconds) << d.layout.text();
     Cluster faster = c;
@@ -177,7 +177,7 @@ TEST(planner, a_prediction_is_the_sum_of_its_parts) {
     faster.device.fp32 *= 2, faster.device.memory_bandwidth *= 2, faster.fit.step /= 2, faster.host.bandwidth *= 2;
     EXPECT_NEAR(predict(StagePlans(d.config, d.layout), d.config, d.layout, faster).seconds / p.seconds, 0.5, 1e-9) << "all twice as fast";
   }
-  EXPECT_GT(swapping, 5);
+  EXPECT_GT(offloading, 5);
 }
 
 // One rank whose weights lie in two buckets: gathers of the step before are waited for by the first forward, part by part, and sums hide behind what

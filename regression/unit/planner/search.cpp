@@ -29,7 +29,7 @@ struct Drawn {
 // A small model of any layers, with an encoder in front or not, some of which fill buckets of their own, on up to 12 ranks of a machine that has room
 // for it, or for some of its layouts. `fewer`: with most of what a search decides kept, so that all layouts can be predicted. `swaps`: what layers
 // keep lies on the host.
-Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
+Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
   Drawn d;
   d.ranks = dice.one_of<int>({1, 2, 3, 4, 6, 8, 12});
   std::string keep;
@@ -53,14 +53,14 @@ Drawn draw(Dice& dice, bool fewer, bool swaps = false) {
       pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
       8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
       fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
-      swaps ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), objective, keep,
-      dice.one_of<std::string>({"full", "bf16"}), dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
+      offloads ? dice.one_of<int>({16, 60, 128, 256, 320}) : dice.one_of<int>({16, 32, 60}), dice.one_of<std::string>({"fp32", "bf16"}), objective,
+      keep, dice.one_of<std::string>({"full", "bf16"}), dice.between(0, 4) == 0 ? ", order: [pipeline, data, tensor]" : "", dice.between(0, 3) == 0,
       dice.one_of<std::string>({"1f1b", "gpipe", "zero_bubble"}), dice.one_of<std::string>({"none", "optimizer", "gradients", "weights"}),
       dice.one_of<std::string>({"none", "selective", "full"}),
-      !swaps ? ""
-             : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
-                                         ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
-  const bool few = fewer || !swaps;  // layouts: where layers differ, and swap, bounds say little, and most are predicted
+      !offloads ? ""
+                : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
+                                            ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
+  const bool few = fewer || !offloads;  // layouts: where layers differ, and swap, bounds say little, and most are predicted
   if (dice.between(0, 5) == 0 && pattern.front() != 'L')
     d.text += fmt::format("finetune: {{lora: {{rank: {}, targets: [{}], also: [{}]}}}}\n", dice.between(1, 4),
                           few && dice.coin() ? "\"model.layers.0.*\"" : "\"*_proj\"", dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
@@ -110,7 +110,7 @@ std::vector<LayoutChoice> all_of(const Drawn& d) {
 // With any share of rows, where it is to be found.
 TEST(search, bounds_are_below_what_is_predicted_and_planned) {
   Dice dice(seed_of_run());
-  int seen = 0, swapping = 0;
+  int seen = 0, offloading = 0;
   for (int i = 0; i < 120; ++i) {
     Drawn d = draw(dice, false, i % 2 == 1);
     if (i % 3 == 2) d = parted(dice, d);
@@ -119,7 +119,7 @@ TEST(search, bounds_are_below_what_is_predicted_and_planned) {
     StageRuns runs;
     for (int j = 0; j < 8 && !all.empty(); ++j) {
       LayoutChoice c = dice.one_of(all);
-      if (d.run.swap.find_alpha) c.alpha = dice.between(0, steps_of_share);
+      if (d.run.offload.find_alpha) c.alpha = dice.between(0, steps_of_share);
       const RunConfig run = with(d.run, c);
       const Layout layout = layout_by_rules(run, d.ranks);
       const EngineConfig config = engine_config(run, layout);
@@ -131,24 +131,24 @@ TEST(search, bounds_are_below_what_is_predicted_and_planned) {
       shape.shard = shards_of(d.run, c).front();
       LayoutChoice first = shape;
       first.recompute = recomputations_of(d.run).front();
-      if (!run.swap.on) shape = first;
+      if (!run.offload.on) shape = first;
       const auto below = [&](const LayoutBound::Floor& f, const char* which) {
         const std::string what = fmt::format("{} of {} {} {} b{} alpha {} on {} ranks\n{}", which, c.text(), name_of(c.shard),
-                                             recompute_names[c.recompute], c.micro_batch_size, run.swap.alpha, d.ranks, d.text);
+                                             recompute_names[c.recompute], c.micro_batch_size, run.offload.alpha, d.ranks, d.text);
         EXPECT_LE(f.seconds, seconds) << f.seconds / seconds - 1 << "\n" << what;
         EXPECT_LE(f.taken.bytes, taken.bytes) << f.taken.bytes / taken.bytes - 1 << "\n" << what;
         EXPECT_LE(f.taken.host, taken.host) << f.taken.host / taken.host - 1 << "\n" << what;
       };
       below(floor.of_shape(first), "shape");
-      if (run.swap.on) below(floor.of_swapping(shape), "swapping");
+      if (run.offload.on) below(floor.of_offloading(shape), "swapping");
       below(floor.of_shared(shape), "shared");
       below(floor.of(c), "parts");
       below(floor.of_programs(c), "programs");
-      ++seen, swapping += taken.host > 0;
+      ++seen, offloading += taken.host > 0;
     }
   }
   EXPECT_GT(seen, 100);
-  EXPECT_GT(swapping, 50);
+  EXPECT_GT(offloading, 50);
 }
 
 bool has_room(const Cluster& c, const FoundLayout& f) {
@@ -158,7 +158,7 @@ bool has_room(const Cluster& c, const FoundLayout& f) {
 // Those of every layout that have room, fastest first.
 std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
   // What is found, and where it is looked for, depends on the room.
-  if (!d.cluster.parts.empty() || (d.run.swap.on && d.cluster.host.memory == 0))
+  if (!d.cluster.parts.empty() || (d.run.offload.on && d.cluster.host.memory == 0))
     return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
   std::vector<FoundLayout> best;
   for (const FoundLayout& f : every.best)
@@ -244,7 +244,7 @@ TEST(search, finds_what_has_room_on_the_host) {
   int refused = 0;
   for (int i = 0; i < 40 && refused < 6; ++i) {
     Drawn d = draw(dice, true, true);
-    if (d.run.swap.find_alpha || all_of(d).empty() || all_of(d).size() > 250) continue;
+    if (d.run.offload.find_alpha || all_of(d).empty() || all_of(d).size() > 250) continue;
     const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
     std::vector<Index> host;
     for (const FoundLayout& f : every.best) host.push_back(f.host);
@@ -276,7 +276,7 @@ TEST(search, what_is_found_is_what_the_deck_says_then) {
       LayoutChoice said = f.choice;
       said.alpha = -1;
       EXPECT_EQ(choice_of(run, layout), said) << f.choice.text();
-      EXPECT_FALSE(run.swap.find_alpha);
+      EXPECT_FALSE(run.offload.find_alpha);
       const EngineConfig config = engine_config(run, layout);
       Index largest_rank = 0, host = 0;
       for (int position = 0; position < layout.ranks(); ++position) {

@@ -13,8 +13,8 @@ namespace gyr {
 struct ActivationChoice {
   std::string name;
   RecomputeConfig recompute;
-  OffloadConfig swap;
-  bool operator==(const ActivationChoice& other) const { return recompute == other.recompute && swap == other.swap; }
+  OffloadConfig offload;
+  bool operator==(const ActivationChoice& other) const { return recompute == other.recompute && offload == other.offload; }
 };
 
 // Ordered from most to least activation memory on the device. `deck`: its swap_folder is used by the choices that

@@ -26,7 +26,7 @@ ActivationPolicy read_activation_policy(Section& s) {
           .one_of(names)
           .value();
   ActivationPolicy p;
-  p.swap.on = policy == "swap" || policy == "memo";
+  p.offload.on = policy == "swap" || policy == "memo";
   p.recompute = policy == "recompute" ? "full" : policy == "memo" ? "selective" : "none";
   auto alpha =
       s.get("alpha", "1",
@@ -34,13 +34,13 @@ ActivationPolicy read_activation_policy(Section& s) {
             "shortest step on parallel.cluster, see gyrfalcon plan --cluster");
   const std::optional<double> share = share_in(alpha.value());
   alpha.must("auto, or a fraction of 0 to 1", !share || (*share >= 0 && *share <= 1)).value();
-  p.swap.alpha = share.value_or(1), p.swap.find_alpha = !share;
-  p.swap.folder =
+  p.offload.alpha = share.value_or(1), p.offload.find_alpha = !share;
+  p.offload.folder =
       s.get("swap_folder", "", "swap, memo: folder of a file for offloaded activations, on a disk of this node; empty: in host memory").value();
   require(policy == "memo" || share == 1, Exit::config, "activation.alpha = {}: applies only to activation.policy = memo, which is {}", alpha.value(),
           policy);
-  require(p.swap.on || p.swap.folder.empty(), Exit::config, "activation.swap_folder: applies only to activation.policy = swap or memo, which is {}",
-          policy);
+  require(p.offload.on || p.offload.folder.empty(), Exit::config,
+          "activation.swap_folder: applies only to activation.policy = swap or memo, which is {}", policy);
   return p;
 }
 

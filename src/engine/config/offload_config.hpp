@@ -28,7 +28,7 @@ struct OffloadConfig {
 inline constexpr const char* activation_policies[] = {"keep", "recompute", "swap", "memo"};
 
 struct ActivationPolicy {
-  OffloadConfig swap;
+  OffloadConfig offload;
   std::string recompute;  // default of activation.recompute
 };
 ActivationPolicy read_activation_policy(Section&);

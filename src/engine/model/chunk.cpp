@@ -34,9 +34,9 @@ Index heads_of(Index heads, const Parameters& parameters) { return std::max<Inde
 }  // namespace
 
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
-             const OffloadConfig& swap)
+             const OffloadConfig& offload)
     : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
-      stream_parts_(stream_parts), recompute_(recompute), swap_(swap) {
+      stream_parts_(stream_parts), recompute_(recompute), offload_(offload) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
@@ -292,7 +292,7 @@ void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
   Bundle mine = part_for(layer, slot.stream);
   layers_[layer]->forward(pass, frame_of(slot, layer), mine);
   if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x.data);
-  if (slot.swap) swap_out(a, slot, layer, mine.x.data);
+  if (slot.offload) offload_layer(a, slot, layer, mine.x.data);
   pass.show(Observed::activation, stream_name(layer), mine.x);
   take_back(layer, mine, slot.stream);
 }
@@ -318,16 +318,16 @@ void Chunk::run_through(Pass& a, Slot& slot) {
   for (Index part = 0; part < Index(first()) + Index(layers_.size()); ++part) run(a, slot, part);
 }
 
-void Chunk::forward(Pass& a, Slot& slot, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said) {
+void Chunk::forward(Pass& a, Slot& slot, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores) {
   for (Index part = parts.first; part < parts.last; ++part)
-    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scales, loss, said);
+    if (last() && part == Index(groups_.size()) - 1) score(a, slot, scales, loss, scores);
     else scales.extent(0) == 0 ? run(a, slot, part) : run_and_keep(a, slot, part);
 }
 
-void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said) {
+void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores) {
   const AnyTensor2 x = slot.stream.x;
   if (scales.extent(0) == 0) {
-    head_->loss(a, head_frame(slot), x, slot.labels, loss, said);
+    head_->loss(a, head_frame(slot), x, slot.labels, loss, scores);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scales, loss);
     slot.gradient = put(slot, gradient_keys);
@@ -370,29 +370,29 @@ void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
   }
 }
 
-bool Chunk::swaps(Index layer) const {
+bool Chunk::offloads(Index layer) const {
   const Index kept = last() ? 2 : 0, layers = Index(layers_.size());
-  return swap_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
+  return offload_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
 }
 
 // Offloads the input and the saved activations of a layer, but not its output, which is the input of the next layer.
-void Chunk::swap_out(Pass& a, Slot& slot, Index layer, const void* output) {
-  if (swaps(layer)) {
+void Chunk::offload_layer(Pass& a, Slot& slot, Index layer, const void* output) {
+  if (offloads(layer)) {
     OffloadBatch offload_batch;
     offload_batch.load(slot.frame, part_for(layer, slot.inputs[layer]).x.data);
-    offload_batch.load(frame_of(slot, layer), swap_.alpha, output);
-    slot.swap->out(a.dev, layer, std::move(offload_batch));
+    offload_batch.load(frame_of(slot, layer), offload_.alpha, output);
+    slot.offload->out(a.dev, layer, std::move(offload_batch));
   }
-  if (swaps(layer - 1)) slot.swap->leave(layer - 1);
-  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->leave(layer);
+  if (offloads(layer - 1)) slot.offload->leave(layer - 1);
+  if (layer + 1 == Index(layers_.size()) && offloads(layer)) slot.offload->leave(layer);
 }
 
 // Copies the activations of a layer back from the host. Returns true if some of them have to be recomputed.
-bool Chunk::swap_in(Pass& a, Slot& slot, Index layer) {
-  if (layer + 1 == Index(layers_.size()) && swaps(layer)) slot.swap->back(a.dev, layer);
-  if (swaps(layer - 1)) slot.swap->back(a.dev, layer - 1);
-  if (!swaps(layer)) return false;
-  const OffloadBatch offload_batch = slot.swap->arrive(layer);
+bool Chunk::prefetch_layer(Pass& a, Slot& slot, Index layer) {
+  if (layer + 1 == Index(layers_.size()) && offloads(layer)) slot.offload->back(a.dev, layer);
+  if (offloads(layer - 1)) slot.offload->back(a.dev, layer - 1);
+  if (!offloads(layer)) return false;
+  const OffloadBatch offload_batch = slot.offload->arrive(layer);
   Frame& frame = frame_of(slot, layer);
   offload_batch.settle(frame);
   AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer].source : slot.inputs[layer].x;
@@ -414,7 +414,7 @@ void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when)
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   if (layer < 0) return backward_embedding(a, slot);
-  const bool in_part = slot.swap && swap_in(a, slot, layer);
+  const bool in_part = slot.offload && prefetch_layer(a, slot, layer);
   Pass pass = pass_of(a, layer, slot.inputs[layer], slot.gradient);
   Bundle gradient = part_for(layer, slot.gradient);
   pass.show(Observed::gradient, stream_name(layer), gradient.x);

@@ -60,7 +60,7 @@ struct Slot {
 
   // Frees everything at the end of a micro-batch.
   void clear() {
-    if (swap) swap->clear();
+    if (offload) offload->clear();
     frame.clear();
     if (tape) tape->rewind();
   }
@@ -72,10 +72,10 @@ struct Slot {
   // cross-attention range of each decoder row in the source: tokens before and after the row's own position
   std::vector<std::int32_t> visible_begins = {}, visible_ends = {};
   Labels labels = {};
-  Tensor1<const DrawnAt> drawn_at = {};   // (1) step and first sample, which determine dropout; empty without dropout
-  Bundle stream = {}, gradient = {};      // stream: input of the chunk, then its output; gradient: of the output, then of the input
-  std::vector<Bundle> inputs = {};        // input of each layer, which its backward reads
-  std::optional<OffloadQueue> swap = {};  // activations offloaded to host memory
+  Tensor1<const DrawnAt> drawn_at = {};      // (1) step and first sample, which determine dropout; empty without dropout
+  Bundle stream = {}, gradient = {};         // stream: input of the chunk, then its output; gradient: of the output, then of the input
+  std::vector<Bundle> inputs = {};           // input of each layer, which its backward reads
+  std::optional<OffloadQueue> offload = {};  // activations offloaded to host memory
 };
 
 // Tokens that one generation pass reads.
@@ -106,7 +106,7 @@ class Chunk {
   // Runs the forward of parts [first, last) of groups(), continuing where the previous call ended. The head adds the
   // loss sum over labelled rows to `loss` on the device. With `scales` (head.hpp) it also computes the gradient of
   // scale * loss; without, `said`, if given, receives the score of every row. The slot's stream is then the output.
-  void forward(Pass&, Slot&, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said = nullptr);
+  void forward(Pass&, Slot&, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores = nullptr);
   // Returns the tensors to receive the gradient of the output into; on the last chunk the slot already holds it. Frees
   // the output, which must have been sent.
   Bundle begin_backward(Slot&) const;
@@ -163,7 +163,7 @@ class Chunk {
   void embed(Pass&, Slot&);
   void run_and_keep(Pass&, Slot&, Index part);
   void run(Pass&, Slot&, Index part);
-  void score(Pass&, Slot&, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* said);
+  void score(Pass&, Slot&, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores);
   Bundle put_input(Slot&) const;
   Bundle put(Slot&, const BundleKeys&) const;
   AnyTensor2 put_stream(Slot&, const SequenceLayout&, const Key<AnyTensor2>&) const;
@@ -202,9 +202,9 @@ class Chunk {
   void recompute_forward(const Pass&, Slot&, Index layer);
   // True if the layer's activations are offloaded. The last two layers of the model keep theirs, because the backward
   // needs them first.
-  bool swaps(Index layer) const;
-  void swap_out(Pass&, Slot&, Index layer, const void* output);
-  bool swap_in(Pass&, Slot&, Index layer);
+  bool offloads(Index layer) const;
+  void offload_layer(Pass&, Slot&, Index layer, const void* output);
+  bool prefetch_layer(Pass&, Slot&, Index layer);
 
   ModelConfig config_;
   DType dtype_;
@@ -212,7 +212,7 @@ class Chunk {
   Index heads_here_;  // number of attention heads on this rank
   int stream_parts_;
   RecomputeConfig recompute_;
-  OffloadConfig swap_;
+  OffloadConfig offload_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;

@@ -7,17 +7,17 @@
 namespace gyr {
 
 Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute, Factors factors,
-             const OffloadConfig& swap)
+             const OffloadConfig& offload)
     : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained),
                                                 grid.layout().sharded_over(grid.position()), grid.layout().mixers()),
-      swap_(swap) {
+      offload_(offload) {
   parameters_.adapt(config_.lora);
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
     Embedding* embedding = chunks_.empty() ? nullptr : chunks_.front()->embedding();
     chunks_.push_back(std::make_unique<Chunk>(config_, layers, parameters_, embedding ? &embedding->table() : nullptr, grid.layout().stream_parts(),
-                                              recompute, swap));
+                                              recompute, offload));
   }
   parameters_.hold(factors);
   parameters_.lay_out(grid.layout().bucket_bytes);
@@ -88,29 +88,29 @@ void Stage::rehearse(const std::vector<int>& counts) {
     auto& slots = training_slots_.emplace_back();
     scripts_.push_back(std::make_shared<Script>());
     for (int i = 0; i < count; ++i) slots.emplace_back(Tape(scripts_.back()), true);
-    if (swap_.on)
-      for (Slot& slot : slots) slot.swap.emplace();
+    if (offload_.on)
+      for (Slot& slot : slots) slot.offload.emplace();
   }
 }
 
 void Stage::replay(const std::vector<ReplayedSlots>& chunks, const Arena& memory, const Queue& queue) {
   char *const shared = memory.begin() + slot_bytes(chunks), *at = memory.begin();
-  if (swap_.on) host_memory_ = HostMemory(host_bytes(chunks), swap_.folder), host_copies_ = std::make_unique<HostCopies>(queue);
+  if (offload_.on) host_memory_ = HostMemory(host_bytes(chunks), offload_.folder), host_copies_ = std::make_unique<HostCopies>(queue);
   char* there = host_memory_.begin();
   for (const ReplayedSlots& chunk : chunks) {
     auto& slots = training_slots_.emplace_back();
     for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(Tape(chunk.script, at, shared), false);
-    if (!swap_.on) continue;
-    for (Slot& slot : slots) slot.swap.emplace(*host_copies_, there, chunk.host), there += chunk.host;
+    if (!offload_.on) continue;
+    for (Slot& slot : slots) slot.offload.emplace(*host_copies_, there, chunk.host), there += chunk.host;
   }
 }
 
 namespace {
 // Peak bytes of any of the slots in host memory.
-Index swapped(const std::deque<Slot>& slots) {
+Index offloaded(const std::deque<Slot>& slots) {
   Index most = 0;
   for (const Slot& slot : slots)
-    if (slot.swap) most = std::max(most, slot.swap->high_water());
+    if (slot.offload) most = std::max(most, slot.offload->high_water());
   return most;
 }
 }  // namespace
@@ -122,7 +122,7 @@ std::vector<ReplayedSlots> Stage::rehearsed() const {
   for (std::size_t c = 0; c < training_slots_.size(); ++c) {
     const auto script = std::make_shared<Script>(*scripts_[c]);
     script->plan = plan_slot(script->blocks, all == 1);
-    list.push_back({int(training_slots_[c].size()), script->plan.slot, script->plan.shared, swapped(training_slots_[c]), script});
+    list.push_back({int(training_slots_[c].size()), script->plan.slot, script->plan.shared, offloaded(training_slots_[c]), script});
   }
   return list;
 }
@@ -130,7 +130,7 @@ std::vector<ReplayedSlots> Stage::rehearsed() const {
 std::vector<ReplayedSlots> Stage::replayed() const {
   std::vector<ReplayedSlots> list;
   for (const auto& chunk : training_slots_) {
-    list.push_back({int(chunk.size()), 0, 0, swapped(chunk), nullptr});
+    list.push_back({int(chunk.size()), 0, 0, offloaded(chunk), nullptr});
     for (const Slot& slot : chunk) {
       list.back().bytes = std::max(list.back().bytes, slot.tape->slot_high());
       list.back().shared = std::max(list.back().shared, slot.tape->shared_high());

@@ -90,7 +90,7 @@ class Stage {
   Hook* hook_ = nullptr;
   std::vector<std::deque<Slot>> slots_, training_slots_;  // forward-only slots and training slots, by chunk
   std::vector<std::shared_ptr<Script>> scripts_;          // recorded allocations of a dry run, by chunk
-  OffloadConfig swap_;
+  OffloadConfig offload_;
   HostMemory host_memory_;
   std::unique_ptr<HostCopies> host_copies_;
 };

@@ -27,7 +27,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
     : config_(config), grid_(grid), timers_(timers), working_(working_memory(capacity, working)), device_(!capacity, scratch(working_, capacity)),
       weights_(arena(Memory::weights, capacity)), gradients_(arena(Memory::gradients, capacity)),
       optimizer_memory_(arena(Memory::optimizer, capacity)),
-      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors, config.swap),
+      stage_(config.model, config.precision, grid, config.optimizer.trained(), config.recompute, config.factors, config.offload),
       buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid), without_graphs_(reason_without_graphs(config, grid)),
       executor_(device_, grid, stage_, reduction_, gathering_, timers, has_graphs_ && without_graphs_.empty()) {
   device_.library = config.products;

@@ -30,7 +30,7 @@ struct EngineConfig {
   Schedule schedule = one_f_one_b;
   GemmLibrary products = GemmLibrary::automatic;
   RecomputeConfig recompute;
-  OffloadConfig swap;
+  OffloadConfig offload;
   std::optional<DType> reduce_dtype;  // type of gradients in data-parallel reductions; none: the type they are accumulated in
   Factors factors = Factors::stored;  // storage of weight matrices (as stored, or int8) if nothing is trained
   std::uint64_t seed = 0;             // seed of random draws during a step: dropout

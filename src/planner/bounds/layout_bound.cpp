@@ -16,7 +16,7 @@ namespace {
 constexpr double rounding = 1 - 1e-9;  // sums here are in another order than those of a prediction
 
 // Shares of whose least and most the dry run of a floor is made, which need not be those of the run.
-Shares ends_of(const OffloadConfig& swap) { return swap.find_alpha || swap.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
+Shares ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
 
 // The same on ranks that share no sequence, of which each has one.
 LayoutChoice with_one_sequence(LayoutChoice c) {
@@ -90,7 +90,7 @@ LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places&
 
 // Rows are swapped in blocks.
 Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
-  if (!run_.swap.on || (!run_.swap.find_alpha && shares.least == 1)) return shares;
+  if (!run_.offload.on || (!run_.offload.find_alpha && shares.least == 1)) return shares;
   const TextLengths lengths = run_.lengths();
   const Index tokens = lengths.source > 0 ? std::min(lengths.text, lengths.source) : lengths.text;
   const double rows = std::floor(double(c.micro_batch_size * tokens) / c.context / (c.sequence ? c.tensor : 1));
@@ -100,7 +100,7 @@ Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
 // Of a share that is to be found ranges are halved, that of the least first, until that is no longer than `finest`. Where the host has no room for
 // the least of a range it is not there.
 LayoutBound::Floor LayoutBound::least_of(BoundOf of_shares, const LayoutChoice& c, double finest) {
-  if (!run_.swap.find_alpha) return (this->*of_shares)(c, {run_.swap.alpha, run_.swap.alpha});
+  if (!run_.offload.find_alpha) return (this->*of_shares)(c, {run_.offload.alpha, run_.offload.alpha});
   using Range = std::pair<double, std::pair<double, double>>;  // seconds, of shares
   std::priority_queue<Range, std::vector<Range>, std::greater<>> ranges;
   const Floor all = (this->*of_shares)(c, {0, 1});
@@ -117,7 +117,7 @@ LayoutBound::Floor LayoutBound::least_of(BoundOf of_shares, const LayoutChoice& 
   }
 }
 
-LayoutBound::Floor LayoutBound::of_swapping(const LayoutChoice& c) { return least_of(&LayoutBound::of_swapping, c); }
+LayoutBound::Floor LayoutBound::of_offloading(const LayoutChoice& c) { return least_of(&LayoutBound::of_offloading, c); }
 LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& c) { return least_of(&LayoutBound::of_shared, c); }
 LayoutBound::Floor LayoutBound::of(const LayoutChoice& c) { return least_of(&LayoutBound::of, c); }
 LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c) { return least_of(&LayoutBound::of_programs, c, 1.0 / 128); }
@@ -129,8 +129,8 @@ LayoutBound::Floor LayoutBound::of_shape(const LayoutChoice& shape) {
   return of_one_sequence(shape, runs_.of_kept(with_one_sequence(shape)), {});
 }
 
-LayoutBound::Floor LayoutBound::of_swapping(const LayoutChoice& shape, const Shares& shares) {
-  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.swap)), within(shares, shape));
+LayoutBound::Floor LayoutBound::of_offloading(const LayoutChoice& shape, const Shares& shares) {
+  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.offload)), within(shares, shape));
 }
 
 LayoutBound::Floor LayoutBound::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const Shares& shares) {
@@ -143,24 +143,24 @@ LayoutBound::Floor LayoutBound::of_one_sequence(const LayoutChoice& shape, const
 LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& shape, const Shares& shares) {
   LayoutChoice base = shape;
   base.micro_batch_size = 1;
-  const PartRun& run = runs_.of(base, false, ends_of(run_.swap));
+  const PartRun& run = runs_.of(base, false, ends_of(run_.offload));
   const Places& places = places_.of(shape, run, true);
   return of_best(shape, places, stages_.of(shape, run, places, stages_.scale_of(shape, shape.context), within(shares, shape)));
 }
 
 LayoutBound::Floor LayoutBound::of(const LayoutChoice& c, const Shares& shares) {
-  const Shares rows = run_.swap.find_alpha ? within(shares, c) : shares;
-  const PartRun& run = runs_.of(c, false, run_.swap.find_alpha ? Shares{0, 1} : shares);
+  const Shares rows = run_.offload.find_alpha ? within(shares, c) : shares;
+  const PartRun& run = runs_.of(c, false, run_.offload.find_alpha ? Shares{0, 1} : shares);
   const Places& places = places_.of(c, run, true);
   return {seconds_of(c, places, stages_.of(c, run, places, rows)), memory_.of(c, run, rows)};
 }
 
 LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c, const Shares& shares) {
   RunConfig run = with(run_, c);
-  if (run.swap.find_alpha) run.swap = {run.swap.on, shares.most};  // programs and weights are alike
+  if (run.offload.find_alpha) run.offload = {run.offload.on, shares.most};  // programs and weights are alike
   const Layout layout = contents_.layout_of(c);
   const EngineConfig config = engine_config(run, layout);
-  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.swap.find_alpha ? Shares{0, 1} : shares);
+  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.offload.find_alpha ? Shares{0, 1} : shares);
   const Places& places = places_.of(c, parts, true);
   const Shares rows = within(shares, c);
   std::vector<const ProgramBound::Held*> held;

@@ -36,7 +36,7 @@ class LayoutBound {
   // Of the best layout of a shape, from one sequence on ranks that do not share it: as if all were kept, and where layers swap as they do, with the
   // shape's recomputation. From one on ranks that share it.
   Floor of_shape(const LayoutChoice&);
-  Floor of_swapping(const LayoutChoice&);
+  Floor of_offloading(const LayoutChoice&);
   Floor of_shared(const LayoutChoice&);
   // Of a layout, from the dry run of its parts. Exit::config where it cannot be.
   Floor of(const LayoutChoice&);
@@ -46,7 +46,7 @@ class LayoutBound {
 
  private:
   Floor of_one_sequence(const LayoutChoice&, const PartRun&, const Shares&);
-  Floor of_swapping(const LayoutChoice&, const Shares&);
+  Floor of_offloading(const LayoutChoice&, const Shares&);
   Floor of_shared(const LayoutChoice&, const Shares&);
   Floor of(const LayoutChoice&, const Shares&);
   Floor of_programs(const LayoutChoice&, const Shares&);

@@ -57,7 +57,7 @@ void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, int rank, doubl
 // Each chunk of a rank keeps the micro-batches between its forward and its backward. One of them also has what its head computes with, or its last
 // layer while it goes back: where that is split, the parts have to be of a run that splits it.
 double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const Shares& shares) {
-  if (run_.swap.on) return bytes_of_offloading(c, parts, rank, shares);
+  if (run_.offload.on) return bytes_of_offloading(c, parts, rank, shares);
   const Stages& stages = contents_.of(c);
   const bool as_it_goes_back = backwards_ && run.split == (schedule_of(c) == zero_bubble);
   double sum = 0, more = 0;
@@ -92,8 +92,8 @@ double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank
     sum += kept * in_flight(c, rank, chunk);
     if (content.last) more = std::max(more, double(parts.parts[types + 1].most));
     for (Index layer = span.first; layer < span.last; ++layer) {
-      if (!contents_.swaps(span, layer)) continue;
-      const double before = contents_.swaps(span, layer - 1) ? parts.copied(std::size_t(types_.of_layer(layer - 1)) + 1, shares.least) : 0;
+      if (!contents_.offloads(span, layer)) continue;
+      const double before = contents_.offloads(span, layer - 1) ? parts.copied(std::size_t(types_.of_layer(layer - 1)) + 1, shares.least) : 0;
       const std::size_t type = std::size_t(types_.of_layer(layer));
       const double back = double(splits ? parts.staying[type].kept : parts.parts[type + 1].most);
       more = std::max(more, back + before - kept);
@@ -103,15 +103,15 @@ double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank
 }
 
 double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
-  if (!run_.swap.on || !backwards_) return 0;
+  if (!run_.offload.on || !backwards_) return 0;
   const Stages& stages = contents_.of(c);
   double sum = 0;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
     const StageContent& content = stages.contents[std::size_t(chunk * c.pipeline + rank)];
-    double swapped = 0;
+    double offloaded = 0;
     for (std::size_t type = 0; type < content.layers.size(); ++type)
-      swapped += (content.layers[type] - content.staying[type]) * parts.copied(type + 1, shares.least);
-    sum += swapped * in_flight(c, rank, chunk);
+      offloaded += (content.layers[type] - content.staying[type]) * parts.copied(type + 1, shares.least);
+    sum += offloaded * in_flight(c, rank, chunk);
   }
   return sum;
 }

@@ -63,7 +63,7 @@ RunConfig with(RunConfig run, const LayoutChoice& c) {
   run.train.micro_batch_size = c.micro_batch_size;
   run.recompute.all = recompute_of(recompute_names[c.recompute]);
   if (!keeps(run.parallel.keep, "recompute")) run.recompute.by_type.clear();
-  if (c.alpha >= 0) run.swap.alpha = c.share(), run.swap.find_alpha = false;
+  if (c.alpha >= 0) run.offload.alpha = c.share(), run.offload.find_alpha = false;
   return run;
 }
 

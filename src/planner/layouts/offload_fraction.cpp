@@ -90,7 +90,7 @@ class ShareSearch {
     CountedTasks none, all;
   };
   EngineConfig config(double share) {
-    run_.swap.find_alpha = false, run_.swap.alpha = share;
+    run_.offload.find_alpha = false, run_.offload.alpha = share;
     return engine_config(run_, layout_);
   }
   StagePlans plans(double share) { return {config(share), layout_, runs_}; }
@@ -118,7 +118,7 @@ double fastest(const std::vector<double>& shares, const std::function<double(dou
 }  // namespace
 
 OffloadFraction best_share(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
-  ensure(run.swap.on, "a share of what is not swapped");
+  ensure(run.offload.on, "a share of what is not swapped");
   StageRuns own;
   ShareSearch shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
   OffloadFraction best;

@@ -63,7 +63,7 @@ PartRuns::Key PartRuns::key_of(const LayoutChoice& c, bool split) {
 }
 
 const PartRun& PartRuns::of(const LayoutChoice& c, bool split, const Shares& shares) {
-  if (!run_.swap.on) return counted(c, split, {});
+  if (!run_.offload.on) return counted(c, split, {});
   const std::pair key(key_of(c, split), shares);
   const auto known = joined_.find(key);
   return known != joined_.end() ? known->second : joined_.emplace(key, joined(c, split, shares)).first->second;
@@ -84,7 +84,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   run.model.pattern = types_.pattern();
   if (!train_alike_) run.model.lora = run.optimizer.lora = {}, run.optimizer.frozen = {"*"};
   if (share) run.model.pattern.append(staying_layers, types_.pattern().back());
-  run.swap = {share.has_value(), share.value_or(1)};
+  run.offload = {share.has_value(), share.value_or(1)};
   run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.train.ramp.clear(), run.train.global_batch_size = c.data * c.micro_batch_size;
   const Layout layout = layout_from_choices(run.parallel, c.data, c.attention_ranks, {{0, run.model.layers()}});

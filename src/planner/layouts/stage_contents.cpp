@@ -49,7 +49,7 @@ std::vector<StageContent> StageContents::contents_of(const std::vector<Span>& sp
     stage.layers.resize(std::size_t(types_.count())), stage.staying = stage.layers;
     for (Index layer = span.first; layer < span.last; ++layer) {
       ++stage.layers[std::size_t(types_.of_layer(layer))];
-      if (run_.swap.on && !swaps(span, layer)) ++stage.staying[std::size_t(types_.of_layer(layer))];
+      if (run_.offload.on && !offloads(span, layer)) ++stage.staying[std::size_t(types_.of_layer(layer))];
     }
     stage.first = span.first == 0, stage.last = span.last == run_.model.layers();
   }
@@ -67,9 +67,9 @@ std::vector<std::vector<int>> StageContents::islands_of(const LayoutChoice& c, c
 }
 
 // As Chunk has it: the last two layers of the model stay.
-bool StageContents::swaps(const Span& stage, Index layer) const {
+bool StageContents::offloads(const Span& stage, Index layer) const {
   const Index last = stage.last == run_.model.layers() ? stage.last - 2 : stage.last;
-  return run_.swap.on && layer >= stage.first && layer < last && run_.model.pattern[std::size_t(layer)] != encoder_end;
+  return run_.offload.on && layer >= stage.first && layer < last && run_.model.pattern[std::size_t(layer)] != encoder_end;
 }
 
 int first_of(const Layout& layout, int stage) {

@@ -31,7 +31,7 @@ class StageContents {
   const Stages& of(const LayoutChoice&);
   Layout layout_of(const LayoutChoice&);
   // Whether a layer of a stage swaps what it keeps.
-  bool swaps(const Span& stage, Index layer) const;
+  bool offloads(const Span& stage, Index layer) const;
 
  private:
   std::vector<Span> spans_of(const LayoutChoice&) const;

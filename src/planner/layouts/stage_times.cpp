@@ -84,10 +84,10 @@ void StageBound::add_stage(StageTimes& t, const StageContent& content, const Tim
   };
   const std::size_t types = content.layers.size();
   if (content.first) add(0, 1);
-  const bool swaps = there.parts.size() > types + 2;
+  const bool offloads = there.parts.size() > types + 2;
   for (std::size_t type = 0; type < types; ++type) {
-    add(type + 1, content.layers[type] - (swaps ? content.staying[type] : 0));
-    if (swaps && content.staying[type] > 0) add(types + 2 + type, content.staying[type]);
+    add(type + 1, content.layers[type] - (offloads ? content.staying[type] : 0));
+    if (offloads && content.staying[type] > 0) add(types + 2 + type, content.staying[type]);
   }
   if (content.last) add(types + 1, 1);
   t.forward = std::max(t.forward, with_copies(sum.forward, sum.copying, there.island));
@@ -154,15 +154,15 @@ double StageBound::seconds_of(const Task& t, const Span& stage, const TimesThere
   double copying = 0;
   Index calls = 0;
   const auto copies = [&](Index layer) {
-    if (contents_.swaps(stage, layer)) copying += of_types[std::size_t(types_.of_layer(layer)) + 1].copying, ++calls;
+    if (contents_.offloads(stage, layer)) copying += of_types[std::size_t(types_.of_layer(layer)) + 1].copying, ++calls;
   };
   for (Index part = t.parts.first; part < t.parts.last; ++part) {
     const Index layer = stage.first + part - before;
     const std::size_t type = part >= before && layer < stage.last ? std::size_t(types_.of_layer(layer)) : 0;
-    const PartTimes& p = part < before                                    ? of_types.front()
-                         : layer >= stage.last                            ? of_types[types + 1]
-                         : !run_.swap.on || contents_.swaps(stage, layer) ? of_types[type + 1]
-                                                                          : of_types[types + 2 + type];
+    const PartTimes& p = part < before                                          ? of_types.front()
+                         : layer >= stage.last                                  ? of_types[types + 1]
+                         : !run_.offload.on || contents_.offloads(stage, layer) ? of_types[type + 1]
+                                                                                : of_types[types + 2 + type];
     if (t.op == Op::forward) sum += p.forward;
     if (t.op == Op::backward || t.op == Op::backward_input) sum += p.backward_input;
     if (t.op == Op::backward || t.op == Op::backward_weights) sum += p.backward_weights;

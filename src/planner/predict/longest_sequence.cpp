@@ -24,7 +24,7 @@ bool fits(const RunConfig& run, int ranks, Index length, const ActivationChoice&
 Index unit_of_length(const RunConfig& run) { return run.train.seq_length % 8 == 0 ? run.train.seq_length / 8 : run.train.seq_length; }
 
 MemoryLimits taken(RunConfig run, int ranks, Index length, const ActivationChoice& choice) {
-  run.recompute = choice.recompute, run.swap = choice.swap, run.train.seq_length = length;
+  run.recompute = choice.recompute, run.offload = choice.offload, run.train.seq_length = length;
   check_bounds(run, SettingsText([](const std::vector<std::string>&) { return std::string(); }));
   const Layout layout = layout_of(run, ranks);
   const EngineConfig config = engine_config(run, layout);

@@ -20,13 +20,13 @@ struct MemoryTaken {
   Room of_device = {}, of_host = {};
 
   // A rank takes so many bytes of its device, and swaps so many (activation.policy).
-  void add(double device, double swapped, const Cluster& island) {
+  void add(double device, double offloaded, const Cluster& island) {
     const auto keep = [](Room& least, const Room& other) {
       if (other.has - other.takes < least.has - least.takes) least = other;
     };
-    bytes = std::max(bytes, device), host = std::max(host, swapped);
+    bytes = std::max(bytes, device), host = std::max(host, offloaded);
     keep(of_device, {device, island.device.memory});
-    keep(of_host, {swapped, island.room_on_host(device)});
+    keep(of_host, {offloaded, island.room_on_host(device)});
   }
 };
 

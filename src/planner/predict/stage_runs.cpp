@@ -23,7 +23,7 @@ std::string key_of(const EngineConfig& c, const Layout& l, int position) {
                      content_of(c.model, l, l.coordinate(position, Axis::pipeline)), l.coordinate(position, Axis::tensor), l.size(Axis::tensor),
                      l.coordinate(position, Axis::context), l.size(Axis::context), int(l.context_mode), int(l.order), l.attention_ranks, l.expert,
                      l.expert_room, l.sequence, cut ? replicas : std::min(replicas, 2), int(l.cut()), l.bucket_bytes, c.micro_batch_size, c.micros,
-                     c.schedule == zero_bubble, text_of(c.recompute), c.swap.on, c.swap.alpha);
+                     c.schedule == zero_bubble, text_of(c.recompute), c.offload.on, c.offload.alpha);
 }
 
 }  // namespace

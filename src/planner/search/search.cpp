@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What is known of what waits. Of equal bounds the less certain comes first, so that all that might be as fast are predicted.
-enum class Known { shape, swapping, shared, parts, layout, programs, prediction };
+enum class Known { shape, offloading, shared, parts, layout, programs, prediction };
 
 struct Waiting {
   double seconds = 0;  // at least
@@ -58,8 +58,8 @@ class Search {
  private:
   void step(const Waiting& next) {
     switch (next.known) {
-      case Known::shape: return run_.swap.on ? put_swapping(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
-      case Known::swapping: return put_shared(next.choice, next.seconds);
+      case Known::shape: return run_.offload.on ? put_offloading(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
+      case Known::offloading: return put_shared(next.choice, next.seconds);
       case Known::shared: return line_.push({next.seconds, Known::parts, next.choice});
       case Known::parts: return put_layouts(next.choice, next.seconds);
       case Known::layout: return put_programs(next.choice, next.seconds);
@@ -71,7 +71,7 @@ class Search {
   // Layouts of a shape, and of those with one way to recompute.
   double layouts_of(const LayoutChoice& shape) const { return double(variants_of(run_, shape).size()); }
   double with_one_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
-  double waiting_with(const LayoutChoice& shape) const { return run_.swap.on ? with_one_recomputation(shape) : layouts_of(shape); }
+  double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? with_one_recomputation(shape) : layouts_of(shape); }
 
   void check_line() const {
     require(line_.size() <= most_, Exit::config,
@@ -95,11 +95,11 @@ class Search {
   }
 
   // Where nothing is copied what keeps more is faster, all else being equal, and the others wait behind it. Here each waits by itself.
-  void put_swapping(LayoutChoice shape, double seconds) {
+  void put_offloading(LayoutChoice shape, double seconds) {
     for (const int recompute : recomputations_of(run_)) {
       shape.recompute = recompute;
       try {
-        line_.push({std::max(seconds, floor_.of_swapping(shape).seconds), Known::swapping, shape});
+        line_.push({std::max(seconds, floor_.of_offloading(shape).seconds), Known::offloading, shape});
       } catch (const Error& e) {
         refuse(e, with_one_recomputation(shape));
       }
@@ -128,7 +128,7 @@ class Search {
       refuse(e, double(schedules_of(run_, parts, micros_of(run_, parts)).size() * shards_of(run_, parts).size()));
       least = seconds;
     }
-    if (run_.swap.on) return;
+    if (run_.offload.on) return;
     const std::vector<int> all = recomputations_of(run_);
     const auto next = std::upper_bound(all.begin(), all.end(), parts.recompute);
     if (next == all.end()) return;
@@ -153,7 +153,7 @@ class Search {
     try {
       RunConfig run = with(run_, c);
       const Layout layout = layout_by_rules(run, ranks_);
-      if (run.swap.find_alpha) {
+      if (run.offload.find_alpha) {
         c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * steps_of_share);
         run = with(run_, c);
       }
@@ -218,7 +218,8 @@ class Search {
 }  // namespace
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
-  for (int island = 0; island < cluster.islands_that_differ() && run.swap.on; ++island) seconds_of_copies(0, cluster.island(island));  // can be told
+  for (int island = 0; island < cluster.islands_that_differ() && run.offload.on; ++island)
+    seconds_of_copies(0, cluster.island(island));  // can be told
   const RunConfig there = on_islands(run, cluster, ranks);
   SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
   result.islands = there.parallel.islands;
