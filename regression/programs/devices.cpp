@@ -117,8 +117,8 @@ TEST(devices, go_on_with_the_same_bits) {
   trained("late", 4, "apart late");
   trained("parts", 2, "apart backward any random=3");
   trained("parts", 4, "apart random=4");
-  expect_same_end(folder.path() / "whole", folder.path() / "late", 4);
-  expect_same_end(folder.path() / "whole", folder.path() / "parts", 4);
+  expect_bitwise_equal_runs(folder.path() / "whole", folder.path() / "late", 4);
+  expect_bitwise_equal_runs(folder.path() / "whole", folder.path() / "parts", 4);
   const Result host = run(Material::get().train(folder.path() / "parts", {"train.steps=6", "optimizer.decay_steps=6", "--resume"}));
   EXPECT_EQ(host.code, 0) << host.out << host.err;
   EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
@@ -185,7 +185,7 @@ TEST(devices, train_with_the_same_bits_by_graphs) {
     trained(kernels, 4, "apart", "off");
     trained(graphs, 3, i % 2 == 0 ? "apart late" : "apart backward any random=3", "on");
     trained(graphs, 4, "apart any random=4", "on");
-    expect_same_end(folder.path() / kernels, folder.path() / graphs, 4);
+    expect_bitwise_equal_runs(folder.path() / kernels, folder.path() / graphs, 4);
   }
 }
 

@@ -55,9 +55,9 @@ std::unique_ptr<Transport> joined() {
 Index communicators(int ranks) { return 1 + (ranks == 1 ? 0 : (ranks == 2 ? 2 : 4)); }
 
 // Arenas and groups, made and dropped in an order drawn at random, the same on all ranks.
-class Bustle {
+class RandomLifetimes {
  public:
-  explicit Bustle(unsigned seed) : random_(seed) {}
+  explicit RandomLifetimes(unsigned seed) : random_(seed) {}
 
   void step() {
     switch (random_() % 6) {
@@ -113,7 +113,7 @@ class Bustle {
 void expect_all_registered(unsigned seed) {
   const Index before = Registrations::instance().count();
   {
-    Bustle bustle(seed);
+    RandomLifetimes bustle(seed);
     for (int i = 0; i < 120; ++i) {
       bustle.step();
       ASSERT_EQ(Registrations::instance().count(), before + bustle.expected()) << "after step " << i;

@@ -179,7 +179,7 @@ MicroBatch packed(MicroBatch m, const Lengths& lengths, Index first) {
   return m;
 }
 
-std::vector<MicroBatch> taken_apart(const MicroBatch& m) {
+std::vector<MicroBatch> split_documents(const MicroBatch& m) {
   std::vector<MicroBatch> documents;
   for (const Extent& e : extents_of(m.positions, m.seq_length)) {
     const auto part = [&](const std::vector<Token>& x) {

@@ -57,7 +57,7 @@ MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_s
 // `first`; the last token of each document has no label.
 MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
 // Each document alone.
-std::vector<MicroBatch> taken_apart(const MicroBatch&);
+std::vector<MicroBatch> split_documents(const MicroBatch&);
 
 // The same in the precision of T.
 template <class T>

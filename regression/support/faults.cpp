@@ -145,7 +145,7 @@ void signal_trial(unsigned seed) {
     const Result second = run(words, {.ranks = grid.ranks});
     EXPECT_EQ(second.code, 0) << second.out << second.err;
   }
-  expect_same_end(undisturbed(grid), folder.path(), steps);
+  expect_bitwise_equal_runs(undisturbed(grid), folder.path(), steps);
 }
 
 double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
@@ -184,7 +184,7 @@ double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
     EXPECT_NE((culprit + " ").find(named + " "), std::string::npos) << culprit << "\n" << r.out << r.err;
     EXPECT_GE(status["attempts"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
   }
-  expect_same_end(undisturbed(grid), folder.path(), kind == "slow" ? slow_steps : steps);
+  expect_bitwise_equal_runs(undisturbed(grid), folder.path(), kind == "slow" ? slow_steps : steps);
   const double pause = longest_pause(folder.path());
   EXPECT_LE(pause, patience + 5 + restart_seconds) << status.dump(1);
   return pause;
@@ -213,7 +213,7 @@ void damage_trial(Damage how, unsigned seed) {
   EXPECT_NE(r.out.find("skipped checkpoint " + newest.string()), std::string::npos) << r.out;
   EXPECT_NE(r.out.find(victim.filename().string()), std::string::npos) << victim << "\n" << r.out;
   EXPECT_NE(r.out.find(fmt::format("at step {}\n", save_every)), std::string::npos) << r.out;
-  expect_same_end(undisturbed(grid), folder.path(), steps);
+  expect_bitwise_equal_runs(undisturbed(grid), folder.path(), steps);
 }
 
 void full_disk_trial(unsigned seed) {
@@ -241,7 +241,7 @@ void full_disk_trial(unsigned seed) {
   words.push_back("--resume");
   const Result next = run(words, {.ranks = grid.ranks});
   EXPECT_EQ(next.code, 0) << next.out << next.err;
-  expect_same_end(undisturbed(grid), folder.path(), steps);
+  expect_bitwise_equal_runs(undisturbed(grid), folder.path(), steps);
 }
 
 }  // namespace gyr::testing

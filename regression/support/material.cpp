@@ -111,7 +111,7 @@ std::map<int, double> losses(const std::filesystem::path& output) {
   return series;
 }
 
-void expect_same_end(const std::filesystem::path& a, const std::filesystem::path& b, int steps) {
+void expect_bitwise_equal_runs(const std::filesystem::path& a, const std::filesystem::path& b, int steps) {
   const Result r = run({"diff", Material::checkpoint(a, steps), Material::checkpoint(b, steps), "--tolerance", "0"});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   const auto left = losses(a), right = losses(b);

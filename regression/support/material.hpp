@@ -39,6 +39,6 @@ std::vector<nlohmann::json> metrics(const std::filesystem::path& output, const s
 std::map<int, double> losses(const std::filesystem::path& output);
 
 // Both runs have so many steps, the same losses, and the same bits in their last checkpoints.
-void expect_same_end(const std::filesystem::path& a, const std::filesystem::path& b, int steps);
+void expect_bitwise_equal_runs(const std::filesystem::path& a, const std::filesystem::path& b, int steps);
 
 }  // namespace gyr::testing

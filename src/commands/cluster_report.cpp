@@ -17,7 +17,7 @@ constexpr int most_blocks = 48;  // maximum rows of the traffic matrix, so that 
 bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   for (int position = 0; position < plan.layout.ranks(); ++position) {
     const Capacity& capacity = plan.of(position).capacity;
-    if (double(capacity.host()) > cluster.island_of(plan.layout.rank_at(position)).room_on_host(double(capacity.total()))) return false;
+    if (double(capacity.host()) > cluster.island_of(plan.layout.rank_at(position)).host_memory_left(double(capacity.total()))) return false;
   }
   return true;
 }

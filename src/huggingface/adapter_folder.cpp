@@ -20,7 +20,7 @@ std::pair<std::string, std::string> layer_and_part(const std::string& name) {
 }
 
 // Whether a setting says nothing: absent, null, false, empty or this word.
-bool says_nothing(const nlohmann::json& j, const char* key, const char* word = "") {
+bool has_no_effect(const nlohmann::json& j, const char* key, const char* word = "") {
   const auto at = j.find(key);
   return at == j.end() || at->is_null() || *at == false || *at == word || ((at->is_object() || at->is_array()) && at->empty());
 }
@@ -38,7 +38,7 @@ std::string adapter_tensor(const StoredNames& base, const std::string& name) {
   return "base_model.model." + place.name.substr(0, place.name.size() - weight_ending.size()) + "." + part;
 }
 
-std::vector<std::string> shortest_names(const std::set<std::string>& layers, const std::set<std::string>& all) {
+std::vector<std::string> shortest_layer_names(const std::set<std::string>& layers, const std::set<std::string>& all) {
   const auto last = [](const std::string& layer) { return layer.substr(layer.rfind('.') + 1); };
   std::set<std::string> apart, names;  // last parts of names that some layers have and are not among them
   for (const std::string& layer : all)
@@ -61,7 +61,7 @@ std::vector<std::string> our_targets(const std::vector<std::string>& target_modu
     }
     if (!found) targets.push_back(target);
   }
-  for (const std::string& name : shortest_names(named, all)) targets.push_back(name);
+  for (const std::string& name : shortest_layer_names(named, all)) targets.push_back(name);
   return targets;
 }
 
@@ -70,11 +70,11 @@ LoraConfig read_adapter_config(const std::filesystem::path& folder) {
   const nlohmann::json j = parse_json(read_text(file, std::size_t(1) << 20), file);
   const auto need = [&](bool holds, const char* what) { require(holds, Exit::data, "{}: {}", file, what); };
   need(j.is_object() && j.value("peft_type", "") == "LORA", "peft_type is not LORA, the only kind of adapters that there is here");
-  need(says_nothing(j, "bias", "none"), "bias: adapters with biases are not read");
+  need(has_no_effect(j, "bias", "none"), "bias: adapters with biases are not read");
   for (const char* key : {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "fan_in_fan_out",
                           "lora_bias", "use_qalora", "use_bdlora", "velora_config", "arrow_config", "target_parameters", "trainable_token_indices",
                           "layer_replication", "exclude_modules", "alora_invocation_tokens"})
-    require(says_nothing(j, key), Exit::data, "{}: {} is not understood here", file, key);
+    require(has_no_effect(j, key), Exit::data, "{}: {} is not understood here", file, key);
   LoraConfig c;
   need(j.contains("r") && j["r"].is_number_integer() && j["r"] > 0, "r is no rank");
   c.rank = j["r"];

@@ -24,7 +24,7 @@ std::string adapter_config_json(const LoraConfig&, const std::vector<std::string
 std::string adapter_tensor(const StoredNames& base, const std::string& name);
 
 // Layers by the last parts of their names, as q_proj, where all layers of that name are among them, and by their whole names where not.
-std::vector<std::string> shortest_names(const std::set<std::string>& layers, const std::set<std::string>& all);
+std::vector<std::string> shortest_layer_names(const std::set<std::string>& layers, const std::set<std::string>& all);
 
 // Our names of the layers that PEFT means by its own: one that has a dot is a layer's whole name or its end. Others stay, and those that no layer
 // has.

@@ -34,10 +34,10 @@ const Family& family_in(ConfigReader& reader) {
   const ConfigReader::json& type = reader.value("model_type");
   const ConfigReader::json& classes = reader.value("architectures");
   const bool named = classes.is_array() && classes.size() == 1 && classes[0].is_string();
-  const Family* const family = type.is_string() ? family_called(type.get<std::string>(), named ? classes[0].get<std::string>() : "") : nullptr;
+  const Family* const family = type.is_string() ? find_family(type.get<std::string>(), named ? classes[0].get<std::string>() : "") : nullptr;
   std::string names;
   for (const Family& known : families())
-    if (&known == family_called(known.model_type)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.model_type);
+    if (&known == find_family(known.model_type)) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.model_type);
   reader.demand(family != nullptr, "model_type", "is {}; supported are {}", reader.text_of(type), names);
   return *family;
 }

@@ -191,8 +191,8 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
 
 }  // namespace
 
-Activation ConfigReader::activation(const std::string& key, Activation otherwise) { return activation_called(text(key, name_of(otherwise)), key); }
-Activation ConfigReader::activation_called(const std::string& act, const std::string& key) const {
+Activation ConfigReader::activation(const std::string& key, Activation otherwise) { return find_activation(text(key, name_of(otherwise)), key); }
+Activation ConfigReader::find_activation(const std::string& act, const std::string& key) const {
   std::string names;
   for (const auto& [name, activation] : activations) {
     if (act == name) return activation;
@@ -232,7 +232,7 @@ void ConfigReader::read_widths(Index vocab_size, Index hidden_size, bool tied) {
   m.tie_word_embeddings = flag("tie_word_embeddings", tied);
 }
 
-void ConfigReader::read_even_heads(Index num_heads) {
+void ConfigReader::read_multi_head_attention(Index num_heads) {
   const Index width = config.model.hidden_size;
   AttentionConfig& a = config.model.attention;
   a.num_heads = a.num_kv_heads = size("num_attention_heads", num_heads);
@@ -266,7 +266,7 @@ constexpr std::pair<const char*, RopeScaling::Type> rope_types[] = {{"default", 
 const char* name_of_type(RopeScaling::Type type) { return rope_types[type].first; }
 
 // What scales queries and keys where DeepSeek's files say mscale and mscale_all_dim instead.
-double ratio_of_scales(double factor, double scale, double all) {
+double attention_factor_from_mscale(double factor, double scale, double all) {
   const auto grown = [&](double by) { return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1; };
   return grown(scale) / grown(all);
 }
@@ -307,7 +307,7 @@ void ConfigReader::read_scales(const std::string& key, const json& rope) {
   std::vector<double> scales;
   for (const char* name : {"mscale", "mscale_all_dim"})
     if (const auto x = rope.find(name); x != rope.end() && !x->is_null()) scales.push_back(finite(*x, fmt::format("{}.{}", key, name)));
-  if (scales.size() == 2 && scales[0] != 0 && scales[1] != 0) s.attention_factor = ratio_of_scales(s.factor, scales[0], scales[1]);
+  if (scales.size() == 2 && scales[0] != 0 && scales[1] != 0) s.attention_factor = attention_factor_from_mscale(s.factor, scales[0], scales[1]);
 }
 
 void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {

@@ -58,7 +58,7 @@ class ConfigReader {
   std::string text(const std::string& key, const std::string& otherwise);
   void silu(const std::string& key);  // the only activation
   Activation activation(const std::string& key, Activation otherwise);
-  Activation activation_called(const std::string& name, const std::string& key) const;
+  Activation find_activation(const std::string& name, const std::string& key) const;
   static const char* name_of(Activation);  // as most files call it
   // Names of the classes that a head tells: id2label, or as many as num_labels says, which are two where it is not there.
   std::vector<std::string> classes();
@@ -68,7 +68,7 @@ class ConfigReader {
   // num_attention_heads, num_key_value_heads, head_dim
   void read_heads(Index num_heads, Index num_kv_heads);
   // num_attention_heads, each with keys and values of its own, which share hidden_size evenly
-  void read_even_heads(Index num_heads);
+  void read_multi_head_attention(Index num_heads);
   // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
   // Without a base to fall back on it must be there. read_tokens, which has to come behind it, reads the positions first trained on.
   struct Rotary {

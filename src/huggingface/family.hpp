@@ -22,8 +22,8 @@ struct Family {
   void (*write)(const HuggingFaceConfig&, nlohmann::ordered_json&);
   // Where a weight of the model lies in the file.
   StoredPlace (*place)(const ModelConfig&, const std::string& weight);
-  const char* prefix = "";                                   // of all names but the head's, which folders may leave out
-  bool (*passes_over)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
+  const char* prefix = "";                                         // of all names but the head's, which folders may leave out
+  bool (*is_ignored_tensor)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
   // Under which further names a folder may hold a weight once more; null: under none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
   bool blocks = false;  // folders may hold matrices of experts in blocks of 4 bits
@@ -32,7 +32,7 @@ struct Family {
 // In the order in which a model that several can say is given to one; the first calls weights as we do.
 const std::vector<Family>& families();
 // The class of this name, of this model_type, or the first one of that; null where there is none.
-const Family* family_called(const std::string& model_type, const std::string& architecture = "");
+const Family* find_family(const std::string& model_type, const std::string& architecture = "");
 // The first family, `preferred` before the others, whose config.json says everything of the model: what it reads back computes the same.
 // Exit::config naming what stands in the way of the nearest one.
 const Family& family_for(const ModelConfig&, const std::string& preferred = "");

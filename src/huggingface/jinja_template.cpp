@@ -182,7 +182,7 @@ class TemplateReader {
       } else {
         std::size_t end = at;
         while (end < e.size() && e[end] != '+' && e[end] != '~') ++end;
-        append(pieces, piece_called(squeezed(e.substr(at, end - at))));
+        append(pieces, find_piece(squeezed(e.substr(at, end - at))));
         at = end;
       }
       blanks();
@@ -209,7 +209,7 @@ class TemplateReader {
     ++at;
     return text;
   }
-  FormatPiece piece_called(const std::string& name) const {
+  FormatPiece find_piece(const std::string& name) const {
     if (name == "message['role']" || name == "message.role") return {FormatPiece::Kind::role};
     if (name == "message['content']" || name == "message.content") return {FormatPiece::Kind::content};
     if (const auto token = source_.tokens.find(name); token != source_.tokens.end()) return {FormatPiece::Kind::text, token->second};

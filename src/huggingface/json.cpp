@@ -18,7 +18,7 @@ using json = nlohmann::json;
 constexpr std::size_t deepest = 16;
 
 // The text with Python's words for numbers that JSON cannot say spelled as objects. Strings are left alone.
-std::string with_spelled_numbers(std::string_view text) {
+std::string quote_non_finite(std::string_view text) {
   const std::string_view words[] = {"-Infinity", "Infinity", "NaN"};
   std::string out;
   out.reserve(text.size());
@@ -66,7 +66,7 @@ json parse_json(std::string_view text, const std::string& origin) {
     return true;
   };
   try {
-    return json::parse(with_spelled_numbers(text), watch);
+    return json::parse(quote_non_finite(text), watch);
   } catch (const json::exception& error) {
     fail(Exit::data, "{}: is not valid JSON: {}", origin, shown(std::string_view(error.what()).substr(0, 200)));
   }

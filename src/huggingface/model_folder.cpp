@@ -71,7 +71,7 @@ bool has_weights(const std::filesystem::path& folder) {
   return std::filesystem::exists(folder / one_file_name, error) || std::filesystem::exists(folder / shard_index_name, error);
 }
 
-std::string way_to_model(const std::filesystem::path& path) {
+std::string hint_for_missing_model(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(path / "adapter_config.json", error) && !fs::exists(path / config_file_name, error))
@@ -88,10 +88,10 @@ std::string way_to_model(const std::filesystem::path& path) {
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
   namespace fs = std::filesystem;
   std::error_code error;
-  require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", name_, way_to_model(folder));
+  require(fs::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", name_, hint_for_missing_model(folder));
   const bool sharded = fs::exists(folder / shard_index_name, error);
   require(has_weights(folder), Exit::missing, "{}: holds neither {} nor {}; weights in other formats (.bin, .pth, .gguf) are not read{}", name_,
-          one_file_name, shard_index_name, way_to_model(folder));
+          one_file_name, shard_index_name, hint_for_missing_model(folder));
   if (sharded) open_shards();
   else add(one_file_name);
   list_names();
@@ -238,7 +238,7 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
 namespace {
 
 // Tells the objective what the tokenizer calls its tokens.
-void name_tokens(const std::filesystem::path& folder, ModelConfig& model) {
+void set_named_tokens(const std::filesystem::path& folder, ModelConfig& model) {
   if (const Masking* const masking = masking_of(*model.objective)) {
     Masking named = *masking;
     named.mask_token = mask_token_in(folder).value_or(named.mask_token);
@@ -255,7 +255,7 @@ void name_tokens(const std::filesystem::path& folder, ModelConfig& model) {
 
 HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   HuggingFaceConfig config = read_config_json(path / config_file_name);
-  name_tokens(path, config.model);
+  set_named_tokens(path, config.model);
   if (!has_weights(path)) return config;
   const ModelFolder folder(path);
   if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
@@ -289,7 +289,7 @@ StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& mod
   const std::filesystem::path config = folder / config_file_name;
   if (!std::filesystem::exists(config, error)) return {families().front(), model};
   const HuggingFaceConfig stored = read_config_json(config);
-  return names_in(folder, *family_called(stored.model_type, stored.architecture), model);
+  return names_in(folder, *find_family(stored.model_type, stored.architecture), model);
 }
 
 namespace {
@@ -330,7 +330,8 @@ TensorReader FolderWeights::open(const std::string& weight, DType) const {
 
 std::vector<std::string> FolderWeights::keys() const {
   std::vector<std::string> keys = folder_.names();
-  std::erase_if(keys, [&](const std::string& name) { return names_.passes_over(name) || !names_.copied(name).empty() || left_out_.contains(name); });
+  std::erase_if(keys,
+                [&](const std::string& name) { return names_.is_ignored_tensor(name) || !names_.copied(name).empty() || left_out_.contains(name); });
   if (tied_ && folder_.has(names_.embedding())) std::erase(keys, names_.head());
   return keys;
 }

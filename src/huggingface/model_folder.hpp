@@ -19,7 +19,7 @@ bool is_model_folder(const std::filesystem::path&);
 bool has_weights(const std::filesystem::path& folder);  // in a form that ModelFolder reads
 
 // What a path that should be a model's folder is instead, as the end of a message with the way out; empty where nothing better is known.
-std::string way_to_model(const std::filesystem::path&);
+std::string hint_for_missing_model(const std::filesystem::path&);
 
 // A tensor of a file as numbers of a model: half precision is widened to float32, without loss. Both must stay. Exit::data where it is no
 // floating-point one.

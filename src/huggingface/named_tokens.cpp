@@ -38,7 +38,7 @@ std::optional<Token> token_of(const json& id) {
 }
 
 // In the tokenizer of a folder: a token that was added, or one of the vocabulary.
-std::optional<Token> token_called(const std::string& name, const std::filesystem::path& folder) {
+std::optional<Token> find_token_id(const std::string& name, const std::filesystem::path& folder) {
   const json tokenizer = object_in(folder / "tokenizer.json");
   if (const auto added = tokenizer.find("added_tokens"); added != tokenizer.end() && added->is_array())
     for (const json& token : *added)
@@ -50,7 +50,7 @@ std::optional<Token> token_called(const std::string& name, const std::filesystem
 
 }  // namespace
 
-std::optional<Token> mask_token_in(const std::filesystem::path& folder) { return token_called(name_of_mask(folder), folder); }
-std::optional<Token> first_sentinel_in(const std::filesystem::path& folder) { return token_called(sentinel, folder); }
+std::optional<Token> mask_token_in(const std::filesystem::path& folder) { return find_token_id(name_of_mask(folder), folder); }
+std::optional<Token> first_sentinel_in(const std::filesystem::path& folder) { return find_token_id(sentinel, folder); }
 
 }  // namespace gyr

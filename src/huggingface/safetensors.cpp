@@ -77,7 +77,7 @@ void Writer::commit() {
   output_.commit();
 }
 
-bool written_before(const Tensor& a, const Tensor& b) {
+bool precedes_in_file(const Tensor& a, const Tensor& b) {
   return size_of(a.type) != size_of(b.type) ? size_of(a.type) > size_of(b.type) : a.name < b.name;
 }
 

@@ -54,6 +54,6 @@ class Writer {
 };
 
 // By falling size of the elements, then by name, so that every element lies at a multiple of its size: the order of other writers.
-bool written_before(const Tensor&, const Tensor&);
+bool precedes_in_file(const Tensor&, const Tensor&);
 
 }  // namespace gyr::safetensors

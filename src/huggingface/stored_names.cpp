@@ -63,8 +63,8 @@ std::string StoredNames::copied(const std::string& tensor) const {
   return found == copied_.end() ? "" : found->second;
 }
 
-bool StoredNames::passes_over(const std::string& tensor) const {
-  return family_->passes_over && weights(tensor).empty() && family_->passes_over(tensor);
+bool StoredNames::is_ignored_tensor(const std::string& tensor) const {
+  return family_->is_ignored_tensor && weights(tensor).empty() && family_->is_ignored_tensor(tensor);
 }
 
 }  // namespace gyr

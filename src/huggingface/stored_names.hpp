@@ -37,7 +37,7 @@ class StoredNames {
   const std::vector<std::string>& copies(const std::string& weight) const;
   std::string copied(const std::string& tensor) const;
   // Whether the folder may hold such a tensor beside the weights: what transformers computes anew.
-  bool passes_over(const std::string& tensor) const;
+  bool is_ignored_tensor(const std::string& tensor) const;
 
  private:
   const Family* family_;

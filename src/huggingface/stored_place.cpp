@@ -23,7 +23,7 @@ void put_transposed(const std::byte* from, const Shape& count, Index size, std::
 }
 
 // Reads a box of a tensor into `to`, in the other order of dimensions where `transposed`; the boxes are each side's own.
-void read_turned(const TensorReader& from, const Box& box, bool transposed, void* to, const Shape& array, const Box& there) {
+void read_maybe_transposed(const TensorReader& from, const Box& box, bool transposed, void* to, const Shape& array, const Box& there) {
   if (!transposed) return from.read(box, to, array, there);
   std::vector<std::byte> dense(std::size_t(elements(box.count) * size_of(from.dtype)));
   from.read(box, dense.data(), box.count, whole(box.count));
@@ -49,7 +49,7 @@ TensorReader transpose_of(const TensorReader& stored) {
   TensorReader other = stored;
   other.shape = turned(stored.shape);
   other.read_parts = [stored](std::span<const BoxPair> parts, void* data, const Shape& array) {
-    for (const auto& [from, to] : parts) read_turned(stored, turned(from), true, data, array, to);
+    for (const auto& [from, to] : parts) read_maybe_transposed(stored, turned(from), true, data, array, to);
   };
   return other;
 }
@@ -103,7 +103,7 @@ void put_part(const StackedPart& part, const Box& from, std::byte* data, const S
   if (place.step == 1) {
     Box there = to;
     there.first[row_dim] += rows.behind, there.count[row_dim] = rows.count;
-    return read_turned(weight, mine, place.transposed, data, array, there);
+    return read_maybe_transposed(weight, mine, place.transposed, data, array, there);
   }
   const Index size = size_of(weight.dtype), columns = columns_of(mine.count);
   std::vector<std::byte> dense(std::size_t(elements(mine.count) * size));
@@ -116,7 +116,7 @@ void put_part(const StackedPart& part, const Box& from, std::byte* data, const S
     }
 }
 
-Shape behind_first(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
+Shape without_first_dimension(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
 }  // namespace
 
@@ -153,10 +153,10 @@ TensorReader stack_of(const std::vector<StackedPart>& parts) {
         }
         const Index number = part.place.member - from.first[0];
         if (number < 0 || number >= from.count[0]) continue;
-        const Shape inner = behind_first(array);
-        put_part(part, {behind_first(from.first), behind_first(from.count)},
+        const Shape inner = without_first_dimension(array);
+        put_part(part, {without_first_dimension(from.first), without_first_dimension(from.count)},
                  bytes + (to.first[0] + number) * elements(inner) * size_of(part.weight.dtype), inner,
-                 {behind_first(to.first), behind_first(to.count)});
+                 {without_first_dimension(to.first), without_first_dimension(to.count)});
       }
   };
   return stack;

@@ -13,7 +13,7 @@ bool read_window(ConfigReader& r) {
   return true;
 }
 
-void look_through_windows(ModelConfig& m) { std::replace(m.pattern.begin(), m.pattern.end(), '*', 'W'); }
+void use_sliding_windows(ModelConfig& m) { std::replace(m.pattern.begin(), m.pattern.end(), '*', 'W'); }
 
 bool has_window(const ModelConfig& m) { return m.pattern.find('W') != std::string::npos; }
 

@@ -10,7 +10,7 @@ namespace gyr {
 bool read_window(ConfigReader&);
 // Makes windows of attention layers: of all, or of those that layer_types names, or, where there is no such list, of those `otherwise` says.
 // `there`: whether the file has a window.
-void look_through_windows(ModelConfig&);
+void use_sliding_windows(ModelConfig&);
 template <class Otherwise>
 void read_layer_types(ConfigReader& r, bool there, const Otherwise& otherwise) {
   ModelConfig& m = r.config.model;

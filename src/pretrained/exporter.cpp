@@ -202,7 +202,7 @@ std::vector<std::vector<const TensorExport*>> shards_of(const std::vector<Tensor
 
 void write_shard(const fs::path& file, std::vector<const TensorExport*> jobs, Transfer& transfer) {
   std::vector<safetensors::Tensor> tensors;
-  std::sort(jobs.begin(), jobs.end(), [](const TensorExport* a, const TensorExport* b) { return safetensors::written_before(a->to, b->to); });
+  std::sort(jobs.begin(), jobs.end(), [](const TensorExport* a, const TensorExport* b) { return safetensors::precedes_in_file(a->to, b->to); });
   for (const TensorExport* job : jobs) tensors.push_back(job->to);
   safetensors::Writer writer(file, std::move(tensors));
   write_tensors(jobs, writer, transfer);
@@ -382,7 +382,7 @@ Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, 
   Converted result{Index(jobs.size()), 0, 1};
   std::vector<const TensorExport*> all;
   for (const TensorExport& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
-  write_text(folder / adapter_config_name, adapter_config_json(model.lora, shortest_names(targets, all_layers), like.string()));
+  write_text(folder / adapter_config_name, adapter_config_json(model.lora, shortest_layer_names(targets, all_layers), like.string()));
   Transfer transfer(stderr, "export", result.bytes);
   write_shard(folder / adapter_file_name, all, transfer);
   folder.commit();

@@ -115,9 +115,9 @@ class AdapterWeights final : public WeightSource {
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note,
                         const std::filesystem::path& adapters) {
   std::error_code error;
-  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), way_to_model(folder));
+  require(std::filesystem::is_directory(folder, error), Exit::missing, "{}: is not a folder{}", folder.string(), hint_for_missing_model(folder));
   require(std::filesystem::exists(folder / config_file_name, error), Exit::missing, "{}: does not exist, so {} is not a Hugging Face model folder{}",
-          (folder / config_file_name).string(), folder.string(), way_to_model(folder));
+          (folder / config_file_name).string(), folder.string(), hint_for_missing_model(folder));
   const bool there = std::filesystem::exists(checkpoint, error);
   require(!there || std::filesystem::exists(checkpoint / manifest_name, error), Exit::usage,
           "{}: exists and is not a checkpoint; give another folder", checkpoint.string());

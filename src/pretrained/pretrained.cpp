@@ -48,7 +48,7 @@ RunDefaults defaults_of_folder(const fs::path& folder, const Note& note) {
 
 RunConfig run_of_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
-  if (const std::string way = way_to_model(checkpoint); !way.empty())
+  if (const std::string way = hint_for_missing_model(checkpoint); !way.empty())
     fail(Exit::missing, "{}: {}{}", checkpoint.string(), fs::exists(checkpoint, error) ? "is not a model" : "does not exist", way);
   Deck deck = Deck::stored(read_header(checkpoint).deck, checkpoint.string());
   return read_run_config(deck);

@@ -37,7 +37,7 @@ const char* name_of(SyncKind what) {
     case SyncKind::product: return "a product of tensor cores";
     case SyncKind::matrices: return "a load of matrices";
     case SyncKind::block_barrier: return "a barrier of the block";
-    case SyncKind::some_barrier: return "a barrier of some warps";
+    case SyncKind::named_barrier: return "a barrier of some warps";
     case SyncKind::group_fence: return "a fence in front of a warpgroup's products";
     case SyncKind::warpgroup_mma: return "a product of a warpgroup";
     case SyncKind::group_commit: return "the end of a group of products";
@@ -138,7 +138,7 @@ void Block::violation(const std::string& what, const Site& site) const {
                               number_, self->number));
 }
 
-void Block::let_go_on(const Thread& t) {
+void Block::make_runnable(const Thread& t) {
   warps_[std::size_t(t.warp())].ready |= 1u << t.lane();
   ready_warps_ |= 1u << t.warp();
 }
@@ -209,23 +209,23 @@ void Block::release_all() {
   for (std::size_t w = 0; w < warps_.size(); ++w) all.push_back(warps_[w].seen[w] + 1);
   for (Warp& w : warps_) w.seen = all;
   for (Thread& t : threads_)
-    if (!t.done) t.waiting = false, let_go_on(t);
+    if (!t.done) t.waiting = false, make_runnable(t);
 }
 
 void Block::sync_some(int number, int threads, bool waits, const Site& site) {
   if (number < 1 || number >= int(some_.size()) || threads % warp_size != 0 || threads > grid().threads)
     violation(fmt::format("barrier {} of {} threads", number, threads), site);
-  SomeBarrier& at = some_[std::size_t(number)];
-  sync_with(SyncKind::some_barrier, nullptr, site, [&] { arrive_at_barrier(at, number, threads, waits, site); });
+  NamedBarrier& at = some_[std::size_t(number)];
+  sync_with(SyncKind::named_barrier, nullptr, site, [&] { arrive_at_barrier(at, number, threads, waits, site); });
   Warp& w = warps_[std::size_t(self->warp())];
   if (!waits || at.turn != w.turn) return;
-  self->meeting = SyncKind::some_barrier, self->site = site, self->waiting = true;
+  self->meeting = SyncKind::named_barrier, self->site = site, self->waiting = true;
   hold(*self);
   wait();
 }
 
 // What a warp did before is published; the last one to come lets those that wait go on.
-void Block::arrive_at_barrier(SomeBarrier& at, int number, int threads, bool waits, const Site& site) {
+void Block::arrive_at_barrier(NamedBarrier& at, int number, int threads, bool waits, const Site& site) {
   const auto me = std::size_t(self->warp());
   Warp& w = warps_[me];
   if (at.arrived > 0 && at.threads != threads) violation(fmt::format("barrier {} is one of {} threads and of {}", number, at.threads, threads), site);
@@ -239,12 +239,12 @@ void Block::arrive_at_barrier(SomeBarrier& at, int number, int threads, bool wai
   if (at.arrived == threads) release(at);
 }
 
-void Block::release(SomeBarrier& at) {
+void Block::release(NamedBarrier& at) {
   for (std::size_t w = 0; w < warps_.size(); ++w) {
     if (!(at.waiting >> w & 1)) continue;
     for (std::size_t v = 0; v < warps_.size(); ++v) warps_[w].seen[v] = std::max(warps_[w].seen[v], at.published[v]);
     for (std::size_t t = w * warp_size; t < (w + 1) * warp_size; ++t)
-      if (threads_[t].waiting && threads_[t].meeting == SyncKind::some_barrier) threads_[t].waiting = false, let_go_on(threads_[t]);
+      if (threads_[t].waiting && threads_[t].meeting == SyncKind::named_barrier) threads_[t].waiting = false, make_runnable(threads_[t]);
   }
   ++at.turn;
   at.arrived = 0, at.come = at.waiting = 0;
@@ -319,7 +319,7 @@ bool Block::ordered(const Access& earlier, const Access& now) const {
 }
 
 // Against the last write, and where this is one the last read too.
-void Block::judge_order(const Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
+void Block::check_access_order(const Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
   const auto against = [&](const Access& earlier, const char* did) {
     if (earlier.made() && !ordered(earlier, now))
       violation(fmt::format("a race: it {} byte {} of {}, which thread {} of block {} {} in line {}, and no barrier lies between",
@@ -331,7 +331,7 @@ void Block::judge_order(const Cell& cell, Touch touch, const Access& now, const 
 }
 
 // Of memory that blocks share: reads before the last one are known by their warps alone, since the last barrier of the block.
-void Block::judge_across(Cell& cell, Touch touch, const Access& now, Index offset, const Site& site) const {
+void Block::check_order_across_blocks(Cell& cell, Touch touch, const Access& now, Index offset, const Site& site) const {
   if (touch == Touch::read) {
     if (cell.read.made() && cell.read.block != now.block) cell.read_by_blocks = true;
     if (cell.read.block != now.block || cell.read.block_epoch != now.block_epoch) cell.reading_warps = 0;
@@ -358,7 +358,7 @@ void Block::each_shared_cell(Index first, Index bytes, const Each& each) {
   }
 }
 
-void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& site) {
+void Block::check_shared_access(const void* p, Index bytes, Touch touch, const Site& site) {
   const Index first = static_cast<const char*>(p) - shared_.data();
   if (first < 0 || first + bytes > shared_bytes())
     violation(fmt::format("bytes {} to {} of shared memory, of which a block has {}", first, first + bytes, shared_bytes()), site);
@@ -367,7 +367,7 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
   each_shared_cell(first, bytes, [&](Cell& cell, Index at) {
     if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", at), site);
     if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", at), site);
-    judge_order(cell, touch, now, "shared memory", at, site);
+    check_access_order(cell, touch, now, "shared memory", at, site);
     std::uint32_t* const reads = launched_.shared.last_reads(at);
     if (touch == Touch::read) {
       cell.read = now, reads[self->warp()] = now.warp_epoch + 1;
@@ -382,7 +382,7 @@ void Block::judge_shared(const void* p, Index bytes, Touch touch, const Site& si
 
 void Block::watch_gemm(const void* p, int bytes, const Site& site) {
   if (!checked()) return;
-  judge_shared(p, bytes, Touch::read, site);
+  check_shared_access(p, bytes, Touch::read, site);
   const Index first = static_cast<const char*>(p) - shared_.data();
   each_shared_cell(first, bytes, [&](const Cell& cell, Index at) {
     const Thread& writer = threads_[std::size_t(cell.write.thread)];
@@ -403,12 +403,12 @@ void Block::count_shared(const void* p, int bytes, Touch touch, const Site& site
 }
 void Block::watch_shared(const void* p, int bytes, Touch touch, const Site& site) {
   count_shared(p, bytes, touch, site);
-  if (checked()) judge_shared(p, bytes, touch, site);
+  if (checked()) check_shared_access(p, bytes, touch, site);
 }
 void Block::watch_global(const void* p, int bytes, Touch touch, const Site& site) {
   if (launched_.counter) launched_.counter->access(Space::global, touch, reinterpret_cast<std::uintptr_t>(p), bytes, *self, site);
   if (!checked()) return;
-  judge_global(p, bytes, touch, site);
+  check_global_access(p, bytes, touch, site);
   cuda::touch(p, std::size_t(bytes), touch);
 }
 void Block::count_gemms(Index n) {
@@ -418,7 +418,7 @@ void Block::count_gemms(Index n) {
 void Block::copy_async(void* to, const void* from, bool zeros, const Site& site) {
   count_shared(to, copied_bytes, Touch::write, site);
   if (checked()) {
-    judge_shared(to, copied_bytes, Touch::write, site);
+    check_shared_access(to, copied_bytes, Touch::write, site);
     mark_copied(to, true);
   }
   std::memset(to, 0xff, copied_bytes);
@@ -432,7 +432,7 @@ void Block::mark_copied(const void* to, bool later) {
 void Block::load_tile(const Thread::Copy& c) {
   if (checked()) {
     mark_copied(c.to, false);
-    judge_shared(c.to, copied_bytes, Touch::write, c.site);
+    check_shared_access(c.to, copied_bytes, Touch::write, c.site);
   }
   if (c.zeros) std::memset(c.to, 0, copied_bytes);
   else std::memcpy(c.to, c.from, copied_bytes);
@@ -450,15 +450,15 @@ void Block::wait_copies(int but) {
   for (std::size_t& end : groups) end -= arrived;
 }
 
-void Block::judge_global(const void* p, Index bytes, Touch touch, const Site& site) {
+void Block::check_global_access(const void* p, Index bytes, Touch touch, const Site& site) {
   const auto first = reinterpret_cast<std::uintptr_t>(p);
   if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
   const Access now = access(site);
   for (auto at = first; at < first + std::uintptr_t(bytes);) {
     CellLine& line = launched_.global.line(at, bytes);
     Cell& cell = line.cells[at % CellLine::bytes];
-    judge_order(cell, touch, now, "a tensor's element", Index(at - first), site);
-    judge_across(cell, touch, now, Index(at - first), site);
+    check_access_order(cell, touch, now, "a tensor's element", Index(at - first), site);
+    check_order_across_blocks(cell, touch, now, Index(at - first), site);
     at += std::uintptr_t(line.unit);
   }
 }

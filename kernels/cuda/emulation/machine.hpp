@@ -66,7 +66,7 @@ enum class SyncKind {
   product,
   matrices,
   block_barrier,
-  some_barrier,
+  named_barrier,
   group_fence,
   warpgroup_mma,
   group_commit,
@@ -173,7 +173,7 @@ class Block {
     std::vector<std::uint32_t> seen;  // of each warp: accesses behind fewer of its barriers are over for this one; of its own, those there were
     std::uint32_t turn = 0;           // of the barrier of some warps that it waits at
   };
-  struct SomeBarrier {
+  struct NamedBarrier {
     int arrived = 0, threads = 0;
     std::uint32_t turn = 0;                // how often all were there
     std::uint32_t come = 0, waiting = 0;   // warps
@@ -186,24 +186,24 @@ class Block {
   void leave(Thread&);
   bool choose();
   boost::context::fiber successor();
-  void let_go_on(const Thread&);
+  void make_runnable(const Thread&);
   void hold(const Thread&);
   void release_all();
-  void arrive_at_barrier(SomeBarrier&, int number, int threads, bool waits, const Site&);
-  void release(SomeBarrier&);
+  void arrive_at_barrier(NamedBarrier&, int number, int threads, bool waits, const Site&);
+  void release(NamedBarrier&);
   bool ordered(const Access& earlier, const Access& now) const;
   Thread* next();
   [[noreturn]] void deadlock() const;
   Access access(const Site&) const;
-  void judge_shared(const void* p, Index bytes, Touch, const Site&);
-  void judge_global(const void* p, Index bytes, Touch, const Site&);
+  void check_shared_access(const void* p, Index bytes, Touch, const Site&);
+  void check_global_access(const void* p, Index bytes, Touch, const Site&);
   void count_shared(const void* p, int bytes, Touch, const Site&);
   void mark_copied(const void* to, bool later);
   void load_tile(const Thread::Copy&);
   template <class Each>
   void each_shared_cell(Index first, Index bytes, const Each&);
-  void judge_order(const Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
-  void judge_across(Cell&, Touch, const Access&, Index offset, const Site&) const;
+  void check_access_order(const Cell&, Touch, const Access&, const char* memory, Index offset, const Site&) const;
+  void check_order_across_blocks(Cell&, Touch, const Access&, Index offset, const Site&) const;
 
   Launched& launched_;
   const bool watched_;
@@ -212,7 +212,7 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::uint32_t ready_warps_ = 0;  // those with lanes that may go on
-  std::array<SomeBarrier, 16> some_;
+  std::array<NamedBarrier, 16> some_;
   std::unique_ptr<Warpgroups> warpgroups_;
   std::uint32_t epoch_ = 0;
   int alive_ = 0, at_barrier_ = 0;

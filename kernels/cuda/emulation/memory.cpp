@@ -49,7 +49,7 @@ class DeviceMemory {
       at = begin + length + page;
     }
     if (bytes > range - at - page) return nullptr;
-    if (!(Machine::instance().checked ? let_in_unwritten(at, bytes) : let_in(at, bytes))) return nullptr;
+    if (!(Machine::instance().checked ? map_unwritten(at, bytes) : let_in(at, bytes))) return nullptr;
     taken_[at] = bytes;
     return device_ + at;
   }
@@ -75,7 +75,7 @@ class DeviceMemory {
   DeviceMemory() : host_(reserved(range, PROT_NONE)), device_(Machine::instance().apart ? reserved(range, PROT_NONE) : host_) {}
   bool let_in(std::size_t place, std::size_t bytes) { return mprotect(host_ + place, bytes, PROT_READ | PROT_WRITE) == 0; }
   // What nobody has written is NaN in every format: pages of a file of such bytes, each of which is copied when it is first written.
-  bool let_in_unwritten(std::size_t place, std::size_t bytes) {
+  bool map_unwritten(std::size_t place, std::size_t bytes) {
     static const int unwritten = file_of_ones();
     for (std::size_t done = 0; done < bytes; done += ones) {
       void* const from = host_ + place + done;

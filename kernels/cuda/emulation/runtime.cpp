@@ -33,29 +33,29 @@ gyr::Index launched = 0;
 
 bool is_captured(cudaStream_t s) { return Capture::current() && Capture::current()->has(of(s)); }
 // Whether a stream may be given work: the default one waits for all others, also for those that are captured.
-cudaError_t may_tell(cudaStream_t s) {
+cudaError_t launch_error(cudaStream_t s) {
   Capture* const capture = Capture::current();
   if (!capture) return cudaSuccess;
   if (!s) return capture->invalidate(cudaErrorStreamCaptureImplicit);
   return capture->has(of(s)) && !capture->valid() ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 cudaError_t launch_in(cudaStream_t s) {
-  const cudaError_t error = may_tell(s);
+  const cudaError_t error = launch_error(s);
   if (error == cudaSuccess && !is_captured(s)) ++launched;
   return error;
 }
 // Whether the host may ask where a stream, or all of them, or what an event was recorded behind, is.
-cudaError_t may_ask(cudaStream_t s) {
+cudaError_t query_error(cudaStream_t s) {
   if (is_captured(s)) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
-  if (!s) return may_tell(s);
+  if (!s) return launch_error(s);
   return Capture::current() ? Capture::current()->unsafe() : cudaSuccess;
 }
-cudaError_t may_ask(cudaEvent_t e) {
+cudaError_t query_error(cudaEvent_t e) {
   Capture* const capture = Capture::current();
   if (e->capture > 0) return capture ? capture->invalidate(cudaErrorCapturedEvent) : cudaErrorCapturedEvent;
   return capture ? capture->unsafe() : cudaSuccess;
 }
-cudaError_t may_take_memory() { return Capture::current() ? Capture::current()->unsafe() : cudaSuccess; }
+cudaError_t allocation_error() { return Capture::current() ? Capture::current()->unsafe() : cudaSuccess; }
 
 // What either side has there; the device's side is judged.
 char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
@@ -65,7 +65,7 @@ char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
 }
 
 // Numbers of this machine's devices, of which CUDA_VISIBLE_DEVICES leaves a process some.
-std::vector<int> devices_in_sight() {
+std::vector<int> visible_devices() {
   const char *const there = std::getenv("GYR_EMULATED_DEVICES"), *const left = std::getenv("CUDA_VISIBLE_DEVICES");
   const int count = there ? std::atoi(there) : 1;
   std::vector<int> numbers;
@@ -111,7 +111,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = int(devices_in_sight().size());
+  *count = int(visible_devices().size());
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
@@ -120,7 +120,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
   std::snprintf(p->name, sizeof p->name, "emulated device");
   char host[256] = {};
   gethostname(host, sizeof host - 1);
-  const std::size_t identity[] = {std::hash<std::string>()(host), std::size_t(devices_in_sight()[std::size_t(number)])};
+  const std::size_t identity[] = {std::hash<std::string>()(host), std::size_t(visible_devices()[std::size_t(number)])};
   static_assert(sizeof identity == sizeof p->uuid);
   std::memcpy(&p->uuid, identity, sizeof identity);
   p->totalGlobalMem = device_memory_bytes();
@@ -139,7 +139,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
+  if (const cudaError_t error = allocation_error(); error != cudaSuccess) return error;
   *memory = take_device_memory(bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -149,7 +149,7 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
-  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
+  if (const cudaError_t error = allocation_error(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -187,16 +187,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  if (const cudaError_t error = may_ask(s); error != cudaSuccess) return error;
+  if (const cudaError_t error = query_error(s); error != cudaSuccess) return error;
   streams().host_wait(streams().moment(of(s)));
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-  if (const cudaError_t error = may_ask(s); error != cudaSuccess) return error;
+  if (const cudaError_t error = query_error(s); error != cudaSuccess) return error;
   return streams().done(streams().moment(of(s))) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
-  if (const cudaError_t error = may_tell(s); error != cudaSuccess) return error;
+  if (const cudaError_t error = launch_error(s); error != cudaSuccess) return error;
   Capture* const capture = Capture::current();
   if (e->capture > 0) {
     if (!capture || capture->number() != e->capture) return cudaErrorCapturedEvent;
@@ -216,7 +216,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  if (const cudaError_t error = may_tell(s); error != cudaSuccess) return error;
+  if (const cudaError_t error = launch_error(s); error != cudaSuccess) return error;
   *e = {};
   e->recorded = true;
   if (is_captured(s)) e->capture = Capture::current()->number(), e->nodes = Capture::current()->moment(of(s));
@@ -224,11 +224,11 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
-  if (const cudaError_t error = may_ask(e); error != cudaSuccess) return error;
+  if (const cudaError_t error = query_error(e); error != cudaSuccess) return error;
   return streams().done(e->moment) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  if (const cudaError_t error = may_ask(e); error != cudaSuccess) return error;
+  if (const cudaError_t error = query_error(e); error != cudaSuccess) return error;
   streams().host_wait(e->moment);
   return cudaSuccess;
 }
@@ -241,7 +241,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode) { return Capture::begin(of(s), mode); }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) { return Capture::end(of(s), reinterpret_cast<Graph**>(graph)); }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t graph, unsigned long long) {
-  if (const cudaError_t error = may_take_memory(); error != cudaSuccess) return error;
+  if (const cudaError_t error = allocation_error(); error != cudaSuccess) return error;
   *e = reinterpret_cast<cudaGraphExec_t>(new LaunchedGraph(*reinterpret_cast<Graph*>(graph)));
   return cudaSuccess;
 }

@@ -12,8 +12,8 @@ namespace gyr::cuda {
 namespace {
 
 constexpr Index chunk_bytes = 16;
-constexpr int own_rows = 16, depth = 16;          // of a warp, of one product
-constexpr std::uint32_t not_there = 0xffffffffu;  // NaN
+constexpr int own_rows = 16, depth = 16;                    // of a warp, of one product
+constexpr std::uint32_t pending_accumulator = 0xffffffffu;  // NaN
 
 Index swizzled(Index at) { return at ^ (at >> 7 & 7) << 4; }
 
@@ -88,7 +88,7 @@ void Warpgroups::increase_registers(Warp& warp, Product& p) {
       if (!is_fenced(l, lane.d, count * sizeof(float)))
         block_.violation("a product adds to registers that have changed, or were never there, since the last fence", p.site);
       sum.numbers.insert(sum.numbers.end(), lane.d, lane.d + count);
-      for (std::size_t i = 0; i < count; ++i) lane.d[i] = std::bit_cast<float>(not_there);
+      for (std::size_t i = 0; i < count; ++i) lane.d[i] = std::bit_cast<float>(pending_accumulator);
     }
     if (!lane.a) continue;
     if (!is_fenced(l, lane.a, sizeof p.a[l])) block_.violation("a product takes registers that have changed since the last fence", p.site);
@@ -209,7 +209,7 @@ void Warpgroups::finish(Warp& warp, const Product& p) {
   for (std::size_t l = 0; l < warp_size; ++l)
     for (std::size_t i = 0; i < count; ++i) {
       float& d = p.lanes[l].d[i];
-      if (std::bit_cast<std::uint32_t>(d) != not_there)
+      if (std::bit_cast<std::uint32_t>(d) != pending_accumulator)
         block_.violation("registers that a product adds to were written before it was waited for", p.site);
       d = sum.numbers[l * count + i];
     }

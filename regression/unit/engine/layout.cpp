@@ -62,7 +62,7 @@ TEST(layout, cuts_layers_as_well_as_every_other_cut) {
 }
 
 // Stage by stage and cut by cut: every one is tried, and the first of the best ones stays.
-std::vector<Span> cut_by_trying_all(const std::vector<double>& costs, double before, double after, int stages) {
+std::vector<Span> split_by_dynamic_programming(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
   std::vector<double> sum(layers + 1, 0);
   std::partial_sum(costs.begin(), costs.end(), sum.begin() + 1);
@@ -95,7 +95,7 @@ TEST(layout, cuts_where_trying_all_would_cut) {
     std::vector<double> costs(layers);
     for (double& c : costs) c = kind == 0 ? 1 : kind == 1 ? std::floor(below(4)) : kind == 2 ? below(10) : std::exp(below(20));
     const double before = trial % 3 ? below(20) : 0, after = trial % 5 ? below(20) : 0;
-    const auto fast = split_stages(costs, before, after, stages), slow = cut_by_trying_all(costs, before, after, stages);
+    const auto fast = split_stages(costs, before, after, stages), slow = split_by_dynamic_programming(costs, before, after, stages);
     for (int s = 0; s < stages; ++s)
       ASSERT_TRUE(fast[s].first == slow[s].first && fast[s].last == slow[s].last) << "trial " << trial << ", stage " << s << " of " << stages;
   }

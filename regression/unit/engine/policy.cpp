@@ -13,14 +13,14 @@ namespace {
 
 constexpr int batch = 24;
 
-int largest_that_splits(int most) {
+int largest_divisor_of_batch(int most) {
   for (int data = most; data > 0; --data)
     if (batch % data == 0) return data;
   return 0;
 }
 
 Policy policy_of(int data, int model_ranks = 1, int spares = -1, Index max_restarts = 10) {
-  return {data * model_ranks, model_ranks, spares, max_restarts, [](int most) { return largest_that_splits(most); }};
+  return {data * model_ranks, model_ranks, spares, max_restarts, [](int most) { return largest_divisor_of_batch(most); }};
 }
 
 Attempt killed(int ranks, int rank, const std::string& host, int hosts, bool progress) {
@@ -37,7 +37,7 @@ TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    const int data = largest_that_splits(1 + int(random() % 12)), model_ranks = 1 + int(random() % 4), ranks = data * model_ranks;
+    const int data = largest_divisor_of_batch(1 + int(random() % 12)), model_ranks = 1 + int(random() % 4), ranks = data * model_ranks;
     const Policy policy = policy_of(data, model_ranks);
     std::vector<Attempt> attempts;
     for (Index restarts = 0; restarts <= policy.max_restarts; ++restarts) {
@@ -120,7 +120,7 @@ TEST(policy, ranks_beyond_the_spares_are_missing_for_good) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    const int data = largest_that_splits(2 + int(random() % 11)), model_ranks = 1 + int(random() % 3), spares = int(random() % 4);
+    const int data = largest_divisor_of_batch(2 + int(random() % 11)), model_ranks = 1 + int(random() % 3), spares = int(random() % 4);
     const Policy policy = policy_of(data, model_ranks, spares, 1000);
     std::vector<Attempt> attempts;
     int ranks = policy.ranks, lost = 0;

@@ -201,7 +201,7 @@ Expected transposed(const Expected& e) {
 }
 
 // Channel c of a head and the one half a head further become neighbours.
-void turn_neighbours(Expected& e, Index head_dim) {
+void interleave_rotary_pairs(Expected& e, Index head_dim) {
   const std::vector<float> old = e.x;
   const Index columns = Index(old.size()) / e.shape[0], half = head_dim / 2;
   for (Index r = 0; r < e.shape[0]; ++r) {
@@ -282,7 +282,7 @@ class FolderInGguf {
         for (Index i = 0, n = Index(e.x.size()) / e.shape[0]; i < n; ++i)
           e.x[std::size_t(r * n + i)] = multiplied(c_, name, r, e.x[std::size_t(r * n + i)]);
     if ((is("llama") || is("nemotron_h")) && (there.find(".attn_q.") != there.npos || there.find(".attn_k.") != there.npos))
-      turn_neighbours(
+      interleave_rotary_pairs(
           e, c_.contains("head_dim") ? c_["head_dim"].get<Index>() : c_["hidden_size"].get<Index>() / c_["num_attention_heads"].get<Index>());
     if ((is("gemma2") || is("gemma3")) && part("norm.weight"))
       for (float& x : e.x) x += 1;
@@ -398,7 +398,7 @@ fs::path like_golden(const fs::path& folder, const Folder& to) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
   config.model.attention.key_multiplier = 1;
   if (config.model_type == "qwen3_moe") std::replace(config.model.pattern.begin(), config.model.pattern.end(), '-', 'E');
-  const Family& family = *family_called(config.model_type);
+  const Family& family = *find_family(config.model_type);
   const StoredNames names(family, config.model);
   put_contents(to / "model" / config_file_name, write_config_json(config, family));
   std::vector<Weight> weights = weights_of(config.model);
@@ -407,7 +407,7 @@ fs::path like_golden(const fs::path& folder, const Folder& to) {
   return to / "model";
 }
 
-fs::path weights_alone(const fs::path& folder, const Folder& to) {
+fs::path copy_weights_only(const fs::path& folder, const Folder& to) {
   fs::create_directories(to / "model");
   const std::string name = folder.filename();
   if (name.starts_with("gemma") || name == "qwen3_moe") return like_golden(folder, to);
@@ -417,7 +417,7 @@ fs::path weights_alone(const fs::path& folder, const Folder& to) {
 
 TEST_P(gguf_folder, is_in_the_file_tensor_by_tensor) {
   const Folder to;
-  const fs::path model = weights_alone(folder, to);
+  const fs::path model = copy_weights_only(folder, to);
   const FolderInGguf expected(model, GetParam().architecture);
   for (const Type type : types) {
     GgufOptions options = plain(type);
@@ -433,7 +433,7 @@ TEST_P(gguf_folder, is_in_the_file_tensor_by_tensor) {
 // Through a checkpoint nothing changes but the name.
 TEST_P(gguf_folder, is_the_same_file_from_a_checkpoint) {
   const Folder to;
-  const fs::path model = weights_alone(folder, to);
+  const fs::path model = copy_weights_only(folder, to);
   import_folder(model, to / "checkpoint", false, {});
   fs::create_directories(to / "aside");
   fs::rename(to / "checkpoint", to / "aside/model");
@@ -445,7 +445,7 @@ TEST_P(gguf_folder, is_the_same_file_from_a_checkpoint) {
 // What config.json says, under the names of llama.cpp.
 TEST_P(gguf_folder, has_the_numbers_of_its_config) {
   const Folder to;
-  const fs::path model = weights_alone(folder, to);
+  const fs::path model = copy_weights_only(folder, to);
   const json c = json::parse(contents(model / "config.json"));
   export_gguf(model, to / "file.gguf", plain(Type::f32), {});
   const json values = read_file(to / "file.gguf").values;

@@ -343,7 +343,7 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
                     bytes_of(type, 7));
     add(head_name, w, bytes);
   }
-  std::sort(tensors.begin(), tensors.end(), safetensors::written_before);
+  std::sort(tensors.begin(), tensors.end(), safetensors::precedes_in_file);
   safetensors::Writer writer(folder / one_file_name, tensors);
   for (const safetensors::Tensor& t : tensors) writer.write(data[t.name].data(), Index(data[t.name].size()));
   writer.commit();

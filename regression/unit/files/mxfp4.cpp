@@ -108,7 +108,7 @@ struct Published {
     model.attention.sinks = true, model.attention.bias = true;
     model.moe.experts = from(1, 4), model.moe.routing.top_k = from(1, model.moe.experts), model.moe.intermediate_size = 32 * from(1, 2);
     model.moe.activation = Activation::clamped_swiglu, model.moe.router_bias = model.moe.expert_bias = true;
-    const StoredNames names(*family_called("gpt_oss"), model);
+    const StoredNames names(*find_family("gpt_oss"), model);
     for (const Weight& w : declared_weights(model)) add(names.place(w.name), w.shape, random);
   }
 
@@ -140,7 +140,7 @@ struct Published {
     put_contents(folder / config_file_name, write_config_json(config));
     std::vector<safetensors::Tensor> list;
     for (const auto& [name, stored] : tensors) list.push_back(stored.first);
-    std::sort(list.begin(), list.end(), safetensors::written_before);
+    std::sort(list.begin(), list.end(), safetensors::precedes_in_file);
     safetensors::Writer writer(folder / one_file_name, list);
     for (const auto& tensor : list) writer.write(tensors.at(tensor.name).second.data(), Index(tensors.at(tensor.name).second.size()));
     writer.commit();

@@ -27,7 +27,7 @@ double value(Activation a, double x) {
 }
 // What a gate is multiplied by, and its slope.
 double beside(Activation a, double up) { return a == Activation::clamped_swiglu ? std::clamp(up, -7.0, 7.0) + 1 : up; }
-double beside_slope(Activation a, double up) { return a == Activation::clamped_swiglu && std::abs(up) > 7 ? 0 : 1; }
+double gate_factor_slope(Activation a, double up) { return a == Activation::clamped_swiglu && std::abs(up) > 7 ? 0 : 1; }
 double slope_at(Activation a, double x) {
   constexpr double h = 1e-5;
   return (8 * (value(a, x + h) - value(a, x - h)) - (value(a, x + 2 * h) - value(a, x - 2 * h))) / (12 * h);
@@ -46,7 +46,7 @@ void gated_agrees_with_plain_loops(Activation a, Index width) {
       const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), d = double(dy(r, f));
       want[r * width + f] = beside(a, up) * value(a, s);
       slopes[2 * r * width + f] = d * beside(a, up) * slope_at(a, s) * m;
-      slopes[(2 * r + 1) * width + f] = d * value(a, s) * beside_slope(a, up);
+      slopes[(2 * r + 1) * width + f] = d * value(a, s) * gate_factor_slope(a, up);
     }
   glu<T>(bench.dev, a, gate_up, m, y);
   glu_backward<T>(bench.dev, a, dy, gate_up, m, dgate_up);

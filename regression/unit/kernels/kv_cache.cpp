@@ -103,7 +103,7 @@ class Texts {
 };
 
 template <class T>
-void expect_texts_as_at_once(double within) {
+void expect_decoding_matches_attention(double within) {
   std::mt19937_64 random(seed_of_run());
   for (int i = 0; i < 25; ++i) {
     const Case c = drawn(random);
@@ -120,9 +120,9 @@ void expect_texts_as_at_once(double within) {
 }  // namespace
 
 TEST(kv_cache, texts_by_tokens_are_texts_at_once) {
-  expect_texts_as_at_once<double>(1e-12);
-  expect_texts_as_at_once<float>(1e-5);
-  expect_texts_as_at_once<bf16>(0.05);
+  expect_decoding_matches_attention<double>(1e-12);
+  expect_decoding_matches_attention<float>(1e-5);
+  expect_decoding_matches_attention<bf16>(0.05);
 }
 
 TEST(kv_cache, sequences_are_no_longer_than_their_cache) {

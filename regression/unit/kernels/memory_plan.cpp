@@ -43,7 +43,7 @@ void expect_sound(const std::vector<MemoryBlock>& blocks, const MemoryPlan& plan
 }
 
 // The least that any order of placement at the lowest free offset takes: among them is an optimum, since any plan can be pushed down.
-Index least_of_all_orders(const std::vector<MemoryBlock>& blocks) {
+Index lowest_over_all_orders(const std::vector<MemoryBlock>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   Index least = std::numeric_limits<Index>::max();
@@ -74,7 +74,7 @@ TEST(memory_plan, of_up_to_eight_blocks_is_the_best_there_is) {
     const MemoryPlan plan = plan_memory(blocks, 1);
     expect_sound(blocks, plan);
     EXPECT_TRUE(plan.optimal);
-    EXPECT_EQ(plan.bytes, least_of_all_orders(blocks));
+    EXPECT_EQ(plan.bytes, lowest_over_all_orders(blocks));
   }
 }
 

@@ -68,7 +68,7 @@ Drawn shared(Dice& dice) {
   return s;
 }
 
-double products_beside(const OverlappedTransfer& transfer) {
+double overlapped_gemm_flops(const OverlappedTransfer& transfer) {
   double flops = 0;
   for (const auto& [shape, calls] : transfer.beside)
     if (shape.kernel == "gemm") flops += shape.flops * double(calls);
@@ -93,7 +93,7 @@ TEST(overlapped_transfers, sums_of_branches_hide_beside_gradients_of_weights_and
       const Task& task = program.tasks[i];
       for (const auto& [communicator, t] : counts.counts[std::size_t(counts.of_task[i])].hidden) {
         EXPECT_EQ(task.op, Op::backward);
-        (t.operation == Operation::all_gather ? gathers : sums)[task.micro] += double(t.times) * products_beside(t);
+        (t.operation == Operation::all_gather ? gathers : sums)[task.micro] += double(t.times) * overlapped_gemm_flops(t);
       }
     }
     const double beside_gathers = s.run.parallel.sequence ? products : 0;

@@ -93,7 +93,7 @@ std::vector<double> linear(const std::vector<double>& x, Tensor1<double> w, Tens
 }
 
 // Of every row the mean over the rows of its text.
-std::vector<double> means_of_texts(const std::vector<double>& x, const MicroBatch& batch, Index width) {
+std::vector<double> document_means(const std::vector<double>& x, const MicroBatch& batch, Index width) {
   const auto text_of = [&](Index r) { return batch.positions.empty() ? r / length : r - batch.positions[r]; };  // by its first row, or its sequence
   std::vector<double> y(x.size(), 0);
   for (Index r = 0; r < sequences * length; ++r)
@@ -115,7 +115,7 @@ void expect_plain_loops(const std::shared_ptr<const Objective>& objective, bool 
   const Weights weight(rig.engine);
   std::vector<double> h = stream_of(rig.engine, batch);
   if (const auto pool = pool_of(*objective)) {
-    if (pool == Pool::mean) h = means_of_texts(h, batch, m.hidden_size);
+    if (pool == Pool::mean) h = document_means(h, batch, m.hidden_size);
     h = linear(h, weight("pooler.dense.weight"), weight("pooler.dense.bias"), m.hidden_size);
     for (double& x : h) x = std::tanh(x);
   }

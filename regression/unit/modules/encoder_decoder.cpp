@@ -112,10 +112,10 @@ TEST(encoder_decoder, prompts_that_advance_together_say_what_each_says_alone) {
       for (const auto& p : generator.stage().parameters().all()) initialise(dev, *p, 5);
       return generator.generate(asked, {0, 0, 1, 1, 12}, [](Index, Token token) { return token == 11; });
     };
-    std::vector<std::vector<Token>> alone_made;
-    for (const auto& prompt : prompts) alone_made.push_back(made({prompt}, 1)[0]);
-    EXPECT_EQ(made(prompts, 2), alone_made);
-    EXPECT_EQ(made(prompts, 5), alone_made);
+    std::vector<std::vector<Token>> single_prompt_results;
+    for (const auto& prompt : prompts) single_prompt_results.push_back(made({prompt}, 1)[0]);
+    EXPECT_EQ(made(prompts, 2), single_prompt_results);
+    EXPECT_EQ(made(prompts, 5), single_prompt_results);
   }
 }
 

@@ -445,7 +445,7 @@ TEST(families, activations_of_t5_are_those_of_the_file) {
 // Keys that say something to transformers and nothing to a model here are those of the folder that a model came from, in its class alone.
 TEST(families, what_transformers_alone_reads_comes_back) {
   const auto back = [](const char* file, const char* family) {
-    return nlohmann::json::parse(write_config_json(parse_config_json(file, "file"), *family_called(family)));
+    return nlohmann::json::parse(write_config_json(parse_config_json(file, "file"), *find_family(family)));
   };
   const nlohmann::json modern =
       back(R"({"model_type": "modernbert", "cls_token_id": 7, "sep_token_id": null, "sparse_prediction": true})", "modernbert");
@@ -607,7 +607,7 @@ TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
   for (safetensors::Tensor& tensor : old)
     for (const auto& [now, then] : {std::pair<std::string, std::string>{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
       if (tensor.name.ends_with(now)) tensor.name.replace(tensor.name.size() - now.size(), now.size(), then);
-  const auto sorted = [&](std::size_t a, std::size_t b) { return safetensors::written_before(old[a], old[b]); };
+  const auto sorted = [&](std::size_t a, std::size_t b) { return safetensors::precedes_in_file(old[a], old[b]); };
   std::vector<std::size_t> order(old.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), sorted);
@@ -639,7 +639,7 @@ void copy_weights(const fs::path& from, const fs::path& to, const Change& change
   const ModelFolder folder(from);
   std::vector<safetensors::Tensor> tensors;
   for (const std::string& name : folder.names()) tensors.push_back(folder.tensor(name));
-  std::sort(tensors.begin(), tensors.end(), safetensors::written_before);
+  std::sort(tensors.begin(), tensors.end(), safetensors::precedes_in_file);
   safetensors::Writer writer(to / one_file_name, tensors);
   for (const safetensors::Tensor& tensor : tensors) {
     std::vector<float> numbers(std::size_t(elements(tensor.shape)));
@@ -675,7 +675,7 @@ TEST(families, modules_of_deepseek_are_there_where_their_weights_are) {
   ModelConfig others = golden("llama").model;
   others.objective = multi_token({1, "*-"});
   EXPECT_NE(std::string(error_of([&] { family_for(others, "llama"); }).what()).find("train.objective is mtp"), std::string::npos);
-  const StoredNames names(*family_called("deepseek_v3"), deep);
+  const StoredNames names(*find_family("deepseek_v3"), deep);
   for (const auto& [ours, theirs] : {std::pair{"mtp.0.enorm.weight", "model.layers.2.enorm.weight"},
                                      {"mtp.2.norm.weight", "model.layers.4.shared_head.norm.weight"},
                                      {"mtp.1.layers.0.input_layernorm.weight", "model.layers.3.input_layernorm.weight"},
@@ -723,7 +723,7 @@ TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
     const Error error = error_of([&] { check_weights(FolderWeights(copy, fewer), declared_weights(fewer)); });
     EXPECT_NE(std::string(error.what()).find(fmt::format("holds model.layers.{}.", layers)), std::string::npos) << name << ": " << error.what();
   }
-  EXPECT_FALSE(StoredNames(*family_called("deepseek_v3"), golden("deepseek_v3").model).passes_over("model.layers.61.enorm.weight"));
+  EXPECT_FALSE(StoredNames(*find_family("deepseek_v3"), golden("deepseek_v3").model).is_ignored_tensor("model.layers.61.enorm.weight"));
   const auto ahead = [](const char* more) {
     const HuggingFaceConfig read = parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3"{}}})", more), "file");
     return read.ahead ? read.ahead->depths() : 0;

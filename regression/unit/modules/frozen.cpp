@@ -45,14 +45,14 @@ std::vector<Patterns> choices() {
 }
 
 // Some of the weights whose gradients are one product: the others' become products of other shapes, which a BLAS may sum in another order.
-std::vector<Patterns> choices_that_cut_products() {
+std::vector<Patterns> choices_that_split_gemms() {
   return {{"*.self_attn.k_proj.*", "*.self_attn.o_proj.bias", "*.up_proj.*"},
           {"*.dt_bias", "*.conv1d.bias", "*.q_proj.weight", "*.v_proj.bias", "*.gate_proj.weight", "*.out_proj.*"}};
 }
 
 std::vector<Patterns> all_choices() {
   std::vector<Patterns> all = choices();
-  for (const Patterns& cut : choices_that_cut_products()) all.push_back(cut);
+  for (const Patterns& cut : choices_that_split_gemms()) all.push_back(cut);
   return all;
 }
 
@@ -130,7 +130,7 @@ TEST(frozen, weights_keep_their_bits_and_the_others_learn_as_beside_masked_updat
 }
 
 TEST(frozen, weights_of_a_shared_product_keep_their_bits_and_the_others_learn_to_rounding) {
-  for (const Patterns& frozen : choices_that_cut_products()) {
+  for (const Patterns& frozen : choices_that_split_gemms()) {
     SCOPED_TRACE(frozen.front());
     expect_masked_updates<double>(frozen, 1e-10);
     expect_masked_updates<float>(frozen, 1e-3);
@@ -240,7 +240,7 @@ void expect_resumes(const Patterns& frozen) {
 }
 
 TEST(frozen, run_resumes_with_the_same_bits) {
-  for (const Patterns& frozen : {choices().front(), choices_that_cut_products().front()}) {
+  for (const Patterns& frozen : {choices().front(), choices_that_split_gemms().front()}) {
     expect_resumes<double>(frozen);
     expect_resumes<float>(frozen);
     expect_resumes<bf16>(frozen);

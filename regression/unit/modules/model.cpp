@@ -166,7 +166,7 @@ TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_double) { expect_causal_lo
 TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_loss<float>(c); }
 
 template <class T>
-void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance) {
+void expect_decoding_matches_prefill(const Case& c, double tolerance) {
   Reader<T> reader(c.model, c.batch, c.seq_length);
   const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
   const auto whole = reader.read(tokens, 0);
@@ -191,8 +191,8 @@ void expect_reading_in_parts_is_reading_at_once(const Case& c, double tolerance)
   }
 }
 
-TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12); }
-TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5); }
+TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_decoding_matches_prefill<double>(c, 1e-12); }
+TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_decoding_matches_prefill<float>(c, 1e-5); }
 
 // Windows of one token, of some, as long as all and longer, in one layer and beside layers that see all.
 TEST(model, reads_through_windows_token_by_token_as_at_once) {
@@ -201,8 +201,8 @@ TEST(model, reads_through_windows_token_by_token_as_at_once) {
       SCOPED_TRACE(fmt::format("{} window {}", pattern, window));
       Case c = named("T2");
       c.model.pattern = pattern, c.model.window.size = window;
-      expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
-      expect_reading_in_parts_is_reading_at_once<float>(c, 1e-5);
+      expect_decoding_matches_prefill<double>(c, 1e-12);
+      expect_decoding_matches_prefill<float>(c, 1e-5);
     }
 }
 
@@ -381,39 +381,39 @@ Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatc
 
 // Documents packed into sequences, however they are cut, give the loss and the gradients that they give one by one.
 template <class T>
-void expect_packed_is_apart(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
+void expect_packing_matches_separate(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
   Rig<T> rig(config_of(config, batch, seq_length), alone(config.layers()));
   for (const Lengths& lengths : cuts(seq_length)) {
     const MicroBatch together = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
     if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
-    const Outcome a = outcome(rig, {together}), b = outcome_by_length<T>(config, taken_apart(together));
+    const Outcome a = outcome(rig, {together}), b = outcome_by_length<T>(config, split_documents(together));
     EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "documents of " << lengths.front() << ", ...";
     EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "documents of " << lengths.front() << ", ...";
   }
 }
 
-TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packed_is_apart<double>(c.model, c.batch, 21, 1e-12); }
+TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packing_matches_separate<double>(c.model, c.batch, 21, 1e-12); }
 
-void expect_packed_is_apart_in_every_layer_type(bool causal, NormPlacement placement) {
+void expect_packing_in_every_layer_type(bool causal, NormPlacement placement) {
   for (const LayerType& type : layer_types()) {
     if (of_encoder_and_decoder(type)) continue;  // they take no packed documents
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
     config.pattern = std::string(1, type.symbol);
     config.attention.causal = causal, config.norm_placement = placement;
-    expect_packed_is_apart<double>(config, 2, 21, 1e-12);
+    expect_packing_matches_separate<double>(config, 2, 21, 1e-12);
   }
 }
 
 TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
-  expect_packed_is_apart_in_every_layer_type(true, named("T2").model.norm_placement);
-  expect_packed_is_apart<float>(named("T2").model, 2, 21, 1e-4);
+  expect_packing_in_every_layer_type(true, named("T2").model.norm_placement);
+  expect_packing_matches_separate<float>(named("T2").model, 2, 21, 1e-4);
 }
-TEST(model, that_looks_both_ways_takes_documents_packed_or_one_by_one) { expect_packed_is_apart_in_every_layer_type(false, NormPlacement::after); }
+TEST(model, that_looks_both_ways_takes_documents_packed_or_one_by_one) { expect_packing_in_every_layer_type(false, NormPlacement::after); }
 
 // One document that fills its sequence is what a sequence is: the same bits.
 template <class T>
-void expect_whole_is_unpacked(const Case& c) {
+void expect_one_document_equals_unpacked(const Case& c) {
   Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   const MicroBatch plain = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.seq_length})});
@@ -422,9 +422,9 @@ void expect_whole_is_unpacked(const Case& c) {
 }
 
 TEST_P(model, whose_documents_fill_their_sequences_keeps_its_bits) {
-  expect_whole_is_unpacked<double>(c);
-  expect_whole_is_unpacked<float>(c);
-  expect_whole_is_unpacked<bf16>(c);
+  expect_one_document_equals_unpacked<double>(c);
+  expect_one_document_equals_unpacked<float>(c);
+  expect_one_document_equals_unpacked<bf16>(c);
 }
 
 // The loss of a document keeps its bits whatever stands in the others.
@@ -551,7 +551,7 @@ TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
 TEST(model, capped_models_read_token_by_token_as_at_once) {
   Case c = named("T2");
   c.model.pattern = "PW*", c.model.window.size = 5, c.model.attention.soft_cap = 0.4, c.model.lm_head_soft_cap = 0.9;
-  expect_reading_in_parts_is_reading_at_once<double>(c, 1e-12);
+  expect_decoding_matches_prefill<double>(c, 1e-12);
 }
 
 TEST(model, logits_stay_within_their_cap) {

@@ -112,7 +112,7 @@ TEST(multi_token, packed_documents_are_as_if_apart) {
     const MicroBatch all = packed(batch_of(config), {5, 1, 2, seq_length});
     const StepResult whole = together.engine.gradients([&](int) { return all; }, 1, 1);
     std::vector<double> sums(whole.ahead_losses.size(), 0.0), counts = sums;
-    for (const MicroBatch& document : taken_apart(all)) {
+    for (const MicroBatch& document : split_documents(all)) {
       EngineConfig one = config;
       one.seq_length = document.seq_length;
       if (std::all_of(document.labels.begin(), document.labels.end(), [](Token label) { return label == ignored_label; })) continue;

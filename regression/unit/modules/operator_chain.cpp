@@ -219,7 +219,7 @@ Coordinates tensor_rank(int ranks, int rank) {
 bool can_place(const Weight& w, int ranks) { return !w.sharding(Axis::tensor) || can_share({0, w.sharding(Axis::tensor)->runs}, ranks); }
 
 // Each weight lies where it is declared to lie, on every rank; and where so many ranks cannot share what is declared, no unit is divided either.
-void expect_cuts_of_hand(const std::string& name, const ModelConfig& m, int ranks, bool sequence) {
+void expect_declared_shardings(const std::string& name, const ModelConfig& m, int ranks, bool sequence) {
   const std::vector<Weight> declared = declared_weights(m);
   const std::vector<FoundCut> found = cuts_of(chains_of(m), {.ranks = ranks}, sequence);
   const bool by_hand = std::all_of(declared.begin(), declared.end(), [&](const Weight& w) { return can_place(w, ranks); });
@@ -251,7 +251,7 @@ TEST(operator_chain, cuts_the_weights_of_every_model_where_they_are_declared_to_
   Index models_tried = 0;
   for (const auto& [name, model] : models()) {
     for (int ranks = 2; ranks <= 8; ++ranks)
-      for (const bool sequence : {false, true}) expect_cuts_of_hand(name, shortened(model), ranks, sequence);
+      for (const bool sequence : {false, true}) expect_declared_shardings(name, shortened(model), ranks, sequence);
     ++models_tried;
   }
   std::printf("%td models\n", models_tried);
@@ -292,7 +292,7 @@ ModelConfig with_another(ModelConfig m, std::size_t layer) {
 
 // Where every rank has the whole stream, gradients of what all ranks have are known to all: but for what stands between the stream and heads or
 // experts.
-void expect_whole_gradients(const ModelChains& chains, const LayoutRules& rules, const std::string& where) {
+void expect_complete_gradients(const ModelChains& chains, const LayoutRules& rules, const std::string& where) {
   for (const ModelChain& chain : chains)
     for_each_step(chain.operators, lay_out(chain, rules, false), [&](const OperatorChain& of, const LayoutStep& step) {
       if (step.op < 0 || step.cut != WeightSplit::nowhere || of[step.op].weights.empty()) return;
@@ -323,7 +323,7 @@ TEST(operator_chain, sends_for_a_layer_what_a_step_counts) {
           const ModelChains chains = layer_chains(m, symbol, "model.layers.1");
           const LayoutRules rules{.ranks = ranks};
           EXPECT_EQ(declared(chains, rules, sequence, length), counted) << where;
-          if (!sequence) expect_whole_gradients(chains, rules, where);
+          if (!sequence) expect_complete_gradients(chains, rules, where);
           ++compared;
         }
       }

@@ -51,7 +51,7 @@ TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
     RunConfig asked = run;
     asked.offload.find_alpha = true;
     const OffloadFraction found = best_share(asked, layout, c);
-    EXPECT_EQ(found.alpha * steps_of_share, std::floor(found.alpha * steps_of_share));
+    EXPECT_EQ(found.alpha * alpha_steps, std::floor(found.alpha * alpha_steps));
     const auto seconds = [&](double alpha) { return predict(StagePlans(at(alpha), layout), at(alpha), layout, c).seconds; };
     EXPECT_EQ(found.seconds, seconds(found.alpha));
     EXPECT_TRUE(c.host.memory == 0 || double(most_on_host(found.alpha)) <= c.host.memory);

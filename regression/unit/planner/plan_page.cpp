@@ -35,7 +35,7 @@ void each_planned(int runs, const F& check) {
   }
 }
 
-bool on_the_clock(const Task& t) { return t.op != Op::send && t.op != Op::receive && t.op != Op::reduce && t.op != Op::gather; }
+bool takes_compute_time(const Task& t) { return t.op != Op::send && t.op != Op::receive && t.op != Op::reduce && t.op != Op::gather; }
 
 // From its begin to its end a rank computes or waits, and for each wait it is known for what.
 TEST(plan_page, tasks_and_waits_of_a_rank_follow_each_other) {
@@ -52,7 +52,7 @@ TEST(plan_page, tasks_and_waits_of_a_rank_follow_each_other) {
         const TaskSpan& span = s.tasks[rank][t];
         EXPECT_GE(span.end, span.begin);
         EXPECT_LE(span.end, s.makespan * (1 + 1e-12));
-        if (!on_the_clock(tasks[t])) continue;
+        if (!takes_compute_time(tasks[t])) continue;
         EXPECT_NEAR(span.begin - span.message_wait - span.bucket_wait - span.of_others, clock, 1e-9 * s.makespan) << to_text(step.programs[rank]);
         clock = span.end;
         busy += span.end - span.begin, messages += span.message_wait, buckets += span.bucket_wait;

@@ -119,7 +119,7 @@ TEST(search, bounds_are_below_what_is_predicted_and_planned) {
     StageRuns runs;
     for (int j = 0; j < 8 && !all.empty(); ++j) {
       LayoutChoice c = dice.one_of(all);
-      if (d.run.offload.find_alpha) c.alpha = dice.between(0, steps_of_share);
+      if (d.run.offload.find_alpha) c.alpha = dice.between(0, alpha_steps);
       const RunConfig run = with(d.run, c);
       const Layout layout = layout_by_rules(run, d.ranks);
       const EngineConfig config = engine_config(run, layout);
@@ -152,7 +152,7 @@ TEST(search, bounds_are_below_what_is_predicted_and_planned) {
 }
 
 bool has_room(const Cluster& c, const FoundLayout& f) {
-  return double(f.bytes) <= c.device.memory && double(f.host) <= c.room_on_host(double(f.bytes));
+  return double(f.bytes) <= c.device.memory && double(f.host) <= c.host_memory_left(double(f.bytes));
 }
 
 // Those of every layout that have room, fastest first.

@@ -28,7 +28,7 @@ void read_widths(ConfigReader& r) {
 void read_layers(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   AttentionConfig& a = m.attention;
-  r.read_even_heads(12);
+  r.read_multi_head_attention(12);
   a.rotary_fraction = 0;
   a.bias = true;
   a.causal = false;
@@ -131,15 +131,15 @@ StoredPlace place(const ModelConfig&, const std::string& weight) {
 }
 
 bool is_copy(const std::string& tensor) { return tensor == "cls.predictions.decoder.bias" || tensor.ends_with("embeddings.position_ids"); }
-bool is_beside(const std::string& tensor) { return tensor.starts_with("cls.seq_relationship.") || is_copy(tensor); }
-bool is_beside_or_pooler(const std::string& tensor) { return is_beside(tensor) || tensor.starts_with("bert.pooler."); }
+bool is_ignored_head_tensor(const std::string& tensor) { return tensor.starts_with("cls.seq_relationship.") || is_copy(tensor); }
+bool is_beside_or_pooler(const std::string& tensor) { return is_ignored_head_tensor(tensor) || tensor.starts_with("bert.pooler."); }
 
 }  // namespace
 
 std::vector<Family> families() {
   return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_beside_or_pooler},
           {"bert", "BertForPreTraining", read_pretraining, write, place, "bert.", is_copy},
-          {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_beside},
+          {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_ignored_head_tensor},
           {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_beside_or_pooler}};
 }
 

@@ -10,15 +10,15 @@ namespace gyr::deepseek {
 
 namespace {
 
-constexpr const char *growth_key = "mscale_all_dim", *depths_key = "num_nextn_predict_layers";
+constexpr const char *mscale_key = "mscale_all_dim", *depths_key = "num_nextn_predict_layers";
 
 // Positions are read and written as those of other attention.
-void take_positions(ConfigReader& r) {
+void move_rope_settings(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   m.latent.rope_theta = m.attention.rope_theta, m.latent.rope_scaling = m.attention.rope_scaling;
   m.attention = {};
   const ConfigReader::json& rope = r.value(r.value("rope_scaling").empty() ? "rope_parameters" : "rope_scaling");
-  if (rope.is_object() && rope.contains(growth_key) && !rope[growth_key].is_null()) m.latent.score_growth = r.finite(rope[growth_key], growth_key);
+  if (rope.is_object() && rope.contains(mscale_key) && !rope[mscale_key].is_null()) m.latent.score_growth = r.finite(rope[mscale_key], mscale_key);
 }
 
 void write_positions(const LatentConfig& c, nlohmann::ordered_json& j) {
@@ -27,7 +27,7 @@ void write_positions(const LatentConfig& c, nlohmann::ordered_json& j) {
   write_rotary(rotary, j);
   if (c.score_growth == 0) return;
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (j[key].is_object()) j[key][growth_key] = c.score_growth;
+    if (j[key].is_object()) j[key][mscale_key] = c.score_growth;
 }
 
 void read_latent(ConfigReader& r) {
@@ -91,7 +91,7 @@ void read_deepseek_v3(ConfigReader& r) {
   if (const Index depths = read_depths(r, layers); depths > 0) r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
-  take_positions(r);
+  move_rope_settings(r);
 }
 
 void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -142,12 +142,12 @@ std::vector<std::string> copies(const ModelConfig& m, const std::string& weight)
   return names;
 }
 
-bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace
 
 std::vector<Family> families() {
-  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, deepseek_place, "", passes_over, copies}};
+  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, deepseek_place, "", is_ignored_tensor, copies}};
 }
 
 }  // namespace gyr::deepseek

@@ -19,7 +19,7 @@ void read_layers(ConfigReader& r) {
 
 void read_attention(ConfigReader& r) {
   AttentionConfig& a = r.config.model.attention;
-  r.read_even_heads(71), a.num_kv_heads = 1;
+  r.read_multi_head_attention(71), a.num_kv_heads = 1;
   r.demand(!r.flag("alibi", false), "alibi", "is true; supported are rotary positions");
   r.demand(!r.flag("new_decoder_architecture", false), "new_decoder_architecture", "is true, and is not supported");
   r.demand(r.flag("multi_query", true), "multi_query", "is false; supported is one head of keys and values");

@@ -26,7 +26,7 @@ const std::vector<Family>& families() {
   return all;
 }
 
-const Family* family_called(const std::string& model_type, const std::string& architecture) {
+const Family* find_family(const std::string& model_type, const std::string& architecture) {
   const Family* first = nullptr;
   for (const Family& f : families()) {
     if (f.model_type != model_type) continue;
@@ -95,7 +95,7 @@ Loss lost(const Family& family, const ModelConfig& m) {
 }  // namespace
 
 const Family& family_for(const ModelConfig& m, const std::string& preferred) {
-  const Family *nearest = nullptr, *const first = family_called(preferred);
+  const Family *nearest = nullptr, *const first = find_family(preferred);
   Loss least;
   std::vector<const Family*> order;
   if (first) order.push_back(first);

@@ -102,10 +102,10 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 }
 
 // The mask of a causal model, which the first folders held.
-bool passes_over(const std::string& tensor) { return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias"); }
+bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias"); }
 
 }  // namespace
 
-std::vector<Family> families() { return {{"gpt2", "GPT2LMHeadModel", read, write, place, "transformer.", passes_over}}; }
+std::vector<Family> families() { return {{"gpt2", "GPT2LMHeadModel", read, write, place, "transformer.", is_ignored_tensor}}; }
 
 }  // namespace gyr::gpt2

@@ -39,7 +39,7 @@ void read_llama(ConfigReader& r) {
 
 void read_mistral(ConfigReader& r) {
   read_layers(r, {32000, 14336, 8, 1e-6, 1e4, 1, 2, 4096 * 32});
-  if (read_window(r)) look_through_windows(r.config.model);
+  if (read_window(r)) use_sliding_windows(r.config.model);
 }
 
 // Layers from max_window_layers on have the window, or those that layer_types names.
@@ -121,7 +121,7 @@ void read_mixtral(ConfigReader& r) {
   r.second_name("num_experts", "num_local_experts");
   m.moe.experts = r.integer("num_local_experts", 8, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 2, 1, m.moe.experts);
-  if (r.given("sliding_window") && read_window(r)) look_through_windows(m);
+  if (r.given("sliding_window") && read_window(r)) use_sliding_windows(m);
   if (r.not_negative("router_jitter_noise", 0) > 0) r.note("router_jitter_noise is not applied: training here goes on without it");
   for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
 }
@@ -150,7 +150,7 @@ void read_qwen3_moe(ConfigReader& r) {
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 8, 1, m.moe.experts);
   m.moe.routing.normalize = r.flag("norm_topk_prob", false);
   m.moe.intermediate_size = r.size("moe_intermediate_size", 768);
-  if (r.flag("use_sliding_window", false) && read_window(r)) look_through_windows(m);
+  if (r.flag("use_sliding_window", false) && read_window(r)) use_sliding_windows(m);
   for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
   for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
 }
@@ -196,14 +196,14 @@ StoredPlace mixtral_place(const ModelConfig& m, const std::string& weight) {
 }
 
 // Frequencies that the first folders held.
-bool passes_over(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
+bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace
 
 std::vector<Family> families() {
-  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", passes_over},
+  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", is_ignored_tensor},
           {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, layer_pair_place},
-          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", passes_over},
+          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", is_ignored_tensor},
           {"mistral", "MistralForCausalLM", read_mistral, write_mistral, layer_pair_place},
           {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, mixtral_place},
           {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, layer_pair_place}};

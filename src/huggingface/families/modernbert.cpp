@@ -22,7 +22,7 @@ void read_norms(ConfigReader& r) {
 void read_attention(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   AttentionConfig& a = m.attention;
-  r.read_even_heads(12);
+  r.read_multi_head_attention(12);
   a.bias = r.flag("attention_bias", false);
   a.causal = false;
   const Index every = r.integer("global_attn_every_n_layers", 3, 1, most_layers);

@@ -43,10 +43,10 @@ void read_mlp(ConfigReader& r) {
   const std::string_view gated = "gated-";
   m.gated = projection.starts_with(gated);
   const std::string name = projection == "gated-gelu" ? "gelu_new" : m.gated ? projection.substr(gated.size()) : projection;
-  m.activation = r.activation_called(name, "feed_forward_proj");
+  m.activation = r.find_activation(name, "feed_forward_proj");
   // Later versions of transformers write what they made of it, which then holds.
   m.gated = r.flag("is_gated_act", m.gated);
-  if (r.given("dense_act_fn")) m.activation = r.activation_called(r.text("dense_act_fn", ""), "dense_act_fn");
+  if (r.given("dense_act_fn")) m.activation = r.find_activation(r.text("dense_act_fn", ""), "dense_act_fn");
 }
 
 void read(ConfigReader& r) {
@@ -141,13 +141,13 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
 }
 
 // The embedding under other names, and what the first folders held and nothing reads.
-bool passes_over(const std::string& tensor) {
+bool is_ignored_tensor(const std::string& tensor) {
   return tensor == "encoder.embed_tokens.weight" || tensor == "decoder.embed_tokens.weight" ||
          tensor == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
 }  // namespace
 
-std::vector<Family> families() { return {{"t5", "T5ForConditionalGeneration", read, write, place, "", passes_over}}; }
+std::vector<Family> families() { return {{"t5", "T5ForConditionalGeneration", read, write, place, "", is_ignored_tensor}}; }
 
 }  // namespace gyr::t5

@@ -25,7 +25,7 @@ LayoutChoice with_one_sequence(LayoutChoice c) {
 }
 
 // Not sure where weights stay as they are, but where the first layer trains something, and with it one stream.
-bool all_go_back(const RunConfig& run) {
+bool all_layers_run_backward(const RunConfig& run) {
   const bool adapters = bool(run.optimizer.lora), frozen = !run.optimizer.frozen.empty();
   if (!adapters && !frozen) return true;
   const std::vector<Weight> weights = declared_weights(run.model);
@@ -37,10 +37,10 @@ bool all_go_back(const RunConfig& run) {
 }  // namespace
 
 LayoutBound::LayoutBound(const RunConfig& run, const Cluster& cluster, const Profile* profile)
-    : run_(run), cluster_(cluster), runs_(run, cluster, profile), backwards_(all_go_back(run) && runs_.train_alike()), contents_(run, cluster),
-      weights_(run, contents_, backwards_), memory_(run, cluster, contents_, weights_, backwards_), places_(cluster, contents_),
-      stages_(run, cluster, contents_, backwards_, profile != nullptr), replicas_(run, cluster, contents_, weights_, profile != nullptr),
-      programs_(run, cluster, contents_, stages_, replicas_) {}
+    : run_(run), cluster_(cluster), runs_(run, cluster, profile), backwards_(all_layers_run_backward(run) && runs_.train_alike()),
+      contents_(run, cluster), weights_(run, contents_, backwards_), memory_(run, cluster, contents_, weights_, backwards_),
+      places_(cluster, contents_), stages_(run, cluster, contents_, backwards_, profile != nullptr),
+      replicas_(run, cluster, contents_, weights_, profile != nullptr), programs_(run, cluster, contents_, stages_, replicas_) {}
 
 double LayoutBound::seconds_of(const LayoutChoice& c, const Places& places, const std::vector<StageTimes>& times) {
   const std::vector<ReplicaTimes>& replicas = replicas_.of(c, places);

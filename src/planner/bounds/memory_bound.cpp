@@ -14,7 +14,7 @@ Cluster largest_of(const Cluster& cluster) {
   Cluster largest = cluster;
   for (const Cluster& part : cluster.parts) {
     largest.device.memory = std::max(largest.device.memory, part.device.memory);
-    if (part.room_on_host(0) > largest.room_on_host(0)) largest.host.memory = part.room_on_host(0);
+    if (part.host_memory_left(0) > largest.host_memory_left(0)) largest.host.memory = part.host_memory_left(0);
   }
   return largest;
 }

@@ -148,10 +148,10 @@ double ProgramBound::seconds_of(const EngineConfig& config, const LayoutChoice& 
                                 const std::vector<const Held*>& held) {
   Plans plans;
   for (const Held* of_rank : held) plans.push_back(of_rank->plan);
-  const double seconds = walked_seconds(config.micros, c.pipeline, [&](int micros) {
+  const double seconds = extrapolated_step_seconds(config.micros, c.pipeline, [&](int micros) {
     return walk(compiled(config.schedule, {c.pipeline, c.virtual_stages, micros}, plans), c, places, stages, held);
   });
-  return (seconds + cluster_.fit.step) * (is_walked(config.micros, c.pipeline) ? rounding : continued);
+  return (seconds + cluster_.fit.step) * (is_fully_simulated(config.micros, c.pipeline) ? rounding : continued);
 }
 
 }  // namespace gyr

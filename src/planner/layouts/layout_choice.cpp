@@ -25,7 +25,7 @@ std::string LayoutChoice::text() const {
   return text;
 }
 
-double LayoutChoice::share() const { return double(alpha) / steps_of_share; }
+double LayoutChoice::share() const { return double(alpha) / alpha_steps; }
 
 std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std::string>& kept, const Islands& islands) {
   std::vector<std::string> lines;

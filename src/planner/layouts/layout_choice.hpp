@@ -19,7 +19,7 @@ struct LayoutChoice {
   int schedule = 0;   // place in `schedules`, where virtual_stages is 1
   int recompute = 0;  // place in `recompute_names`
   Shard shard = Shard::none;
-  int alpha = -1;  // activation.alpha, in parts of steps_of_share, where the deck leaves it to be found; -1: as the deck says
+  int alpha = -1;  // activation.alpha, in parts of alpha_steps, where the deck leaves it to be found; -1: as the deck says
   auto operator<=>(const LayoutChoice&) const = default;
 
   int token_ranks() const { return data * context; }

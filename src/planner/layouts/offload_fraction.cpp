@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-double rounded_down(double share) { return std::floor(std::clamp(share, 0.0, 1.0) * steps_of_share) / steps_of_share; }
+double rounded_down(double share) { return std::floor(std::clamp(share, 0.0, 1.0) * alpha_steps) / alpha_steps; }
 
 // What tasks take at a share, from what they take at none and at all. Transfers are those of a forward that is done again.
 CountedTasks between(const CountedTasks& none, const CountedTasks& all, double share) {
@@ -62,7 +62,7 @@ class ShareSearch {
     auto rank = of_none.begin();
     all_.each_rank(config(1), cluster_, [&](const Capacity& all, const Cluster& island) {
       const Capacity& none = *rank++;
-      const double room = island.room_on_host(double(std::max(none.total(), all.total()))), least = double(none.host());
+      const double room = island.host_memory_left(double(std::max(none.total(), all.total()))), least = double(none.host());
       require(
           least <= room, Exit::config,
           "activation.policy = memo: {:.1f} MiB are to lie on the host at least, and '{}' has room for {:.1f}; take activation.recompute = full with "

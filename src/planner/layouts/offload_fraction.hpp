@@ -16,11 +16,11 @@ class Profile;
 class StageRuns;
 
 struct OffloadFraction {
-  double alpha = 0;    // a multiple of 1 / steps_of_share
+  double alpha = 0;    // a multiple of 1 / alpha_steps
   double seconds = 0;  // of a step
   double most = 0;     // that the host has room for
 };
-inline constexpr int steps_of_share = 256;
+inline constexpr int alpha_steps = 256;
 
 // For a run whose policy is memo. Exit::config where the host has no room for any. `runs`: dry runs that others have made, or will use.
 OffloadFraction best_share(RunConfig, const Layout&, const Cluster&, const Profile* = nullptr, StageRuns* runs = nullptr);

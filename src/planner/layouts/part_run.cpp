@@ -132,7 +132,7 @@ PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layou
     const TaskCount& count = counts.counts[std::size_t(counts.of_task[i])];
     Part& part = rank.parts.at(std::size_t(task.parts.first));
     PartCount& into = task.op == Op::forward ? part.forward : task.op == Op::backward_weights ? part.backward_weights : part.backward_input;
-    for (int island = 0; island < cluster_.islands_that_differ(); ++island) {
+    for (int island = 0; island < cluster_.different_islands(); ++island) {
       const Cluster& there = cluster_.island(island);
       into.compute.push_back(seconds_of(count.launches, config.precision, there, profile_));
       into.floor.push_back(profile_ ? KernelBound() : bound_of(count.launches, config.precision, there));

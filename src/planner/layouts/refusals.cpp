@@ -17,7 +17,7 @@ struct Taken {
   std::vector<long long> numbers;
 };
 
-Taken taken_apart(const std::string& text) {
+Taken split_documents(const std::string& text) {
   Taken taken;
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i;
@@ -62,7 +62,7 @@ std::vector<Refusals::Line> Refusals::lines() const {
   std::map<std::vector<std::string>, Group> groups;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    const Taken taken = taken_apart(texts_[i]);
+    const Taken taken = split_documents(texts_[i]);
     Group& group = groups[taken.words];
     if (group.ranges.empty()) {
       group.first = taken;

@@ -12,7 +12,7 @@ namespace {
 
 double passes_of(const Cluster& cluster) {
   double most = 0;
-  for (int island = 0; island < cluster.islands_that_differ(); ++island)
+  for (int island = 0; island < cluster.different_islands(); ++island)
     most = std::max(most, cluster.island(island).fit.memory * cluster.island(island).device.memory_bandwidth);
   return most;
 }
@@ -47,7 +47,7 @@ ReplicaTimes ReplicaBound::times_of(const LayoutChoice& c, const Places& places,
     };
     times.reduce = seconds_of(summing, trained, travel, places, rank);
     if (c.shard != Shard::none && trained.sum() > 0) times.gather = gathering(all);
-    if (const Turning turning = turning_of(c, rank); turning.trained.sum() > 0) {
+    if (const Turning turning = rotating_elements(c, rank); turning.trained.sum() > 0) {
       times.clear = clearing(turning.trained.sum() * double(size_of(wide)));
       times.turning = seconds_of(summing, turning.trained, travel, places, rank) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0);
     }
@@ -66,7 +66,7 @@ double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of
 
 // Buckets no larger than a layer take turns where a chunk has several layers. One may be of two chunks, which take it one after the other; of those
 // that are gathered two are there from the pass before.
-ReplicaBound::Turning ReplicaBound::turning_of(const LayoutChoice& c, int rank) {
+ReplicaBound::Turning ReplicaBound::rotating_elements(const LayoutChoice& c, int rank) {
   Turning turning;
   if (c.shard < Shard::gradients || c.attention_ranks > 0) return turning;
   const double wide = double(size_of(accumulator_of(precision_of(run_.train.precision))));

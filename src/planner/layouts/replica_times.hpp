@@ -32,7 +32,7 @@ class ReplicaBound {
   };
   ReplicaTimes times_of(const LayoutChoice&, const Places&, int rank);
   double seconds_of(Operation, const Elements&, double bytes_of_one, const Places&, int rank) const;
-  Turning turning_of(const LayoutChoice&, int rank);
+  Turning rotating_elements(const LayoutChoice&, int rank);
 
   const RunConfig& run_;
   const Cluster& cluster_;

@@ -170,7 +170,7 @@ double StageBound::seconds_of(const Task& t, const Span& stage, const TimesThere
     if (t.op == Op::forward || layer + 1 == stage.last) copies(layer);
     if (t.op != Op::forward) copies(layer - 1);
   }
-  return sum.sum() + std::max(0.0, copying - beside_copies(sum.compute, calls, t.parts.size(), there.island));
+  return sum.sum() + std::max(0.0, copying - compute_hiding_copies(sum.compute, calls, t.parts.size(), there.island));
 }
 
 }  // namespace gyr

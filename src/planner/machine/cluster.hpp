@@ -61,7 +61,7 @@ struct Cluster {
 
   void limit_memory(double bytes);  // of every device
   // Bytes that a rank may swap which takes so many of its device.
-  double room_on_host(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
+  double host_memory_left(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
   Index devices() const;  // 0: as many as a run asks for
   // Where a rank of the job stands: ranks fill node after node, and island after island.
   struct Place {
@@ -69,7 +69,7 @@ struct Cluster {
     Index node = 0;
   };
   Place place_of(Index rank) const;
-  int islands_that_differ() const { return parts.empty() ? 1 : int(parts.size()); }  // 1: all are alike
+  int different_islands() const { return parts.empty() ? 1 : int(parts.size()); }  // 1: all are alike
   const Cluster& island(int number) const { return parts.empty() ? *this : parts.at(std::size_t(number)); }
   const Cluster& island_of(Index rank) const { return island(parts.empty() ? 0 : place_of(rank).island); }
   // Of so many ranks together: peak of matrix products in flop/s, and watts; 0 where those of some are not known.

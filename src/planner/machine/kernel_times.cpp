@@ -51,7 +51,7 @@ double seconds_of_copies(double bytes, const Cluster& cluster) {
   return bytes / cluster.host.bandwidth;
 }
 
-double beside_copies(double compute, Index calls, Index parts, const Cluster& cluster) {
+double compute_hiding_copies(double compute, Index calls, Index parts, const Cluster& cluster) {
   return cluster.host.beside ? compute * double(std::min(calls, parts)) / double(parts) : 0;
 }
 

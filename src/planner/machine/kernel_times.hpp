@@ -27,7 +27,7 @@ CopyCounts copies_of(const LaunchCounts&);
 double seconds_of_copies(double bytes, const Cluster&);
 // Of so many seconds of computation in a task of so many parts, those that its copies may be made beside. Those of one layer are made beside another
 // one: beside as many parts as there are layers that are copied.
-double beside_copies(double compute, Index calls, Index parts, const Cluster&);
+double compute_hiding_copies(double compute, Index calls, Index parts, const Cluster&);
 
 // Of the same launches, what is sure: products by their flops alone, passes by their bytes alone.
 struct KernelBound {

@@ -26,7 +26,7 @@ struct MemoryTaken {
     };
     bytes = std::max(bytes, device), host = std::max(host, offloaded);
     keep(of_device, {device, island.device.memory});
-    keep(of_host, {offloaded, island.room_on_host(device)});
+    keep(of_host, {offloaded, island.host_memory_left(device)});
   }
 };
 

@@ -153,22 +153,22 @@ Walk walk_of(int micros, int group, int groups) {
 
 // From one group to the next a full pipeline does the same: what its busiest rank takes for it, or more. Where a step is less longer, its end still
 // waits for something else, as for sums of gradients, that more micro-batches will hide.
-bool grows_evenly(const Simulation& walked, const Simulation& more) {
+bool extrapolation_is_safe(const Simulation& walked, const Simulation& more) {
   constexpr double rounding = 1e-9;
   double busiest = 0;
   for (std::size_t rank = 0; rank < walked.busy.size(); ++rank) busiest = std::max(busiest, more.busy[rank] - walked.busy[rank]);
   return more.makespan - walked.makespan >= busiest - rounding * walked.makespan;
 }
 
-bool is_walked(int micros, int ranks) { return walk_of(micros, ranks, groups_walked).groups_left == 0; }
+bool is_fully_simulated(int micros, int ranks) { return walk_of(micros, ranks, groups_walked).groups_left == 0; }
 
-double walked_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk) {
+double extrapolated_step_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk) {
   for (int groups = groups_walked;; groups *= 2) {
     const Walk w = walk_of(micros, ranks, groups);
     const Simulation walked = walk(w.micros);
     if (w.groups_left == 0) return walked.makespan;
     const Simulation more = walk(w.micros + ranks);
-    if (grows_evenly(walked, more)) return walked.makespan + w.groups_left * (more.makespan - walked.makespan);
+    if (extrapolation_is_safe(walked, more)) return walked.makespan + w.groups_left * (more.makespan - walked.makespan);
   }
 }
 
@@ -183,7 +183,7 @@ StepTimeline timeline_of(const StagePlans& plans, const EngineConfig& config, co
     timed = time_of(costs, config, layout, walk.micros);
     if (walk.groups_left == 0) break;
     more = time_of(costs, config, layout, walk.micros + group);
-    if (grows_evenly(timed.simulation, more.simulation)) break;
+    if (extrapolation_is_safe(timed.simulation, more.simulation)) break;
   }
   StepTimeline step;
   step.micros = walk.micros, step.micros_left = config.micros - walk.micros, step.besides = cluster.fit.step;

@@ -62,8 +62,8 @@ class StagePlans {
 
 // Seconds of a step of so many micro-batches on so many pipeline ranks, of which `walk` tells those of few: from one group of them to the next a full
 // pipeline does the same.
-double walked_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk);
-bool is_walked(int micros, int ranks);  // to its end
+double extrapolated_step_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk);
+bool is_fully_simulated(int micros, int ranks);  // to its end
 
 StepTimeline timeline_of(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr,
                          StagePlans::Counted* = nullptr);

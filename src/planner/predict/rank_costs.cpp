@@ -42,7 +42,7 @@ TaskCount rest_of(const RankPlan& plan) {
 void add_copies(CountedTasks::Count& count, const CopyCounts& copies, Index parts, const Cluster& cluster) {
   if (copies.calls == 0) return;
   count.copying = seconds_of_copies(copies.bytes, cluster);
-  count.hides = beside_copies(count.compute, copies.calls, parts, cluster);
+  count.hides = compute_hiding_copies(count.compute, copies.calls, parts, cluster);
 }
 
 }  // namespace

@@ -42,11 +42,11 @@ class Search {
     LayoutSpace space = space_of(run_, ranks_);
     result_.layouts = space.layouts;
     result_.by_rules = std::move(space.refusals);
-    for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_line();
+    for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_queue_size();
     while (!line_.empty() && result_.best.size() < best_) {
       const Waiting next = line_.top();
       line_.pop();
-      step(next), check_line();
+      step(next), check_queue_size();
     }
     if (!line_.empty()) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
@@ -70,10 +70,10 @@ class Search {
 
   // Layouts of a shape, and of those with one way to recompute.
   double layouts_of(const LayoutChoice& shape) const { return double(variants_of(run_, shape).size()); }
-  double with_one_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
-  double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? with_one_recomputation(shape) : layouts_of(shape); }
+  double layouts_per_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
+  double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? layouts_per_recomputation(shape) : layouts_of(shape); }
 
-  void check_line() const {
+  void check_queue_size() const {
     require(line_.size() <= most_, Exit::config,
             "a search for layouts has {} of them waiting, more than there is memory for: its bounds cannot tell them apart; name some of what it "
             "decides as parallel.keep",
@@ -101,7 +101,7 @@ class Search {
       try {
         line_.push({std::max(seconds, floor_.of_offloading(shape).seconds), Known::offloading, shape});
       } catch (const Error& e) {
-        refuse(e, with_one_recomputation(shape));
+        refuse(e, layouts_per_recomputation(shape));
       }
     }
   }
@@ -154,7 +154,7 @@ class Search {
       RunConfig run = with(run_, c);
       const Layout layout = layout_by_rules(run, ranks_);
       if (run.offload.find_alpha) {
-        c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * steps_of_share);
+        c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * alpha_steps);
         run = with(run_, c);
       }
       const EngineConfig config = engine_config(run, layout);
@@ -218,8 +218,7 @@ class Search {
 }  // namespace
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
-  for (int island = 0; island < cluster.islands_that_differ() && run.offload.on; ++island)
-    seconds_of_copies(0, cluster.island(island));  // can be told
+  for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));  // can be told
   const RunConfig there = on_islands(run, cluster, ranks);
   SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
   result.islands = there.parallel.islands;
