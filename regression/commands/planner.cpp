@@ -78,7 +78,7 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   put_contents(folder / "small.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("nodes: 0"), "nodes: 1"));
   const Result small = run({"plan", deck, "train.global_batch_size=16", "--ranks", "16", "--cluster", folder / "small.yaml"});
   EXPECT_EQ(small.code, int(Exit::config)) << small.out;
-  EXPECT_NE(small.err.find("16 ranks on the 8 devices"), std::string::npos) << small.err;
+  EXPECT_NE(small.err.find("16 ranks do not fit on the 8 devices"), std::string::npos) << small.err;
   put_contents(folder / "profile", "kernel precision flops bytes seconds\nadd fp32 1 2 three\n");
   const Result profile = run({"plan", deck, "--cluster", clusters + "h100.yaml", "--profile", folder / "profile"});
   EXPECT_EQ(profile.code, int(Exit::config));

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Reads PTX. Of each kernel the shortest loop that has half of its products by tensor cores in it, or, where it has none, half of its accesses of
-# global memory; the whole kernel where no loop has. Prints its name, how many instructions that part has, and how many of them are products, of memory,
-# and of whole numbers: those find addresses, bounds and places of bits. An assembler folds some of them into others; what it adds is not seen here.
+# Reads PTX and prints, for the hottest part of each kernel: kernel name, number of instructions, and how many of them are tensor-core instructions
+# (mma, wgmma), memory accesses, and integer instructions. Integer instructions compute addresses, bounds and bit positions. The hottest part is the
+# shortest loop with at least half of the tensor-core instructions; if there are none, with half of the global memory accesses; if no loop has that,
+# the full kernel. The assembler merges some of these instructions; instructions that it adds are not seen here.
 function class(line,  op) {
   op = line
   sub(/^[ \t{]*(@!?%p[0-9]+[ \t]+)?/, "", op)
@@ -20,7 +21,7 @@ function target_of(line) {
   sub(/;.*/, "", line)
   return line
 }
-# Sets `sum` to the number of each kind from line a to line b.
+# Sets sum[kind] to the number of instructions of each kind from line a to line b.
 function count(a, b,  i) {
   split("", sum)
   for (i = a; i <= b; ++i) ++sum[kind[i]]

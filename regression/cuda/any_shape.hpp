@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of bf16 against plain loops in double, and mistakes that are made in them.
+// Compares bf16 GEMM kernels with plain loops in double, and checks that mistakes in them are found.
 #pragma once
 
 #include <random>
@@ -9,7 +9,7 @@
 
 namespace gyr::testing {
 
-// multiply(dev, a, b, c) makes c = a b' of matrices drawn at random, whose rows have up to 8 `packs` numbers, on machines of every order.
+// multiply(dev, a, b, c) computes c = a b' for random matrices with k up to 8 `packs`, on machines of every order.
 template <class Multiply>
 void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
   const std::uint64_t seed = cuda::seed_of_draws();
@@ -36,7 +36,7 @@ void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
   }
 }
 
-// multiply(dev, a, b, c) does what no kernel may: found in every order, and said in words that have `found` among them.
+// multiply(dev, a, b, c) makes a mistake. It must be found in every order, with a message that contains `found`.
 template <class Multiply>
 void expect_found_in_every_order(Index k, const std::string& found, const Multiply& multiply) {
   Workbench bench;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cases of attention for tests of kernels that are emulated, drawn at random, and a case's tensors.
+// Random attention cases for tests of emulated kernels, and the tensors of a case.
 #pragma once
 
 #include <random>
@@ -15,11 +15,11 @@ using gyr::testing::Workbench;
 
 struct Case {
   AttentionShape shape;
-  Index cut = 0;  // keys of the first of two blocks, of one sequence; 0: they come in one
+  Index cut = 0;  // keys in the first of two key blocks (batch 1 only); 0: a single block
   bool causal = true;
   Index first_query = shape.keys - shape.queries;
-  std::vector<std::int32_t> positions = {};  // of documents
-  std::vector<std::int32_t> ahead = {};      // of documents, where it is not causal
+  std::vector<std::int32_t> positions = {};  // packed documents: position of each query in its document
+  std::vector<std::int32_t> ahead = {};      // packed documents without causal mask: number of later tokens in the document
   Index window = 0;
   double cap = 0;
 
@@ -35,13 +35,13 @@ struct Case {
     if (among(0, 2) == 0) c.cap = 0.1 * double(among(2, 20));
     const bool packed = reach == Reach::documents || (reach == Reach::window && among(0, 1));
     for (Index r = 0; packed && r < c.shape.batch * c.shape.queries; ++r) {
-      Index position = r % c.shape.queries == 0 ? 30 * among(0, 1) : c.positions.back() + 1;  // a sequence may begin within a document
+      Index position = r % c.shape.queries == 0 ? 30 * among(0, 1) : c.positions.back() + 1;  // a sequence may start inside a document
       if (among(0, 40) == 0) position = 0;
       c.positions.push_back(std::int32_t(position));
     }
     if (!c.causal && packed) {
       c.ahead = gyr::testing::ahead_of(c.positions, c.shape.queries);
-      if (among(0, 1))  // the last documents go on
+      if (among(0, 1))  // the last documents continue after the sequence
         for (const gyr::testing::Extent& e : gyr::testing::extents_of(c.positions, c.shape.queries))
           for (Index t = e.first; t < e.first + e.count && e.first + e.count == c.shape.queries; ++t) c.ahead[e.sequence * c.shape.queries + t] += 20;
     }
@@ -52,7 +52,7 @@ struct Case {
                        shape.queries, first_query, shape.keys, cut, shape.num_heads, shape.head_dim, shape.v_head_dim, shape.num_kv_heads,
                        causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window, cap);
   }
-  // Of the keys from `first` on.
+  // Mask for the keys from `first` on.
   Mask mask(Index first) const { return {causal, first_query, first, gyr::testing::documents_of(positions, ahead), window}; }
 };
 
@@ -72,11 +72,11 @@ struct Heads {
     out = bench.zeros<T>(queries, H * shape.v_head_dim);
     state = {bench.zeros<A>(queries, H * shape.v_head_dim), bench.zeros<A>(queries, H), bench.zeros<A>(queries, H)};
     lse = bench.zeros<A>(queries, H), delta = bench.zeros<A>(queries, H);
-    dq = bench.normal<A>(queries, H * shape.head_dim);  // to which gradients are added
+    dq = bench.normal<A>(queries, H * shape.head_dim);  // gradients are accumulated onto these values
     dk = bench.normal<A>(keys, K * shape.head_dim), dv = bench.normal<A>(keys, K * shape.v_head_dim);
   }
 
-  // f(shape, first key, of the keys' rows) of each block of keys.
+  // Calls f(shape, first key, selector of the block's rows) for each block of keys.
   template <class F>
   void each_block(const F& f) const {
     const auto block = [&](Index first, Index count) {
@@ -94,7 +94,7 @@ struct Heads {
     });
     attention_finish<T>(dev, shape, state, out, lse);
   }
-  // parts: of the query heads of a key head (0: as many as attention_backward makes)
+  // parts: number of parts that the query heads of a key head are split into; 0: as attention_backward chooses
   void attend_backward(Device& dev, Index parts = 0) const {
     attention_delta<T>(dev, shape, dout, out, delta);
     each_block([&](const AttentionShape& part, Index first, const auto& of) {

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/cuda/build.sh NVCC FOLDER: the program for GPUs from nothing, in FOLDER, which is removed at the end. It must link, say what it was built
-# with, plan, and, where there is no GPU, say so in one line with exit code 69. Takes no GPU; exit code 77 where NVCC is not there.
-#   NCCL_HOME folder of NCCL   GPUS (90) to compile for   KEEP yes: the folder stays   CUDNN_FRONTEND_HOME cuDNN's front end: with cuDNN
+# regression/cuda/build.sh NVCC FOLDER: builds the program for GPUs from scratch in FOLDER, which is removed at the end.
+# The program must link, report its versions, and plan. Without a GPU, training must stop with one line of error and
+# exit code 69. No GPU is needed. Exit code 77 if NVCC does not exist.
+#   NCCL_HOME folder of NCCL   GPUS (90) architectures to compile for   KEEP yes: keeps FOLDER
+#   CUDNN_FRONTEND_HOME folder of the cuDNN front end: builds with cuDNN
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 nvcc=${1:?usage: regression/cuda/build.sh NVCC FOLDER} build=${2:?usage: regression/cuda/build.sh NVCC FOLDER}
-[ -x "$nvcc" ] || { echo "SKIPPED: no nvcc, which CUDA's toolkit brings; CUDA_HOME may name its folder"; exit 77; }
+[ -x "$nvcc" ] || { echo "SKIPPED: no nvcc (part of the CUDA toolkit); set CUDA_HOME to its folder"; exit 77; }
 [ "${KEEP:-}" = yes ] || trap 'rm -rf "$build"' EXIT
 failed() { echo "FAILED: $*"; exit 1; }
 begun=$SECONDS
-unset OMP_NUM_THREADS  # of which nproc makes a number of cores
+unset OMP_NUM_THREADS  # nproc would return this value
 ! command -v ninja > /dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 cudnn=OFF
 [ -z "${CUDNN_FRONTEND_HOME:-}" ] || cudnn=ON

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What kernels ask of a GPU, counted: tensor instructions as many as the algorithm has products, shared memory without conflicts of banks, and the
-// bytes of kernels bound by memory as many as a device announces, in packs of 16.
+// Tests of the counted GPU work of kernels: tensor instructions match the algorithm, shared memory has no bank
+// conflicts, and memory-bound kernels move exactly the bytes that they report, mostly in accesses of 16 bytes.
 #include "kernels/cuda/emulation/counts.hpp"
 
 #include <fstream>
@@ -33,12 +33,13 @@ namespace {
 const Machine plain{Order::forward, 1, false};
 
 constexpr Index tile = 64, warps = 4, warp_rows = 16;
-constexpr Index groups = 2, tokens_of_group = 64, keys_at_once = 128, queries_at_once = 64;  // of attention by warpgroups
-constexpr int ampere = 80, hopper = 90;                                                      // what multiplies without warpgroups, and with them
+constexpr Index groups = 2, tokens_of_group = 64, keys_at_once = 128, queries_at_once = 64;  // tile sizes of attention with wgmma
+constexpr int ampere = 80, hopper = 90;                                                      // compute capability without wgmma, and with it
 
 // ---- The counter itself ----
 
-// A warp's loads of numbers of N floats, lane l from (l % period) step, `passes` times; odd lanes once less where it is ragged.
+// Shared-memory loads of a warp: lane l loads N floats from element l % period * step, `passes` times. If ragged, odd
+// lanes make one pass less.
 struct Pattern {
   int step, period, passes;
   bool ragged;
@@ -100,13 +101,14 @@ struct Attention {
   }
 };
 
-// Tensor instructions of `products` products of tokens with tokens: each of the warps of a block, four or so many warpgroups, has `rows` own tokens,
-// blocks go through others from the first to the last that any of theirs has to do with, by `step`, and warps take those that their own have to do
-// with. meet(b, own, other)
+// Expected number of tensor instructions for `products` GEMMs between tokens. Each of the `warps` warps (or warpgroups)
+// of a block owns `rows` tokens. A block iterates over the other tokens in steps of `step`, from the first to the last
+// that interacts with any of its own tokens. A warp skips a step that has no token for its own rows. meet(b, own,
+// other) is true if the two tokens interact.
 template <class Meet>
 Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& sync_with,
                   Index warps = counts_suite::warps) {
-  Index steps = 0;  // of warps
+  Index steps = 0;  // steps that are computed, summed over warps
   for (Index b = 0; b < a.shape.batch; ++b)
     for (Index first = 0; first < own; first += warps * rows) {
       const Index end = std::min(first + warps * rows, own);
@@ -146,7 +148,7 @@ struct AttentionTensors {
   }
 };
 
-// Of both passes.
+// Grids of the forward and the backward pass.
 std::vector<GridCounts> all_grids(const Attention& a) {
   Workbench bench;
   const AttentionTensors x(bench, a.shape);
@@ -166,7 +168,8 @@ std::vector<GridCounts> all_grids(const Attention& a) {
   return counts.grids();
 }
 
-// The grids with tensor instructions: of attention forward, queries, keys; of the scan as in ScanProducts.
+// Grids with tensor instructions. Attention: forward, gradient of queries, gradients of keys and values. Scan: as in
+// ScanProducts.
 template <class Case>
 std::vector<GridCounts> counted(const Case& a) {
   std::vector<GridCounts> grids;
@@ -188,7 +191,7 @@ void expect_products_of(const Attention& a) {
   const Index step = a.width() == 64 ? 64 : 32;
   const auto query_first = [&](Index b, Index i, Index j) { return a.sees(b, i, j); };
   const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
-  const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // then a warp takes more queries
+  const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // with many blocks, a warp takes twice as many queries
   if (a.capability == hopper) {
     EXPECT_EQ(grids[0].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 2, query_first, groups));
     EXPECT_EQ(grids[1].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 3, query_first, groups));
@@ -209,7 +212,7 @@ void expect_products_on_both(const Attention& a) {
 struct Scan {
   SsdShape shape;
   bool last = true;
-  Index document = 0;  // tokens of each, 64 or none: they divide chunks and sequences
+  Index document = 0;  // tokens per document: 64, or 0 without documents; must divide chunks and sequences
 
   std::string name() const {
     return fmt::format("batch {}, length {}, heads {}, groups {}, width {}, state {}, chunk {}, documents {}", shape.batch, shape.seq_length,
@@ -217,7 +220,7 @@ struct Scan {
   }
 };
 
-// Tensor instructions of each of its kernels, in their order.
+// Expected number of tensor instructions of each scan kernel, in launch order.
 struct ScanProducts {
   Index states = 0, products = 0, outputs = 0, states_of_outputs = 0, products_back = 0, pairs = 0, groups = 0, inputs = 0;
 
@@ -229,12 +232,13 @@ struct ScanProducts {
   }
 
  private:
-  static constexpr Index block = 128, square = 32;  // square: instructions of a warp for 16 rows, 64 columns and a depth of 64
+  static constexpr Index block = 128, square = 32;  // tensor instructions for 16 rows, 64 columns and a depth of 64
 
-  // leaves: its state is wanted
+  // leaves: the state at the end of the chunk is needed.
   void add_chunk(Index length, bool leaves) {
     const Index tiles = ceil_div(length, tile), W = s.head_dim <= 64 ? 1 : 2, H = s.num_heads, slabs = ceil_div(s.state_size, 64);
-    const Index state = warps * H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 2 * square;  // 64 tokens, 64 channels, 128 numbers
+    // for 64 tokens, 64 channels, 128 state elements
+    const Index state = warps * H * ceil_div(s.state_size, 128) * ceil_div(s.head_dim, 64) * 2 * square;
     const Index met = documents ? tiles : tiles * (tiles + 1) / 2;
     states += leaves ? state * tiles : 0;
     states_of_outputs += state * tiles;
@@ -283,7 +287,7 @@ std::vector<GridCounts> all_grids(const Scan& a) {
   return counts.grids();
 }
 
-// most_conflicts: of the transactions that are needed
+// most_conflicts: allowed bank conflicts as a fraction of the minimum number of transactions.
 void expect_products_of(const Scan& a, double most_conflicts) {
   SCOPED_TRACE(a.name());
   const auto grids = counted(a);
@@ -300,9 +304,9 @@ void expect_products_of(const Scan& a, double most_conflicts) {
 // ---- Products of grouped rows ----
 
 struct Grouped {
-  std::vector<Index> rows;  // of each group
+  std::vector<Index> rows;  // rows per group
   Index n, k;
-  bool few;  // even rows
+  bool few;  // uses the kernel for few rows per group
   int capability = hopper;
 
   std::string name() const {
@@ -310,8 +314,9 @@ struct Grouped {
   }
   Index all() const { return std::accumulate(rows.begin(), rows.end(), Index(0)); }
 
-  // Tensor instructions of rows with a matrix, `columns` of what comes out: 16 rows, 8 columns and a depth of 16 each. Blocks have so many columns
-  // and take them so deep at a time; of their 128 rows warps or groups with 64 multiply if one of these is there.
+  // Tensor instructions of a GEMM of `rows` rows and `columns` columns: one per 16 rows, 8 columns and a depth of 16.
+  // Blocks compute `width` columns in steps of `depth`. Within a block, warps or warpgroups of `height` rows are
+  // skipped if they have no rows.
   struct Steps {
     Index height, width, depth;
     Index of(Index rows, Index columns, Index deep) const {
@@ -331,7 +336,7 @@ struct Grouped {
   }
 };
 
-// Forward, gradients of inputs, and of weights.
+// Grids of the forward, of the input gradient and of the weight gradient.
 std::vector<GridCounts> all_grids(const Grouped& c) {
   Workbench bench;
   const auto count = bench.zeros<std::int32_t>(Index(c.rows.size()));
@@ -351,7 +356,8 @@ std::vector<GridCounts> all_grids(const Grouped& c) {
   grouped_linear_backward_input<bf16>(bench.dev, groups, dy, w, bench.zeros<bf16>(c.all(), c.k));
   grouped_linear_backward_weight<bf16>(bench.dev, groups, dy, x, dw);
   bench.dev.fence();
-  for (const Work& work : bench.dev.work()) EXPECT_EQ(std::string(work.kernel), "grouped_gemm") << "the host has waited, or told a product for each";
+  for (const Work& work : bench.dev.work())
+    EXPECT_EQ(std::string(work.kernel), "grouped_gemm") << "the host has waited, or launched one GEMM per group";
   return counts.grids();
 }
 
@@ -370,7 +376,8 @@ void expect_products_on_both(Grouped c) {
 
 // ---- Kernels bound by memory ----
 
-// Bytes: announced; each of memory once for every grid; of the sectors that warps ask for. in_packs: of these, by instructions of 16 bytes.
+// announced: bytes reported by the kernels. distinct: bytes of memory, each counted once per grid. asked: bytes of all
+// sectors requested by warps. in_packs: fraction of these sectors requested by 16-byte instructions.
 struct Moved {
   double announced, distinct, asked, in_packs;
 };
@@ -389,23 +396,24 @@ Moved moved(Workbench& bench, const F& kernel) {
   return {announced, double(all.loaded.distinct + all.stored.distinct), 32 * sectors, in_packs / sectors};
 }
 
-// Distinct bytes are `passes` times what is announced, but for some per cent; packs of 16 bytes ask for so much.
+// The distinct bytes must be `passes` times the reported bytes, within 4 %. At least the fraction `in_packs` of the
+// sectors must come from 16-byte instructions.
 void expect_bytes(const char* name, const Moved& m, double passes, double in_packs = 0.95) {
-  const std::string what = fmt::format("{}: {} bytes announced, {} moved, {} asked for, {:.1f} % of them by packs of 16", name, m.announced,
-                                       m.distinct, m.asked, 100 * m.in_packs);
+  const std::string what = fmt::format("{}: {} bytes reported, {} moved, {} requested in sectors, {:.1f} % of them by 16-byte instructions", name,
+                                       m.announced, m.distinct, m.asked, 100 * m.in_packs);
   EXPECT_NEAR(m.distinct / (passes * m.announced), 1, 0.04) << what;
   EXPECT_GE(m.in_packs, in_packs) << what;
 }
 
-// ---- An estimate ----
+// ---- Estimate of kernel times ----
 
 struct Gpu {
   const char* name;
-  double flops, bytes;  // a second: of bf16 by tensor cores, of memory, as their maker says
+  double flops, bytes;  // peak bf16 tensor-core flop/s and memory bytes per second, from the data sheet
 };
 constexpr Gpu gpus[] = {{"A100", 312e12, 2.04e12}, {"H100", 989e12, 3.35e12}};
 
-// of: tokens that were counted; grows: how many times the tensor instructions of 4096 are those
+// of: number of tokens that were counted. grows: ratio of the tensor instructions for 4096 tokens to those counted.
 void print_estimate(const std::string& name, const GridCounts& g, double of, double grows) {
   const double flops = 4096 * grows * double(g.products), times = 4096 / of, bytes = times * double(g.loaded.distinct + g.stored.distinct);
   const double asked = grows * 32 * double(g.loaded.all().sectors + g.stored.all().sectors);
@@ -419,26 +427,26 @@ void print_estimate(const std::string& name, const GridCounts& g, double of, dou
 
 }  // namespace
 
-TEST(counts, shared_memory_takes_a_transaction_for_every_word_of_a_bank) {
+TEST(counts, bank_conflicts_cost_one_transaction_per_word) {
   expect_accesses(loads<1>({1, 32, 1, false}), 1, 1, 1);
-  expect_accesses(loads<1>({1, 1, 1, false}), 1, 1, 1);  // one word for all
+  expect_accesses(loads<1>({1, 1, 1, false}), 1, 1, 1);  // all lanes read the same word
   expect_accesses(loads<1>({2, 32, 1, false}), 1, 2, 1);
   expect_accesses(loads<1>({32, 32, 1, false}), 1, 32, 1);
   expect_accesses(loads<1>({33, 32, 1, false}), 1, 1, 1);
   expect_accesses(loads<2>({1, 32, 1, false}), 1, 2, 2);
   expect_accesses(loads<2>({2, 32, 1, false}), 1, 4, 2);
   expect_accesses(loads<4>({1, 32, 1, false}), 1, 4, 4);
-  expect_accesses(loads<4>({8, 32, 1, false}), 1, 32, 4);  // eight rows of 128 bytes, one above the other
-  expect_accesses(loads<4>({9, 32, 1, false}), 1, 4, 4);   // 16 bytes longer
+  expect_accesses(loads<4>({8, 32, 1, false}), 1, 32, 4);  // stride 128 bytes: all lanes hit the same banks
+  expect_accesses(loads<4>({9, 32, 1, false}), 1, 4, 4);   // rows with a stride of 144 bytes have no conflicts
   expect_accesses(loads<4>({1, 4, 1, false}), 1, 4, 4);
 }
 
-TEST(counts, a_lane_that_leaves_a_loop_leaves_others_together) {
+TEST(counts, accesses_stay_grouped_after_early_lane_exit) {
   expect_accesses(loads<1>({32, 32, 5, false}), 5, 5 * 32, 5);
   expect_accesses(loads<1>({32, 32, 5, true}), 5, 4 * 32 + 16, 5);
 }
 
-TEST(counts, global_memory_by_instructions_sectors_and_distinct_bytes) {
+TEST(counts, global_memory_instructions_sectors_and_bytes_are_counted) {
   Workbench bench;
   const auto x = bench.normal<float>(4 * warp_size), y = bench.zeros<float>(16 * warp_size);
   const With with(plain);
@@ -447,13 +455,13 @@ TEST(counts, global_memory_by_instructions_sectors_and_distinct_bytes) {
   bench.dev.fence();
   ASSERT_EQ(counts.grids().size(), 1u);
   const GridCounts& g = counts.grids()[0];
-  EXPECT_EQ(g.loaded.bytes, 2 * 512);  // both blocks the same
+  EXPECT_EQ(g.loaded.bytes, 2 * 512);  // both blocks load the same data
   EXPECT_EQ(g.loaded.distinct, 512);
   EXPECT_EQ(g.loaded.of_bytes(16).instructions, 2 * 32);
   EXPECT_EQ(g.loaded.all().requests, 2);
   EXPECT_EQ(g.loaded.all().sectors, 2 * 16);
   EXPECT_EQ(g.stored.of_bytes(4).instructions, 2 * 4 * 32);
-  EXPECT_EQ(g.stored.all().sectors, 2 * 4 * 32);  // lanes write 64 bytes apart
+  EXPECT_EQ(g.stored.all().sectors, 2 * 4 * 32);  // lanes write at a stride of 64 bytes
   EXPECT_EQ(g.stored.distinct, 512);
   {
     const Counts within;
@@ -464,8 +472,9 @@ TEST(counts, global_memory_by_instructions_sectors_and_distinct_bytes) {
   EXPECT_EQ(counts.grids().size(), 1u);
 }
 
-// n tiles of causal attention: n (n + 1) / 2 pairs of them, of 64 x 64 x W x 2 operations a product and 4096 an instruction.
-TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
+// Causal attention over n tiles has n (n + 1) / 2 pairs of tiles. A pair takes 64 x 64 x W x 2 operations per GEMM, and
+// an instruction does 4096 of them.
+TEST(counts, causal_attention_computes_half_of_the_tiles) {
   const Index n = 4, heads = 4;
   const Attention a{{1, n * tile, n * tile, heads, 2, 64, 64}};
   const auto grids = counted(a.on(ampere));
@@ -475,7 +484,8 @@ TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
   EXPECT_EQ(grids[1].products, pairs * 3 * 2 * 64);
   EXPECT_EQ(grids[2].products, pairs * 4 * 2 * 64);
   for (const GridCounts& g : grids) expect_no_conflicts(g);
-  // By warpgroups tiles have 128 tokens, each 2^2 as much; of gradients of keys, 64 queries see the first half of the keys alone.
+  // With wgmma, tiles have 128 tokens, so a pair is 2^2 times as large. In the key gradient, 64 queries see only the
+  // first half of the keys.
   const Index large = heads * n / 2 * (n / 2 + 1) / 2 * 4;
   const auto by_groups = counted(a);
   EXPECT_EQ(by_groups[0].products, large * 2 * 2 * 64);
@@ -483,7 +493,7 @@ TEST(counts, causal_attention_of_whole_tiles_has_half_of_the_square) {
   EXPECT_EQ(by_groups[2].products, pairs * 4 * 2 * 64);
 }
 
-TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
+TEST(counts, attention_computes_visible_tiles_without_bank_conflicts) {
   expect_products_on_both(Attention{{1, 128, 128, 2, 1, 128, 128}});
   expect_products_on_both(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
   expect_products_on_both(Attention{{1, 130, 200, 2, 2, 40, 64}});
@@ -493,7 +503,7 @@ TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
   Attention documents{{1, 192, 192, 2, 1, 64, 64}};
   for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
   expect_products_on_both(documents);
-  EXPECT_EQ(counted(documents.on(ampere))[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles of each head, in place of six
+  EXPECT_EQ(counted(documents.on(ampere))[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles per head instead of six
   for (const Index window : {1, 51, 64, 65, 200}) {
     Attention through{{1, 256, 256, 1, 1, 128, 64}};
     through.window = window;
@@ -505,7 +515,7 @@ TEST(counts, attention_multiplies_what_meets_and_has_no_conflicts) {
   expect_products_on_both(documents);
 }
 
-TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
+TEST(counts, scan_computes_needed_tiles_with_few_bank_conflicts) {
   expect_products_of(Scan{{1, 256, 2, 1, 64, 128, 128, 0, 1e30}}, 0);
   expect_products_of(Scan{{1, 256, 2, 1, 64, 256, 128, 0, 1e30}, false}, 0);
   expect_products_of(Scan{{1, 192, 2, 2, 64, 64, 192, 0, 1e30}, true, 64}, 0);
@@ -513,21 +523,21 @@ TEST(counts, the_scan_multiplies_what_meets_and_has_no_conflicts) {
   expect_products_of(Scan{{1, 70, 2, 1, 128, 136, 70, 0, 1e30}}, 0.2);
 }
 
-TEST(counts, grouped_products_multiply_rows_of_groups_and_have_no_conflicts) {
+TEST(counts, grouped_gemm_computes_own_rows_without_bank_conflicts) {
   expect_products_on_both({{256, 0, 64, 65, 1, 128}, 256, 128, false});
   expect_products_on_both({{70, 0, 0, 129}, 136, 40, false});
   expect_products_on_both({{0, 300, 0}, 64, 72, false});
   expect_products_on_both({{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
 }
 
-TEST(counts, rows_are_moved_once_and_in_packs) {
+TEST(counts, rmsnorm_and_glu_move_bytes_once_in_packs) {
   Workbench bench;
   const Index R = 256, D = 512;
   const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
   const auto g = bench.normal<float>(D), rstd = bench.zeros<float>(R), dg = bench.zeros<float>(D);
   expect_bytes("rmsnorm", moved(bench, [&] { rmsnorm<bf16>(bench.dev, x, g, 1e-5, y, rstd); }), 1);
   expect_bytes("rmsnorm_backward", moved(bench, [&] { rmsnorm_backward<bf16>(bench.dev, dy, x, g, rstd, Add::no, dx, {}); }), 1);
-  // Sums of columns, of float, are written for every 8 rows, of which there are few, and read again.
+  // Column sums in fp32 are written for every 8 rows and read again. Here there are few rows.
   const double summed = 1 + 2.0 * 4 / (8 * 3 * 2);
   expect_bytes("rmsnorm_backward, dg", moved(bench, [&] { rmsnorm_backward<bf16>(bench.dev, dy, x, g, rstd, Add::no, dx, dg); }), summed, 0.9);
   const auto gate_up = bench.normal<bf16>(R, 2 * D), dgate_up = bench.zeros<bf16>(R, 2 * D);
@@ -535,31 +545,31 @@ TEST(counts, rows_are_moved_once_and_in_packs) {
   expect_bytes("glu_backward", moved(bench, [&] { glu_backward<bf16>(bench.dev, Activation::silu, dy, gate_up, 1, dgate_up); }), 1);
 }
 
-TEST(counts, rows_of_layernorm_are_moved_once_and_in_packs) {
+TEST(counts, layernorm_moves_bytes_once_in_packs) {
   Workbench bench;
   const Index R = 256, D = 512;
   const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
   const auto g = bench.normal<float>(D), b = bench.normal<float>(D), mean = bench.zeros<float>(R), rstd = bench.zeros<float>(R),
              dg = bench.zeros<float>(D), db = bench.zeros<float>(D);
   expect_bytes("layernorm", moved(bench, [&] { layernorm<bf16>(bench.dev, x, g, b, 1e-5, y, mean, rstd); }), 1);
-  // Two sums of columns, of float, are written for every 8 rows, of which there are few, and read again.
+  // Two column sums in fp32 are written for every 8 rows and read again. Here there are few rows.
   expect_bytes("layernorm_backward", moved(bench, [&] { layernorm_backward<bf16>(bench.dev, dy, x, g, mean, rstd, Add::no, dx, dg, db); }),
                1 + 2 * 2.0 * 4 / (8 * 3 * 2), 0.8);
 }
 
-TEST(counts, heads_are_moved_once_and_in_packs) {
+TEST(counts, head_norm_moves_bytes_once_in_packs) {
   Workbench bench;
   const Index R = 256, H = 4, E = 128, D = H * E;
   const auto x = bench.normal<bf16>(R, D), dy = bench.normal<bf16>(R, D), y = bench.zeros<bf16>(R, D), dx = bench.zeros<bf16>(R, D);
   const auto g = bench.normal<float>(E), dg = bench.zeros<float>(E);
   const auto rstd = bench.zeros<float>(R, H);
   expect_bytes("head_norm", moved(bench, [&] { head_norm<bf16>(bench.dev, x, g, 1e-5, y, rstd); }), 1);
-  // Sums of columns, of float, are written for every 8 rows of two heads, of which there are few, and read again.
+  // Column sums in fp32 are written for every 8 rows of two heads and read again. Here there are few rows.
   expect_bytes("head_norm_backward", moved(bench, [&] { head_norm_backward<bf16>(bench.dev, dy, x, g, rstd, dx, dg); }),
                1 + 2.0 * 4 / (8 * 2 * 3 * 2), 0.9);
 }
 
-TEST(counts, rows_of_embeddings_are_moved_once) {
+TEST(counts, embedding_moves_bytes_once) {
   Workbench bench;
   const Index R = 256, D = 512, V = 300;
   const auto tokens = bench.arena.tensor<Token>(R), equal = bench.zeros<Token>(R);
@@ -567,14 +577,16 @@ TEST(counts, rows_of_embeddings_are_moved_once) {
   const auto table = bench.normal<bf16>(V, D), x = bench.normal<bf16>(R, D);
   const auto dtable = bench.zeros<float>(V, D);
   expect_bytes("embedding", moved(bench, [&] { embedding<bf16>(bench.dev, tokens, table, 0, 1, x); }), 1);
-  // Rows of the table by 16 bytes, those of x by 8, so that neighbours lie in neighbouring lanes.
+  // Rows of the table are accessed by 16 bytes, and those of x by 8 bytes, so that neighbouring lanes access
+  // neighbouring data.
   expect_bytes("embedding_backward", moved(bench, [&] { embedding_backward<bf16>(bench.dev, tokens, x, 0, 1, -1, dtable); }), 1, 0.75);
-  // Of a single token x is read; sums, of float, are written for every 32 rows and read again, and so is the table's row.
+  // For a single repeated token, x is read once. Sums in fp32 are written for every 32 rows and read again, and the row
+  // of the table is updated.
   expect_bytes("embedding_backward of equal tokens", moved(bench, [&] { embedding_backward<bf16>(bench.dev, equal, x, 0, 1, -1, dtable); }),
                (2 + 8.0 / 32 + 8.0 / double(R)) / 10, 0);
 }
 
-TEST(counts, rows_of_experts_are_moved_once_and_in_packs) {
+TEST(counts, expert_rows_move_once_in_packs) {
   Workbench bench;
   const Index R = 128, D = 512, K = 2, experts = 4;
   const auto chosen = bench.arena.tensor<std::int32_t>(R, K);
@@ -592,7 +604,7 @@ TEST(counts, rows_of_experts_are_moved_once_and_in_packs) {
                moved(bench, [&] { weighted_glu_backward<bf16>(bench.dev, Activation::silu, rows, dgrouped, gate_up, w, dgate_up, dw); }), 1);
 }
 
-TEST(counts, gates_are_moved_once_and_in_packs) {
+TEST(counts, gates_move_bytes_once_in_packs) {
   Workbench bench;
   const Index R = 256, E = 512;
   const auto y = bench.normal<bf16>(R, E), z = bench.normal<bf16>(R, E), out = bench.zeros<bf16>(R, E), dy = bench.zeros<bf16>(R, E),
@@ -604,7 +616,7 @@ TEST(counts, gates_are_moved_once_and_in_packs) {
   expect_bytes("gate_backward", moved(bench, [&] { gate_backward<bf16>(bench.dev, out, y, z, dy, dz); }), 1);
   expect_bytes("gated_norm_squares", moved(bench, [&] { gated_norm_squares<bf16>(bench.dev, order, y, z, squares); }), 1);
   expect_bytes("gated_norm", moved(bench, [&] { gated_norm<bf16>(bench.dev, order, y, z, w, squares, E, 1e-5, out); }), 1);
-  // Sums of columns, of float, are written for every 8 rows, of which there are few, and read again.
+  // Column sums in fp32 are written for every 8 rows and read again. Here there are few rows.
   expect_bytes("gated_norm_products",
                moved(bench, [&] { gated_norm_products<bf16>(bench.dev, order, out, y, z, w, squares, E, 1e-5, products, dw); }),
                1 + 2.0 * 4 / (8 * 3 * 2), 0.9);
@@ -612,20 +624,21 @@ TEST(counts, gates_are_moved_once_and_in_packs) {
                moved(bench, [&] { gated_norm_backward<bf16>(bench.dev, order, out, y, z, w, squares, products, E, 1e-5, dy, dz); }), 1);
 }
 
-TEST(counts, convolutions_are_moved_once) {
+TEST(counts, convolution_moves_bytes_once) {
   Workbench bench;
   const Index T = 512, C = 256;
   const auto x = bench.normal<bf16>(T, C), y = bench.zeros<bf16>(T, C), dy = bench.normal<bf16>(T, C), dx = bench.zeros<bf16>(T, C);
   const auto w = bench.normal<float>(C, 4), dw = bench.zeros<float>(C, 4);
   const auto bias = bench.normal<float>(C), dbias = bench.zeros<float>(C);
-  // In packs of 8: a thread has four channels.
+  // Accesses have 8 bytes, because a thread processes four bf16 channels.
   expect_bytes("convolution", moved(bench, [&] { convolution<bf16>(bench.dev, 1, x, w, bias, {}, y); }), 1, 0);
-  // Sums of weights and bias, of float, are written for every 128 tokens, of which there are few, and read again.
+  // Sums of the weight and bias gradients in fp32 are written for every 128 tokens and read again. Here there are few
+  // tokens.
   expect_bytes("convolution_backward", moved(bench, [&] { convolution_backward<bf16>(bench.dev, 1, dy, x, w, bias, {}, dx, dw, dbias, {}); }),
                1 + 2.0 * 5 * 4 / (128 * 3 * 2), 0);
 }
 
-TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
+TEST(counts, loss_and_optimizer_move_bytes_once_in_packs) {
   Workbench bench;
   const Index R = 8, V = 1 << 14;
   const auto logits = bench.normal<float>(R, V), dlogits = bench.zeros<float>(R, V);
@@ -643,14 +656,15 @@ TEST(counts, the_loss_and_the_optimizer_are_moved_once_and_in_packs) {
   const auto weights = bench.zeros<bf16>(n);
   const auto step = bench.normal<float>(4);
   const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {0.9, 0.95, 1e-8}, step, g, m, v, master, weights); });
-  expect_bytes("adamw", update, 1, 14.0 / 15);  // the weights of bf16 by 8 bytes
-  // Neighbours in neighbouring lanes; and every warp, which has 128 parameters, asks for the sector with the four numbers of the step.
+  expect_bytes("adamw", update, 1, 14.0 / 15);  // the bf16 weights are written by 8 bytes
+  // Neighbouring lanes access neighbouring data. Each warp also reads the sector with the four values of the step, once
+  // per 128 parameters.
   EXPECT_EQ(update.asked, update.distinct - 16 + 32 * double(n / 128));
 }
 
-// How many blocks an SM takes of them follows from this.
-TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
-  const Attention attention{{1, 64, 64, 132, 1, 128, 128}};  // of as many heads as take large blocks
+// The occupancy checked by device.sh depends on these values.
+TEST(counts, shared_memory_per_block_matches_blocks_txt) {
+  const Attention attention{{1, 64, 64, 132, 1, 128, 128}};  // enough heads to select the large blocks
   auto grids = counted(attention.on(ampere));
   for (const GridCounts& g : counted(attention)) grids.push_back(g);
   for (const GridCounts& g : counted(Scan{{1, 128, 1, 1, 64, 256, 128, 0, 1e30}})) grids.push_back(g);
@@ -672,10 +686,11 @@ TEST(counts, blocks_take_the_shared_memory_that_blocks_txt_says) {
   EXPECT_EQ(row, grids.size());
 }
 
-// No test: a floor for the time of a layer's kernels on 4096 tokens of Falcon-H1 1.5B, from what is counted of fewer tokens: the longer of tensor
-// instructions at the peak and of memory, each byte once a grid. What a GPU does of it is unknown; mma.sync does not reach the peak of an H100.
+// Not a test: a lower bound of the kernel times of a layer for 4096 tokens of Falcon-H1 1.5B, extrapolated from counts
+// of fewer tokens (roofline). It is the longer of tensor instructions at peak rate and memory traffic with each byte
+// once per grid. Real times are higher; mma.sync does not reach the peak of an H100.
 TEST(counts, DISABLED_estimate) {
-  fmt::print("ESTIMATE, not measured. GFLOP, MB of memory, MB asked for by warps, bytes of shared memory, least microseconds\n");
+  fmt::print("ESTIMATE, not measured. GFLOP, MB of memory, MB requested by warps, bytes of shared memory, minimum microseconds\n");
   const Index tokens = 512;
   const auto attention = counted(Attention{{1, tokens, tokens, 8, 2, 128, 128}});
   const double tiles = double(tokens / tile), all_tiles = 4096.0 / tile, grows = all_tiles * (all_tiles + 1) / (tiles * (tiles + 1));

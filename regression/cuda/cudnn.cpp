@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention by cuDNN, for which plain loops stand: what it is told of shapes, rows, bands, groups and parts is what was meant, its memory is what a
-// dry run says, and what it does not cover is ours. What cuDNN itself makes of such descriptions is for cudnn.sh.
+// Tests of attention by cuDNN, which is emulated by plain loops: the description passed to cuDNN (shapes, rows,
+// windows, groups, parts) is correct, the memory is that of a dry run, and unsupported cases use the own kernels. Plans
+// of the real cuDNN are tested by cudnn.sh.
 #include "kernels/cuda/attention/cudnn_attention.hpp"
 
 #include "kernels/cuda/emulation/fused_attention.hpp"
@@ -16,13 +17,13 @@ using namespace gyr::cuda::attention_cases;
 
 namespace {
 
-class Asked {  // for attention by cuDNN or by ours, until the end of a block
+class Asked {  // selects cuDNN ("cudnn") or the own kernels ("own") until the end of the scope
  public:
   explicit Asked(const char* whose) { setenv("GYR_CUDA_ATTENTION", whose, 1); }
   ~Asked() { unsetenv("GYR_CUDA_ATTENTION"); }
 };
 
-// What cuDNN covers, said the long way: what each query sees of keys that are whole sequences.
+// True if cuDNN supports the case, derived from the keys that each query sees.
 bool covered(const Case& c, bool forward) {
   const AttentionShape& s = c.shape;
   const bool sees_all = [&] {
@@ -37,7 +38,7 @@ bool covered(const Case& c, bool forward) {
   return band && c.cap == 0 && c.positions.empty() && s.queries > 1 && (c.cut == 0 || !forward);
 }
 
-// Cases of which many are covered.
+// Random case; many of them are supported by cuDNN.
 Case drawn(std::mt19937_64& random) {
   Case c = Case::drawn(random, Case::Reach(random() % 3), 100);
   if (random() % 4 != 0) c.first_query = 0, c.cut = 0, c.cap = 0, c.positions.clear(), c.ahead.clear();
@@ -49,7 +50,7 @@ Case drawn(std::mt19937_64& random) {
 struct Found {
   std::vector<double> out, lse;
   std::vector<std::pair<const char*, std::vector<double>>> gradients;
-  Index told_forward, told_backward;  // times that cuDNN was told
+  Index told_forward, told_backward;  // number of calls to cuDNN
   Index scratch;
 };
 template <class T>
@@ -57,13 +58,13 @@ Found found(const Case& c) {
   Workbench bench;
   const Heads<T> heads(bench, c);
   const Index before = fused_calls();
-  std::memset(bench.dev.scratch.begin(), 0xff, std::size_t(bench.dev.scratch.capacity()));  // NaN
+  std::memset(bench.dev.scratch.begin(), 0xff, std::size_t(bench.dev.scratch.capacity()));  // scratch memory starts as NaN
   heads.attend(bench.dev);
   const Index between = fused_calls();
   heads.attend_backward(bench.dev);
   std::vector<double> lse = numbers(heads.lse);
   for (double& x : lse)
-    if (x == -std::numeric_limits<double>::infinity()) x = -1000;  // rows that see nothing
+    if (x == -std::numeric_limits<double>::infinity()) x = -1000;  // rows without visible keys
   return {numbers(heads.out), lse, heads.gradients(), between - before, fused_calls() - between, bench.dev.scratch.high_water()};
 }
 
@@ -71,7 +72,7 @@ const AttentionShape small{2, 40, 40, 4, 2, 16, 24};
 
 }  // namespace
 
-TEST(cudnn, equals_attention_in_double_where_it_covers_the_case) {
+TEST(cudnn, supported_cases_match_attention_in_double) {
   std::mt19937_64 random(gyr::testing::seed_of_run());
   int covered_cases = 0;
   for (int trial = 0; trial < 24; ++trial) {
@@ -85,7 +86,7 @@ TEST(cudnn, equals_attention_in_double_where_it_covers_the_case) {
     EXPECT_LE(difference(have.lse, want.lse), 1e-5);
     for (std::size_t g = 0; g < want.gradients.size(); ++g)
       EXPECT_LE(difference(have.gradients[g].second, want.gradients[g].second), 1e-2) << want.gradients[g].first;
-    if (c.cut > 0) continue;  // in two blocks: one of them may be covered
+    if (c.cut > 0) continue;  // with two key blocks, one of them may be supported
     EXPECT_EQ(have.told_forward, covered(c, true) ? 1 : 0);
     EXPECT_EQ(have.told_backward > 0, covered(c, false));
     covered_cases += covered(c, true);
@@ -93,7 +94,7 @@ TEST(cudnn, equals_attention_in_double_where_it_covers_the_case) {
   EXPECT_GT(covered_cases, 6);
 }
 
-TEST(cudnn, is_told_nothing_where_it_is_not_asked_for_and_on_other_gpus) {
+TEST(cudnn, cudnn_is_unused_if_disabled_or_before_sm90) {
   std::mt19937_64 random(gyr::testing::seed_of_run());
   for (int trial = 0; trial < 6; ++trial) {
     const Case c = drawn(random);
@@ -112,8 +113,8 @@ TEST(cudnn, is_told_nothing_where_it_is_not_asked_for_and_on_other_gpus) {
   EXPECT_THROW(found<bf16>(Case{small}), Error);
 }
 
-// On every GPU a rehearsal takes what a run takes.
-TEST(cudnn, takes_the_scratch_memory_of_a_dry_run) {
+// A dry run takes the same memory as a run on every GPU.
+TEST(cudnn, scratch_memory_matches_dry_run) {
   const Asked asked("cudnn");
   std::mt19937_64 random(gyr::testing::seed_of_run());
   for (int trial = 0; trial < 12; ++trial) {
@@ -133,8 +134,9 @@ TEST(cudnn, takes_the_scratch_memory_of_a_dry_run) {
   }
 }
 
-// Parts of a gradient are whole sequences or some key heads of one, and are none where one key head's workspace is too much.
-TEST(cudnn, gradients_in_parts_have_the_bits_of_the_whole) {
+// Gradients are computed in parts if the workspace is too small: full sequences, or some key heads of one sequence. If
+// it is too small for one key head, cuDNN is not used.
+TEST(cudnn, split_gradients_have_same_bits_as_unsplit) {
   const AttentionShape s{4, 30, 50, 12, 6, 16, 8};
   Workbench bench;
   const Case c{.shape = s, .causal = false, .first_query = 0};
@@ -175,7 +177,7 @@ TEST(cudnn, gradients_in_parts_have_the_bits_of_the_whole) {
   EXPECT_EQ(gradients(bytes(1, 1) - 1).second, 0);
 }
 
-TEST(cudnn, is_told_in_graphs_as_outside_them) {
+TEST(cudnn, graph_replay_gives_same_bits_as_direct_launch) {
   const Asked asked("cudnn");
   const Case c{small};
   const Found want = found<bf16>(c);

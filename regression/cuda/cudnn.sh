@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/cuda/cudnn.sh FOLDER...: what the program asks of cuDNN, asked of cuDNN itself for a GPU that is not there. Its graphs of attention are
-# compiled, linked and planned for an H100 by the real library, which loads its kernels into a driver that looks at none (cudnn/driver.c). FOLDERs are
-# looked into for headers. Exit code 77 where cuDNN, CUDA's runtime or cuDNN's front end are not there.
+# regression/cuda/cudnn.sh FOLDER...: builds the program's attention graphs with the real cuDNN for an H100 that need
+# not be present. cuDNN compiles, links and plans the graphs. Its kernels are loaded into a stub driver (cudnn/driver.c)
+# that ignores them. FOLDERs are searched for headers. Exit code 77 if cuDNN, the CUDA runtime or the cuDNN front end is
+# missing.
 #   CUDNN_HOME, CUDA_HOME (/usr/local/cuda)   CUDNN_FRONTEND_HOME folder with include/cudnn_frontend.h   DRAWS (12)
 set -euo pipefail
 includes=()
 for folder; do includes+=(-isystem "$folder"); done
 cd "$(dirname "$0")/../.."
 cuda=${CUDNN_HOME:-${CUDA_HOME:-/usr/local/cuda}} frontend=${CUDNN_FRONTEND_HOME:-}
-[ -e "$cuda/include/cudnn_graph.h" ] || { echo "SKIPPED: no cuDNN in $cuda; CUDNN_HOME may name its folder"; exit 77; }
+[ -e "$cuda/include/cudnn_graph.h" ] || { echo "SKIPPED: no cuDNN in $cuda; set CUDNN_HOME to its folder"; exit 77; }
 [ -e "$frontend/include/cudnn_frontend.h" ] || {
-  echo "SKIPPED: no front end of cuDNN; CUDNN_FRONTEND_HOME may name its folder (pip download --no-deps nvidia-cudnn-frontend, unpacked)"
+  echo "SKIPPED: no cuDNN front end; set CUDNN_FRONTEND_HOME to its folder (pip download --no-deps nvidia-cudnn-frontend, unpacked)"
   exit 77
 }
 work=$(mktemp -d)

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/cuda/device.sh NVCC FOLDER...
-# Compiles the kernels of CUDA for GPUs, which takes none, and holds what the assembler says of each against bounds.txt: registers of a thread, bytes
-# of stack, and that no register is spilled where it allows none; against blocks.txt, how many blocks of a kernel an SM takes; and against
-# addresses.txt, which share of a kernel's hottest loop finds addresses. FOLDERs are looked into for headers. Prints a table; exit code 77 where NVCC
-# is not there.
+# Compiles the CUDA kernels for GPUs (no GPU is needed) and checks the assembler's report of each kernel:
+#   bounds.txt     registers per thread, stack bytes, and register spills, which are not allowed unless listed
+#   blocks.txt     occupancy: blocks of a kernel that fit on an SM
+#   addresses.txt  fraction of address instructions in the hottest loop of a kernel
+# FOLDERs are searched for headers. Prints a table. Exit code 77 if NVCC does not exist.
 #   ARCHITECTURES ("sm_80 sm_90a") of GPUs   FILES (all) names of kernels/cuda/*/NAME.cu
 set -euo pipefail
 nvcc=${1:?usage: regression/cuda/device.sh NVCC FOLDER...}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
-[ -x "$nvcc" ] || { echo "SKIPPED: no nvcc, which CUDA's toolkit brings; CUDA_HOME may name its folder"; exit 77; }
+[ -x "$nvcc" ] || { echo "SKIPPED: no nvcc (part of the CUDA toolkit); set CUDA_HOME to its folder"; exit 77; }
 includes=(-I.)
 for folder; do includes+=(-isystem "$folder"); done
 work=$(mktemp -d)
@@ -19,8 +20,9 @@ trap 'rm -rf "$work"' EXIT
 "$nvcc" --version | tail -n 1
 failed=0
 
-# blocks NAME ARCHITECTURE: those that an SM takes of each kernel in blocks.txt, by what $work/log says of registers. An SM has 65536 registers, given to
-# warps by 256, 2048 threads and room for 32 blocks, and 164 KiB (sm_80) or 228 KiB (sm_90) of shared memory, of which a block takes 1 more.
+# blocks NAME ARCHITECTURE: occupancy of each kernel in blocks.txt, from the registers in $work/log. An SM has 65536
+# registers, allocated to warps in units of 256, 2048 threads, at most 32 blocks, and 164 KiB (sm_80) or 228 KiB (sm_90)
+# of shared memory, of which a block takes 1 KiB extra.
 blocks() {
   awk -v n="$1" -v a="$2" '
     function bound_of(x, y) { return int(x / y) }
@@ -44,7 +46,8 @@ blocks() {
     }' "$here/blocks.txt" "$work/log"
 }
 
-# addresses NAME ARCHITECTURE: of each kernel in addresses.txt the share that whole numbers have of its loop's instructions (addresses.awk).
+# addresses NAME ARCHITECTURE: percentage of integer instructions in the hottest loop of each kernel in addresses.txt
+# (addresses.awk).
 addresses() {
   awk -f "$here/addresses.awk" "$work/kept/$1.ptx" | awk -v n="$1" -v a="$2" '
     NR == FNR { if ($1 == n) { part[++rows] = $2; most[rows] = a ~ /sm_80/ ? $3 : $4 } next }
@@ -65,7 +68,7 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
     name=$(basename "$source" .cu)
     [[ " ${FILES:-$name} " = *" $name "* ]] || continue
     rm -rf "$work/kept" && mkdir "$work/kept"
-    # FMT_USE_CONSTEXPR: fmt would do without where nvcc compiles, and then not compile.
+    # FMT_USE_CONSTEXPR: fmt disables constexpr under nvcc, and then does not compile.
     if ! "$nvcc" -std=c++20 -gencode="arch=compute_${architecture#sm_},code=$architecture" --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -Xptxas -v --keep --keep-dir "$work/kept" "${includes[@]}" -c "$source" \
       -o "$work/object" > "$work/log" 2>&1; then
       echo "$name does not compile for $architecture:"
@@ -88,9 +91,9 @@ for architecture in ${ARCHITECTURES:-sm_80 sm_90a}; do
       END {
         printf "%-20s %-8s %8d %10d %8d %8d %8d\n", n, a, kernels, used, most, stack, spilled
         exit !(kernels > 0 && used <= most && stack <= allowed && spilled <= may_spill)
-      }' || { echo "$name on $architecture is beyond its bounds (regression/cuda/bounds.txt)"; failed=1; }
-    addresses "$name" "$architecture" || { echo "more of $name finds addresses than should (regression/cuda/addresses.txt)"; failed=1; }
-    blocks "$name" "$architecture" || { echo "an SM takes fewer blocks of $name than it should (regression/cuda/blocks.txt)"; failed=1; }
+      }' || { echo "$name on $architecture exceeds its bounds (regression/cuda/bounds.txt)"; failed=1; }
+    addresses "$name" "$architecture" || { echo "too many instructions of $name compute addresses (regression/cuda/addresses.txt)"; failed=1; }
+    blocks "$name" "$architecture" || { echo "too few blocks of $name fit on an SM (regression/cuda/blocks.txt)"; failed=1; }
   done
 done
 exit $failed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The emulated machine finds what it is there to find: each mistake that kernels are made with is made on purpose.
+// Checks that the emulated machine finds the typical mistakes of kernels. Each mistake is made on purpose.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -19,7 +19,7 @@ using namespace gyr::cuda;
 
 namespace {
 
-// The machine as a test wants it, and as it was behind it.
+// Sets the machine for a test, and restores it at the end of the scope.
 class With {
  public:
   With(Order order, bool checked, std::uint64_t seed = 1) : before_(Machine::instance()) {
@@ -51,7 +51,7 @@ void expect_found(const std::string& what, const std::string& complaint) {
 
 enum class Mistake { none, no_barrier, no_barrier_before_writing, unwritten, outside_shared, divergent_shuffle, missing_threads, early_exit };
 
-// Every thread writes a number and reads its neighbour's of another warp, twice.
+// Every thread writes a value and reads that of a neighbour in another warp, twice.
 GYR_KERNEL neighbours(Mistake mistake, Global<const float> x, Global<float> y) {
   const Shared<float> room;
   const int t = thread_index(), other = (t + warp_size) % threads;
@@ -76,7 +76,7 @@ std::string complaint_of(Mistake mistake) {
   return complaint({1, threads, threads * int(sizeof(float))}, neighbours, mistake, Tensor1<const float>(x), y);
 }
 
-// Blocks that write what others write or read: a thread of each, so that no block is at odds with itself.
+// Kernels with races between blocks. Only one thread per block takes part, so that there is no race inside a block.
 GYR_KERNEL one_for_all(Global<float> x) {
   if (thread_index() == 0) x.store(0, float(block_index()));
 }
@@ -86,7 +86,8 @@ GYR_KERNEL shifted(Global<const float> x, Global<float> y) {
 GYR_KERNEL too_far(Global<float> x) { x.store(x.columns(), 1); }
 GYR_KERNEL into_the_gap(Global<float> x) { x.store(0, x.columns(), 1); }
 
-// What first lanes of warps touch between two barriers of the block, in memory of so many bytes.
+// Accesses of the first lanes of warps, in `story_bytes` bytes of memory; phases are separated by a barrier of the
+// block.
 struct Step {
   int phase, warp;
   Index at;
@@ -124,36 +125,36 @@ bool meet_without_a_barrier(const Step& a, const Step& b) {
 
 }  // namespace
 
-TEST(emulation, finds_what_a_block_forgets_in_every_order) {
+TEST(emulation, block_mistakes_are_found_in_every_order) {
   for (const auto order : {Order::forward, Order::backward, Order::random})
     for (const std::uint64_t seed : {1, 2, 3}) {
       const With machine(order, true, seed);
       EXPECT_EQ(complaint_of(Mistake::none), "");
-      expect_found("no barrier lies between", complaint_of(Mistake::no_barrier));
-      expect_found("no barrier lies between", complaint_of(Mistake::no_barrier_before_writing));
+      expect_found("without a barrier between", complaint_of(Mistake::no_barrier));
+      expect_found("without a barrier between", complaint_of(Mistake::no_barrier_before_writing));
       expect_found("was never written", complaint_of(Mistake::unwritten));
-      expect_found("of shared memory, of which a block has 256", complaint_of(Mistake::outside_shared));
+      expect_found("of shared memory, but a block has only 256", complaint_of(Mistake::outside_shared));
     }
 }
 
-TEST(emulation, finds_warps_that_part_without_being_checked) {
+TEST(emulation, divergent_warps_are_found_on_unchecked_machine) {
   for (const auto order : {Order::forward, Order::backward, Order::random}) {
     const With machine(order, false);
     expect_found("a divergent warp", complaint_of(Mistake::divergent_shuffle));
-    expect_found("that some lanes have left", complaint_of(Mistake::early_exit));
+    expect_found("some lanes have exited", complaint_of(Mistake::early_exit));
   }
 }
 
-TEST(emulation, finds_blocks_that_meet_in_memory) {
+TEST(emulation, races_between_blocks_are_found) {
   const With machine(Order::random, true);
   Workbench bench;
   const auto x = bench.normal<float>(256);
-  expect_found("a race: it writes", complaint({4, threads}, one_for_all, x));
+  expect_found("a race: this thread writes", complaint({4, threads}, one_for_all, x));
   expect_found("a race", complaint({4, threads}, shifted, Tensor1<const float>(x), x));
   EXPECT_EQ(complaint({4, threads}, shifted, Tensor1<const float>(x), bench.zeros<float>(256)), "");
 }
 
-TEST(emulation, a_race_is_two_accesses_of_any_sizes_that_share_a_byte) {
+TEST(emulation, race_is_found_for_overlaps_of_any_size) {
   std::mt19937_64 random(seed_of_run());
   alignas(story_bytes) char global[story_bytes] = {};
   int races = 0;
@@ -164,16 +165,17 @@ TEST(emulation, a_race_is_two_accesses_of_any_sizes_that_share_a_byte) {
     for (const Step& a : story)
       for (const Step& b : story) race = race || meet_without_a_barrier(a, b);
     races += race;
-    for (char* const memory : {static_cast<char*>(nullptr), global})  // each block has shared memory of its own
-      EXPECT_EQ(complaint({memory ? 1 : 3, threads, story_bytes}, follow, &story, memory).find("no barrier lies between") != std::string::npos, race)
+    for (char* const memory : {static_cast<char*>(nullptr), global})  // each block has its own shared memory
+      EXPECT_EQ(complaint({memory ? 1 : 3, threads, story_bytes}, follow, &story, memory).find("without a barrier between") != std::string::npos,
+                race)
           << "story " << i << (memory ? " in global memory" : " in shared memory");
   }
   EXPECT_GT(races, 60);
   EXPECT_LT(races, 300);
 }
 
-// Also where it has been taken, written and given back before, and whatever its size.
-TEST(emulation, memory_that_nobody_has_written_is_nan) {
+// Also memory that was allocated, written and freed before, of several sizes.
+TEST(emulation, unwritten_device_memory_is_nan) {
   const With machine(Order::forward, true);
   for (const std::size_t bytes : {std::size_t(100), std::size_t(4) << 20, (std::size_t(9) << 20) + 100})
     for (int time = 0; time < 2; ++time) {
@@ -186,7 +188,7 @@ TEST(emulation, memory_that_nobody_has_written_is_nan) {
     }
 }
 
-TEST(emulation, finds_accesses_outside_a_tensor_without_being_checked) {
+TEST(emulation, accesses_outside_tensor_are_found_on_unchecked_machine) {
   Workbench bench;
   const auto x = bench.zeros<float>(64);
   expect_found("outside the tensor", complaint({1, warp_size}, too_far, x));
@@ -194,20 +196,20 @@ TEST(emulation, finds_accesses_outside_a_tensor_without_being_checked) {
   EXPECT_EQ(x(63), 0);
 }
 
-// A warp that waits for threads which have left goes on without them, as on the hardware.
-TEST(emulation, barriers_do_not_wait_for_threads_that_have_left) {
+// A barrier does not wait for threads that have exited, as on the hardware.
+TEST(emulation, barriers_do_not_wait_for_exited_threads) {
   const With machine(Order::forward, false);
   EXPECT_EQ(complaint_of(Mistake::missing_threads), "");
 }
 
-TEST(emulation, names_kernel_line_block_and_thread) {
+TEST(emulation, violation_names_kernel_line_block_and_thread) {
   const With machine(Order::forward, true);
   const std::string text = complaint_of(Mistake::no_barrier);
   for (const char* part : {"wrong: ", "emulation.cpp line ", "block 0", "thread "}) expect_found(part, text);
 }
 
-// What the suites of kernels test here are the kernels of CUDA.
-TEST(emulation, kernels_of_this_program_are_those_of_cuda) {
+// Verifies that the kernel test suites run the CUDA kernels here.
+TEST(emulation, operations_run_cuda_kernels_under_emulation) {
   const With machine(Order::forward, false);
   Workbench bench;
   const auto x = bench.normal<float>(3, 40), y = bench.zeros<float>(3, 40);
@@ -217,7 +219,7 @@ TEST(emulation, kernels_of_this_program_are_those_of_cuda) {
   EXPECT_EQ(grids_run(), before + 1);
 }
 
-TEST(compiled_gpus, are_those_of_a_kind_from_one_on_or_one_alone_or_all_later_ones) {
+TEST(compiled_gpus, architecture_list_selects_supported_gpus) {
   for (const int known : {80, 86, 89, 90, 100, 103, 120}) EXPECT_TRUE(has_code_for("80 90a 100+", known)) << known;
   for (const int unknown : {75, 91}) EXPECT_FALSE(has_code_for("80 90a 100+", unknown)) << unknown;
   for (const int unknown : {80, 89, 91, 100}) EXPECT_FALSE(has_code_for("90a", unknown)) << unknown;

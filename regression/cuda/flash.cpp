@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention of bf16 by tensor cores and its gradients against those of double by single threads, on a machine that judges: ragged tiles, heads of
-// every width that it takes, documents, windows, keys in one block and in two; on GPUs with products of warpgroups and without.
+// Tests of bf16 attention on tensor cores and its gradients against single-threaded attention in double, on a checked
+// machine: ragged tiles, all supported head widths, documents, windows, and keys in one or two blocks; on GPUs with
+// wgmma (sm_90) and without (sm_80).
 #include "regression/cuda/attention_cases.hpp"
 #include "regression/cuda/machines.hpp"
 
@@ -11,7 +12,7 @@ using namespace gyr::cuda::attention_cases;
 
 namespace {
 
-constexpr Index many_heads = 132;  // of which each has a block at least
+constexpr Index many_heads = 132;  // enough heads that each has at least one block
 
 const Machine plain{Order::forward, 1, false};
 const std::vector<Machine> machines = {{Order::forward, 1, true}, {Order::backward, 1, false}, {Order::random, 1, true}};
@@ -24,7 +25,7 @@ Machine of(int capability, Machine machine) {
 
 }  // namespace
 
-// Rows that see nothing have no logarithm.
+// Rows without visible keys have lse = -infinity, which is replaced by a finite value.
 std::vector<double> logarithms(std::vector<double> lse) {
   for (double& x : lse)
     if (x == -std::numeric_limits<double>::infinity()) x = -1000;
@@ -33,7 +34,7 @@ std::vector<double> logarithms(std::vector<double> lse) {
 
 void expect_equal_to_double(const Case& c, const Machine& machine) {
   SCOPED_TRACE(fmt::format("{}, order {}, capability {}", c.name(), int(machine.order), machine.capability));
-  Workbench exact, rounded;  // they draw the same numbers
+  Workbench exact, rounded;  // both draw the same random values
   const Heads<double> want(exact, c);
   const Heads<bf16> run(rounded, c);
   want.attend(exact.dev);
@@ -45,7 +46,7 @@ void expect_equal_to_double(const Case& c, const Machine& machine) {
   EXPECT_LE(difference(logarithms(numbers(run.lse)), logarithms(numbers(want.lse))), 1e-5);
 }
 
-TEST(flash, equals_attention_in_double_in_every_order) {
+TEST(flash, attention_matches_double_in_every_order) {
   const std::vector<Case> cases = {
       {{2, 70, 70, 2, 1, 16, 16}}, {{1, 65, 130, 2, 2, 64, 8}}, {{1, 3, 100, 1, 1, 72, 128}}, {{1, 70, 80, 4, 2, 8, 24}, 33}};
   const std::vector<Case> of_many_heads = {{{1, 30, 80, many_heads, 2, 24, 8}, 33}, {{1, 70, 80, many_heads, 2, 8, 128}}};
@@ -59,21 +60,22 @@ TEST(flash, equals_attention_in_double_in_every_order) {
   }
 }
 
-// Whatever is seen: tiles that are passed over in front, behind and by one half of a block alone.
-TEST(flash, by_warpgroups_equals_attention_in_double) {
+// Random masks: tiles may be skipped before and after the visible keys, and by only one half of a block.
+TEST(flash, warpgroup_attention_matches_double_for_random_masks) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
   for (int trial = 0; trial < 9; ++trial) {
     Case c = Case::drawn(random, Case::Reach(trial % 3), 400);
     c.shape.num_heads = c.shape.num_kv_heads, c.cap = 0;
-    if (trial % 2 == 0) c.shape.keys += 300;  // places are filled again
+    if (trial % 2 == 0) c.shape.keys += 300;  // more keys, so that tile buffers are reused
     expect_equal_to_double(c, of(hopper, machines[std::size_t(trial / 3) % machines.size()]));
   }
 }
 
-// Without warpgroups, the heads of one sequence take 64 queries to a block, those of many twice as many: the same bits, whatever is seen.
-TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
+// On sm_80, few heads use blocks of 64 queries and many heads use blocks of 128 queries. The output bits must be equal
+// for any mask.
+TEST(flash, output_bits_are_independent_of_queries_per_block) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
@@ -103,8 +105,8 @@ TEST(flash, queries_have_the_same_bits_by_any_number_to_a_block) {
   }
 }
 
-// GYR_CUDA_WARPGROUPS
-TEST(flash, a_gpu_whose_warpgroups_are_off_has_the_bits_of_one_without) {
+// Tests the environment variable GYR_CUDA_WARPGROUPS.
+TEST(flash, disabled_warpgroups_give_same_bits_as_sm80) {
   const Case c{{1, 100, 300, 2, 1, 64, 64}, 200};
   const auto bits = [&](int capability) {
     Workbench bench;
@@ -125,7 +127,7 @@ TEST(flash, a_gpu_whose_warpgroups_are_off_has_the_bits_of_one_without) {
   EXPECT_NE(by_warpgroups, without);
 }
 
-TEST(flash, gradients_equal_those_of_double_in_every_order) {
+TEST(flash, gradients_match_double_in_every_order) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
@@ -147,14 +149,14 @@ TEST(flash, gradients_equal_those_of_double_in_every_order) {
       have.attend(rounded.dev);
     }
     const With with(machine);
-    std::memset(rounded.dev.scratch.begin(), 0xff, std::size_t(rounded.dev.scratch.capacity()));  // NaN
+    std::memset(rounded.dev.scratch.begin(), 0xff, std::size_t(rounded.dev.scratch.capacity()));  // scratch memory starts as NaN
     have.attend_backward(rounded.dev, std::int64_t(i + 1) % 2);
     const auto expected = want.gradients(), found = have.gradients();
     for (std::size_t g = 0; g < expected.size(); ++g) EXPECT_LE(difference(found[g].second, expected[g].second), 1e-2) << expected[g].first;
   }
 }
 
-TEST(flash, gradients_have_the_same_bits_in_every_order) {
+TEST(flash, gradient_bits_are_independent_of_order) {
   const Case c{{1, 100, 150, 4, 2, 64, 40}};
   for (const int capability : {ampere, hopper}) {
     std::vector<Workbench> benches(machines.size());
@@ -163,14 +165,14 @@ TEST(flash, gradients_have_the_same_bits_in_every_order) {
       const With with(of(capability, {machines[i].order, 5, false}));
       const Heads<bf16>& run = runs.emplace_back(benches[i], c);
       run.attend(benches[i].dev);
-      // What attention_backward is here: with one part for every head of a group, where there are so few keys.
+      // This case has few keys, so attention_backward uses one part per head of a group.
       run.attend_backward(benches[i].dev, i == 0 ? c.shape.num_heads / c.shape.num_kv_heads : 0);
       EXPECT_EQ(run.gradients(), runs[0].gradients());
     }
   }
 }
 
-// Documents that fill tiles never meet, not even by a factor of zero: what is no number in one is not found in another.
+// Documents that fill tiles must not interact, not even multiplied by zero: NaN in one document must not reach another.
 void expect_apart(const Machine& machine, Index length, bool causal) {
   Case c{{1, 3 * length, 3 * length, 2, 1, 64, 64}};
   for (Index r = 0; r < 3 * length; ++r) c.positions.push_back(std::int32_t(r % length));
@@ -194,7 +196,7 @@ void expect_apart(const Machine& machine, Index length, bool causal) {
   EXPECT_FALSE(equal(spoiled.dk, clean.dk, length));
 }
 
-TEST(flash, tiles_that_nobody_sees_are_skipped) {
+TEST(flash, masked_tiles_are_skipped) {
   for (const bool causal : {true, false}) {
     expect_apart(of(ampere, plain), 64, causal);
     expect_apart(of(hopper, plain), 128, causal);

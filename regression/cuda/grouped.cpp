@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of grouped rows by tensor cores of either kind, so wide and so deep that blocks go round through the places of their tiles, on machines
-// that judge.
+// Grouped GEMM on tensor cores (wgmma and mma), with n and k large enough that blocks reuse their tile buffers, on
+// checked machines.
 #include "regression/support/grouped.hpp"
 
 #include <random>
@@ -27,19 +27,20 @@ void expect_products(std::mt19937_64& random, Machine machine, int capability) {
 
 }  // namespace
 
-TEST(warpgroups, multiply_grouped_rows) {
+TEST(warpgroups, grouped_gemm_matches_double_reference) {
   std::mt19937_64 random(seed_of_draws());
   for (const Machine& machine : machines_of_every_order)
     if (machine.checked) expect_products(random, machine, 90);
 }
 
-TEST(tensor_cores, multiply_grouped_rows) {
+TEST(tensor_cores, grouped_gemm_matches_double_reference) {
   std::mt19937_64 random(seed_of_draws());
   expect_products(random, {Order::random, 1, true}, 80);
 }
 
-// What the host reads of the device in a step does not depend on how many layers of experts there are, or whether they have biases.
-TEST(tensor_cores, layers_of_experts_wait_for_no_counts) {
+// The number of host reads of device memory in a step does not depend on the number of expert layers, nor on expert
+// biases.
+TEST(tensor_cores, expert_layers_add_no_host_reads) {
   const auto reads = [](const char* pattern) {
     EngineConfig config;
     config.model = gyr::testing::named("T2").model;
@@ -55,7 +56,7 @@ TEST(tensor_cores, layers_of_experts_wait_for_no_counts) {
   };
   const With with(Machine{Order::forward, 1, false});
   const Index of_one = reads("E");
-  EXPECT_LE(of_one, 2) << "sums, and loads of experts";
+  EXPECT_LE(of_one, 2) << "loss sums and expert loads";
   EXPECT_EQ(reads("EE"), of_one);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Machines for tests of kernels that are emulated.
+// Machine settings for tests of emulated kernels.
 #pragma once
 
 #include <cstdlib>
@@ -9,18 +9,18 @@
 
 namespace gyr::cuda {
 
-// The machine is this one until the end of the block.
+// Sets the machine until the end of the scope.
 struct With {
   explicit With(const Machine& wanted) : before(Machine::instance()) { Machine::instance() = wanted; }
   ~With() { Machine::instance() = before; }
   Machine before;
 };
 
-// Of every order, some of them checked.
+// One or two machines for every order; some of them are checked.
 inline const std::vector<Machine> machines_of_every_order = {
     {Order::forward, 1, false}, {Order::backward, 1, true}, {Order::random, 1, true}, {Order::random, 2, false}};
 
-// GYR_SEED, or 1.
+// Value of GYR_SEED, or 1.
 inline std::uint64_t seed_of_draws() {
   const char* const given = std::getenv("GYR_SEED");
   return given ? std::strtoull(given, nullptr, 10) : 1;

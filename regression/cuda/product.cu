@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For nvcc alone: what product.hpp and warpgroup_mma.hpp take of the machine, as instructions.
+// Compiled by nvcc only: instantiates the kernels of product.hpp and warpgroup_mma.hpp to check their instructions.
 #include "regression/cuda/product.hpp"
 
 #include "regression/cuda/warpgroup_mma.hpp"

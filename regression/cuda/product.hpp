@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products by fragments, with tiles that are copied beside the arithmetic: a small kernel of tensor cores, whole and with the mistakes that such
-// kernels are made with.
+// Small GEMM kernel with mma fragments and asynchronous copies of tiles. Typical mistakes can be switched on.
 #pragma once
 
 #include "kernels/cuda/machine/launch.hpp"
@@ -12,7 +11,7 @@ inline constexpr int tile_numbers = tile * stride, threads = 128;
 
 enum class Mistake { none, waits_for_one_group_less, no_barrier_behind_the_copy, no_barrier_before_the_next_copy };
 
-// Columns [k, k + depth) of rows [first, first + tile) to shared memory.
+// Copies columns [k, k + depth) of rows [first, first + tile) to shared memory, asynchronously.
 GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index k, const Shared<bf16>& to) {
   for (int i = thread_index(); i < tile * depth / 8; i += threads) {
     const int row = i / (depth / 8), column = i % (depth / 8) * 8;
@@ -20,7 +19,8 @@ GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index k, const S
   }
 }
 
-// c (M,N) = a (M,K) b (N,K)'. A block has a tile of c, a warp 16 of its rows; tiles of a and b take turns in two places each.
+// c (M,N) = a (M,K) b (N,K)'. Each block computes one tile of c, and each warp 16 of its rows. Tiles of a and b are
+// double-buffered.
 inline GYR_KERNEL product(Mistake mistake, Global<const bf16> a, Global<const bf16> b, Global<float> c) {
   const Index across = ceil_div(c.columns(), tile), row = block_index() / across * tile, column = block_index() % across * tile;
   const Shared<bf16> a_tiles, b_tiles(2 * tile_numbers * int(sizeof(bf16)));
@@ -40,7 +40,7 @@ inline GYR_KERNEL product(Mistake mistake, Global<const bf16> a, Global<const bf
     if (mistake != Mistake::no_barrier_behind_the_copy) sync_block();
     for (int k = 0; k < depth; k += 16) {
       const FragmentA left = load_matrix_x4(a_tile(step).at((warp() * 16 + lane() % 16) * stride + k + lane() / 16 * 8));
-      for (int n = 0; n < tile; n += 16) {  // two columns of matrices, each of two
+      for (int n = 0; n < tile; n += 16) {  // two 8-column matrices of b, each in two halves along k
         const FragmentA right = load_matrix_x4(b_tile(step).at((n + lane() / 16 * 8 + lane() % 8) * stride + k + lane() / 8 % 2 * 8));
         multiply_add(d[n / 8], left, {{right.at[0], right.at[1]}});
         multiply_add(d[n / 8 + 1], left, {{right.at[2], right.at[3]}});

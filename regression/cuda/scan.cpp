@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The scan of bf16 by tensor cores against that of double by single threads, on a machine that judges: heads and states of every width that it takes,
-// ragged tiles and chunks, groups, documents.
+// Tests of the bf16 scan on tensor cores against the single-threaded scan in double, on a checked machine: all
+// supported head widths and state sizes, ragged tiles and chunks, groups, and documents.
 #include "kernels/cuda/ssm/ssd_sm80.hpp"
 #include "regression/cuda/machines.hpp"
 #include "regression/support/tensors.hpp"
@@ -33,7 +33,7 @@ struct Case {
 struct Result {
   const char* name;
   std::vector<double> numbers;
-  double scale = 0;  // of what they are sums of, where these are of both signs
+  double scale = 0;  // magnitude of the summands, if they have both signs
 };
 
 template <class T>
@@ -53,7 +53,7 @@ struct Scan {
     for (auto* t : {&b, &c}) *t = bench.normal<T>(rows, width);
     raw = bench.normal<T>(rows, s.num_heads);
     for (auto* t : {&bias, &a_log, &d}) *t = bench.normal<A>(s.num_heads);
-    for (Index h = 0; h < s.num_heads; ++h) bias(h) -= 3;  // time steps of some hundredths, so that chunks reach each other
+    for (Index h = 0; h < s.num_heads; ++h) bias(h) -= 3;  // time steps of some hundredths, so that the state decays slowly across chunks
     for (auto* t : {&initial, &dlast}) *t = bench.normal<A>(s.batch, elements);
     for (auto* t : {&y, &dx}) *t = bench.zeros<T>(rows, channels);
     for (auto* t : {&db, &dc}) *t = bench.zeros<T>(rows, width);
@@ -91,7 +91,7 @@ struct Scan {
 
 }  // namespace
 
-TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
+TEST(scan, tensor_core_scan_matches_double_in_every_order) {
   const std::uint64_t seed = seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
@@ -99,7 +99,7 @@ TEST(scan, by_tensor_cores_equals_that_of_double_in_every_order) {
   for (int trial = 0; trial < 6; ++trial) {
     const Case k(random, trial % 2 == 0);
     SCOPED_TRACE(k.name());
-    Workbench exact, rounded;  // they draw the same numbers
+    Workbench exact, rounded;  // both draw the same random values
     const Scan<double> want(exact, k);
     const Scan<bf16> have(rounded, k);
     EXPECT_TRUE(cuda::scan::fits_tensor_cores(cuda::scan::Cut(k.shape), Global<const bf16>(have.x), Global<const bf16>(have.b)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The emulated driver: work of several streams in the order in which it is told, as early, as late or whenever it may begin; what was forgotten is
-// found.
+// Tests of the emulated streams: work on several streams runs in launch order whether tasks begin early, late or at
+// random, and missing waits are found.
 #include "kernels/cuda/emulation/streams.hpp"
 
 #include <cublasLt.h>
@@ -29,7 +29,7 @@ GYR_KERNEL add_kernel(float v, Global<const float> x, Global<float> y) {
   if (t < x.columns()) y.store(t, x.load(t) + v);
 }
 
-// Numbers of the device that a test looks at when everything has ended.
+// Device tensors that a test reads after all work has finished.
 struct Numbers {
   Arena arena{Memory::activations, 1 << 16};
   Tensor1<float> a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64);
@@ -41,7 +41,8 @@ struct Numbers {
 
 enum class Forgotten { nothing, that_it_is_written, that_it_is_read };
 
-// b = a + 1 on one stream, c = b + 10 on another that waits for it, and then b = a + 100 again, which waits for that.
+// b = a + 1 on the first stream; c = b + 10 on the second stream, which waits for it; then b = a + 100 on the first
+// stream, which waits for the second.
 float told(Forgotten forgotten) {
   Numbers n;
   Device first(false, 1 << 12), second(false, 1 << 12);
@@ -73,7 +74,7 @@ std::string complaint(Forgotten forgotten) {
 
 }  // namespace
 
-TEST(streams, wait_for_events_whenever_they_begin) {
+TEST(streams, streams_wait_for_events_under_any_schedule) {
   for (const When when : {When::early, When::late, When::any}) {
     const With with(when, true);
     EXPECT_EQ(complaint(Forgotten::nothing), "");
@@ -81,22 +82,22 @@ TEST(streams, wait_for_events_whenever_they_begin) {
   }
 }
 
-TEST(streams, that_forget_to_wait_are_named) {
+TEST(streams, missing_stream_wait_is_reported) {
   for (const When when : {When::early, When::late, When::any}) {
     const With with(when, true);
     for (const Forgotten f : {Forgotten::that_it_is_written, Forgotten::that_it_is_read})
-      EXPECT_NE(complaint(f).find("nothing orders them"), std::string::npos) << complaint(f);
+      EXPECT_NE(complaint(f).find("without synchronisation"), std::string::npos) << complaint(f);
   }
 }
 
-// What a machine that does not look at accesses shows as well: other numbers.
-TEST(streams, that_forget_to_wait_read_something_else) {
+// An unchecked machine shows the mistake as well, by wrong values.
+TEST(streams, missing_stream_wait_gives_wrong_values_unchecked) {
   const With with(When::late, false);
   EXPECT_EQ(told(Forgotten::that_it_is_read), 110);
 }
 
-// The default stream, in which host and device exchange memory, waits for the others and they for it.
-TEST(streams, and_the_host_see_each_others_memory_in_order) {
+// The default stream, on which host and device exchange data, synchronises with all other streams.
+TEST(streams, host_copies_are_ordered_with_streams) {
   for (const When when : {When::early, When::late, When::any}) {
     const With with(when, true);
     Numbers n;
@@ -113,9 +114,9 @@ TEST(streams, and_the_host_see_each_others_memory_in_order) {
   }
 }
 
-// A process that began with GYR_EMULATION=apart.
-TEST(streams, memory_of_the_device_is_none_of_the_host) {
-  if (!Machine::instance().apart) GTEST_SKIP() << "memories are not apart here";
+// Requires a process that was started with GYR_EMULATION=apart.
+TEST(streams, device_memory_is_inaccessible_from_host) {
+  if (!Machine::instance().apart) GTEST_SKIP() << "needs GYR_EMULATION=apart";
   Numbers n;
   EXPECT_DEATH({ std::fprintf(stderr, "%f", double(n.a(0))); }, "");
   float here = 0;
@@ -125,11 +126,11 @@ TEST(streams, memory_of_the_device_is_none_of_the_host) {
 
 namespace {
 
-// C (m,n) = A (m,k) B (k,n), stored by columns, as the library is asked for it.
+// Arguments of a column-major GEMM C (m,n) = A (m,k) B (k,n) by cuBLASLt.
 struct Asked {
   Index m = 5, n = 7, k = 3, ld_a = 5;
-  std::uint32_t alignment = 16;  // of which the algorithm is told
-  Index off = 0;                 // elements that A begins later
+  std::uint32_t alignment = 16;  // alignment passed to the heuristic
+  Index off = 0;                 // offset of A in elements
   Index workspace_known = 256, workspace = 256;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
@@ -167,10 +168,10 @@ cublasStatus_t answer(const Asked& x) {
 
 }  // namespace
 
-TEST(streams, products_refuse_what_the_library_refuses) {
+TEST(streams, cublaslt_emulation_rejects_invalid_arguments) {
   EXPECT_EQ(answer({}), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(answer({.ld_a = 4}), CUBLAS_STATUS_INVALID_VALUE);  // rows that reach into the next column
-  EXPECT_EQ(answer({.off = 1}), CUBLAS_STATUS_INVALID_VALUE);   // less aligned than the algorithm was told
+  EXPECT_EQ(answer({.ld_a = 4}), CUBLAS_STATUS_INVALID_VALUE);  // a leading dimension below m: columns would overlap
+  EXPECT_EQ(answer({.off = 1}), CUBLAS_STATUS_INVALID_VALUE);   // A is less aligned than passed to the heuristic
   EXPECT_EQ(answer({.alignment = 4, .off = 1}), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(answer({.workspace = 128}), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(answer({.compute = CUBLAS_COMPUTE_64F}), CUBLAS_STATUS_INVALID_VALUE);

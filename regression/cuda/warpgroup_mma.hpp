@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products by warpgroups: a small kernel with one warpgroup that brings tiles and another that multiplies, whole and with the mistakes that such
-// kernels are made with.
+// Small GEMM kernel with wgmma: one producer warpgroup loads tiles and one consumer warpgroup multiplies. Typical
+// mistakes can be switched on.
 #pragma once
 
 #include "kernels/cuda/machine/launch.hpp"
@@ -24,8 +24,8 @@ enum class GroupMistake {
   comes_with_another_count
 };
 
-inline constexpr int group_tile = 64, group_depth = 64;  // rows of a tile of c, and columns of a and b at a time
-inline constexpr int full_place = 1, empty_place = 3;    // barriers of the first of two places
+inline constexpr int group_tile = 64, group_depth = 64;  // group_tile: rows and columns of a tile of c; group_depth: k of one step
+inline constexpr int full_place = 1, empty_place = 3;    // named barriers of the first of two buffers
 
 struct GroupProduct {
   using Tile = GroupTile<group_depth, group_tile>;
@@ -77,7 +77,7 @@ struct GroupProduct {
   }
 };
 
-// c (M,N) = a (M,K) b (N,K)'. A block has a tile of c.
+// c (M,N) = a (M,K) b (N,K)'. Each block computes one tile of c.
 inline GYR_KERNEL_OF(GroupProduct::threads, 1) warpgroup_mma(GroupMistake mistake, Global<const bf16> a, Global<const bf16> b, Global<float> c) {
   if constexpr (has_warpgroups) {
     const int across = int(ceil_div(c.columns(), group_tile)), number = int(block_index());
@@ -96,7 +96,8 @@ inline GYR_KERNEL_OF(GroupProduct::threads, 1) warpgroup_mma(GroupMistake mistak
   }
 }
 
-// d (64, 8 F) = or += a (64, 16) b of matrices that lie in shared memory as the host says, byte by byte; a in registers or by rows.
+// d (64, 8 F) = or += a (64, 16) b, with operands placed in shared memory byte by byte as the host chose; a is in
+// registers or stored by rows.
 template <int F, Major major, bool in_registers, bool adds>
 GYR_KERNEL placed_product(Global<const bf16> memory, int a_at, int b_at, int leading, int stride, Global<const bf16> a, Global<float> d) {
   if constexpr (has_warpgroups) {

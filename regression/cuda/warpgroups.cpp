@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of warpgroups are products of the matrices that PTX's tables say lie where descriptors point; the mistakes that kernels of warpgroups are
-// made with are found.
+// Tests of wgmma: the GEMM of operands in the descriptor layouts of PTX is correct, and typical mistakes of wgmma
+// kernels are found.
 #include "kernels/cuda/emulation/counts.hpp"
 #include "regression/cuda/any_shape.hpp"
 #include "regression/cuda/warpgroup_mma.hpp"
@@ -13,9 +13,9 @@ using namespace gyr::cuda::testing;
 
 namespace {
 
-// ---- Where matrices lie, as PTX says it ("Canonical Layouts", table; 128B Swizzling, T = 8 numbers of bf16) ----
+// ---- Operand layouts of PTX ("Canonical Layouts", table; 128B Swizzling, T = 8 bf16 elements) ----
 
-// A layout ((s0, s1, ...)) : ((d0, d1, ...)) of CuTe: the digits of i, the first one first, times strides.
+// Offset of i in a CuTe layout ((s0, s1, ...)) : ((d0, d1, ...)): the digits of i, lowest first, times the strides.
 struct Digits {
   Index size, stride;
 };
@@ -26,13 +26,13 @@ Index laid(Index i, std::initializer_list<Digits> digits) {
 }
 constexpr Index T = 8, many = 1 << 20;
 
-// Swizzle<3, 4, 3> of an offset in bytes: bits [4, 7) and, exclusively, bits [7, 10).
+// Swizzle<3, 4, 3> of a byte offset: bits [4, 7) are XORed with bits [7, 10).
 Index swizzle_3_4_3(Index byte) {
   Index bits = 0;
   for (int b = 0; b < 3; ++b) bits |= ((byte >> (4 + b) & 1) ^ (byte >> (7 + b) & 1)) << (4 + b);
   return (byte & ~Index(0x70)) | bits;
 }
-// Offsets in numbers, from a start and with offsets LBO and SBO in numbers. The swizzle is one of addresses.
+// Offsets in elements, for a start, LBO and SBO in elements. The swizzle applies to byte addresses.
 Index in_k_major(Index start, Index sbo, Index m, Index k) {
   return swizzle_3_4_3(2 * (start + laid(m, {{8, 8 * T}, {many, sbo}}) + laid(k, {{T, 1}, {many, T}}))) / 2;
 }
@@ -41,10 +41,10 @@ Index in_mn_major(Index start, Index lbo, Index sbo, Index m, Index k) {
 }
 
 struct Placement {
-  Index a_at, b_at, leading, stride;  // numbers
+  Index a_at, b_at, leading, stride;  // offsets of a and b, LBO and SBO, in elements
 };
 
-// a (64,16) by rows and b lie where the table says, all else is NaN.
+// a (64,16) by rows (K-major) and b are placed as in the table; all other shared memory is NaN.
 template <int F, Major major, bool in_registers, bool adds>
 void expect_product(const Placement& at) {
   SCOPED_TRACE(fmt::format("64 x {}, {}, a in {}, a at {}, b at {}, leading {}, stride {}", 8 * F, major == Major::rows ? "K-major" : "N-major",
@@ -88,8 +88,8 @@ void multiply(Device& dev, GroupMistake mistake, Tensor2<const bf16> a, Tensor2<
 
 }  // namespace
 
-// PTX, "Matrix Descriptor Format".
-TEST(warpgroups, descriptors_have_the_fields_of_ptx) {
+// Descriptor fields as in PTX, "Matrix Descriptor Format".
+TEST(warpgroups, descriptors_have_ptx_fields) {
   std::mt19937_64 random(seed_of_draws());
   for (int trial = 0; trial < 100; ++trial) {
     const auto drawn = [&] { return std::uint32_t(random() % (1 << 14)) << 4; };
@@ -99,16 +99,16 @@ TEST(warpgroups, descriptors_have_the_fields_of_ptx) {
     EXPECT_EQ(field(0, 13), address >> 4);
     EXPECT_EQ(field(16, 29), leading >> 4);
     EXPECT_EQ(field(32, 45), stride >> 4);
-    EXPECT_EQ(field(49, 51), 0u);  // base offset
-    EXPECT_EQ(field(62, 63), 1u);  // 128-byte swizzle
+    EXPECT_EQ(field(49, 51), 0u);  // base offset is 0
+    EXPECT_EQ(field(62, 63), 1u);  // swizzle mode is 128 bytes
     EXPECT_EQ(field(14, 15) + field(30, 31) + field(46, 48) + field(52, 61), 0u);
     const bool inside = address + on < 1 << 18;
     EXPECT_TRUE(!inside || bits_of(moved(place_at(address, int(leading), int(stride)), int(on))) == bits + (on >> 4));
   }
 }
 
-TEST(warpgroups, multiply_what_lies_where_ptx_says) {
-  // Starts behind each other's ends, on 16 of the columns of a row of 64 where rows are summed along.
+TEST(warpgroups, wgmma_reads_operands_at_ptx_layout) {
+  // Operands that start right after each other, and operands that start inside a 64-column row along k.
   expect_product<8, Major::rows, false, true>({0, 4096, 0, 512});
   expect_product<16, Major::rows, false, false>({4096 + 16, 8192 + 16, 0, 512});
   expect_product<16, Major::rows, true, true>({0, 16384 + 48, 0, 1024});
@@ -118,7 +118,7 @@ TEST(warpgroups, multiply_what_lies_where_ptx_says) {
   expect_product<16, Major::columns, true, true>({0, 8192, 512, 1024});
 }
 
-TEST(warpgroups, multiply_matrices_of_any_shape_in_every_order) {
+TEST(warpgroups, wgmma_matches_reference_for_any_shape_and_order) {
   expect_products_of_any_shape(40, [](Device& dev, const auto& a, const auto& b, const auto& c) {
     const Counts counts;
     multiply(dev, GroupMistake::none, a, b, c);
@@ -127,27 +127,27 @@ TEST(warpgroups, multiply_matrices_of_any_shape_in_every_order) {
   });
 }
 
-TEST(warpgroups, mistakes_are_found) {
+TEST(warpgroups, kernel_mistakes_are_found) {
   const struct {
     GroupMistake mistake;
     const char* found;
   } mistakes[] = {{GroupMistake::no_wait_for_copies, "that was not waited for"},
-                  {GroupMistake::no_fence_behind_copies, "has set no fence behind"},
+                  {GroupMistake::no_fence_behind_copies, "has issued no proxy fence"},
                   {GroupMistake::comes_before_copies, "byte"},
                   {GroupMistake::no_wait_for_a_full_place, "of shared memory"},
                   {GroupMistake::leaves_a_place_too_early, "shared memory"},
                   {GroupMistake::no_fence_of_registers, "since the last fence"},
                   {GroupMistake::registers_change_behind_the_fence, "since the last fence"},
-                  {GroupMistake::comes_twice, "again before all others have come"},
-                  {GroupMistake::comes_with_another_count, "is one of"}};
+                  {GroupMistake::comes_twice, "again before all others have arrived"},
+                  {GroupMistake::comes_with_another_count, "is used with"}};
   for (const auto& [mistake, found] : mistakes) {
     SCOPED_TRACE(int(mistake));
     expect_found_in_every_order(320, found, [&](Device& dev, const auto& a, const auto& b, const auto& c) { multiply(dev, mistake, a, b, c); });
   }
 }
 
-// What is not waited for is no number, on any machine; tiles without their swizzle are other matrices, whose rows share banks.
-TEST(warpgroups, products_that_are_not_waited_for_are_nan) {
+// Accumulators are NaN on any machine if a wgmma is not waited for. Tiles without the swizzle give wrong results.
+TEST(warpgroups, accumulators_are_nan_without_wgmma_wait) {
   Workbench bench;
   const auto a = bench.normal<bf16>(64, 64), b = bench.normal<bf16>(64, 64);
   for (const Machine& machine : machines_of_every_order)

@@ -35,13 +35,13 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
   try {
     body();
   } catch (const Error& error) {
-    folder.print_line(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
+    folder.write_status(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
     throw;
   } catch (const std::exception& error) {
-    folder.print_line("failed", int(Exit::internal), error.what());
+    folder.write_status("failed", int(Exit::internal), error.what());
     throw;
   }
-  folder.print_line("done", int(Exit::ok), "");
+  folder.write_status("done", int(Exit::ok), "");
 }
 
 int train(const TrainArguments& a) {

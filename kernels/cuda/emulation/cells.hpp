@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who touched memory last, of a checked machine. A line of memory begins as one unit, which has one cell, and is divided as accesses are smaller.
+// Last accesses to memory, recorded by a checked machine to find races. A line of memory starts as one unit with one
+// cell. It is divided when an access is smaller than its units.
 #pragma once
 
 #include <algorithm>
@@ -12,31 +13,31 @@
 
 namespace gyr::cuda {
 
-// One access.
+// One access to memory.
 struct Access {
   std::int32_t block = 0;
-  std::uint16_t thread = 0, line = 0;             // of the source, from 1 on
-  std::uint32_t block_epoch = 0, warp_epoch = 0;  // barriers before it: of the block, all of its warp
+  std::uint16_t thread = 0, line = 0;             // thread: index in the block; line: source line, from 1
+  std::uint32_t block_epoch = 0, warp_epoch = 0;  // number of barriers before the access: of the block, and of the thread's warp
 
   bool made() const { return line > 0; }
 };
 
-// What happened to a unit of memory last.
+// Last accesses to one unit of memory.
 struct Cell {
   Access write, read;
-  std::uint32_t reading_warps = 0;  // those of read's block that read since its last barrier
-  bool read_by_blocks = false;      // by more than one since the last write
-  bool copied_later = false;        // the target of a copy that its thread has not waited for
-  std::uint32_t fences = 0;         // that its writer had behind it before the write
+  std::uint32_t reading_warps = 0;  // warps of read.block that read the unit since the last barrier of the block
+  bool read_by_blocks = false;      // read by more than one block since the last write
+  bool copied_later = false;        // target of an asynchronous copy that its thread has not waited for
+  std::uint32_t fences = 0;         // fences that the writing thread had executed before the write
 };
 
 struct CellLine {
   static constexpr Index bytes = 16;
-  Index unit = bytes;             // bytes that have one cell
-  std::array<Cell, bytes> cells;  // by the first byte of a unit
+  Index unit = bytes;             // bytes covered by one cell
+  std::array<Cell, bytes> cells;  // indexed by the first byte of a unit
 
-  // Units such that an access of so many bytes, which begins on a multiple of them, is one of whole units. copied(i, j): j is of a unit of its own
-  // now.
+  // Divides the units until an access of `accessed` bytes at an aligned offset covers only full units. copied(i, j):
+  // the cell at i was copied to a new unit at j.
   template <class Copied>
   void divide(Index accessed, const Copied& copied) {
     for (const Index most = accessed & -accessed; unit > most; unit /= 2)
@@ -47,7 +48,7 @@ struct CellLine {
   }
 };
 
-// Of global memory, by addresses.
+// Cells of global memory, by address.
 class GlobalCells {
  public:
   CellLine& line(std::uintptr_t address, Index accessed) {
@@ -67,7 +68,7 @@ class GlobalCells {
   std::array<Found, 256> lately_;
 };
 
-// Of shared memory, by bytes from its beginning. Blocks have it one after the other: what an earlier one has left is none of a later one's.
+// Cells of shared memory, by offset. Blocks run one after the other, so the cells of an earlier block are discarded.
 class SharedCells {
  public:
   SharedCells(Index bytes, int warps) : warps_(std::size_t(warps)), lines_(std::size_t((bytes + CellLine::bytes - 1) / CellLine::bytes)) {
@@ -83,7 +84,8 @@ class SharedCells {
     line.divide(accessed, [&](Index i, Index j) { std::copy_n(last_reads(first + i), warps_, last_reads(first + j)); });
     return line;
   }
-  // Of the unit that begins there, by each warp of the block: barriers before it, and 1.
+  // For the unit at this offset, one entry per warp of the block: the number of barriers before its last read, plus 1;
+  // 0 if it has not read.
   std::uint32_t* last_reads(Index at) { return &last_reads_[std::size_t(at) * warps_]; }
 
  private:

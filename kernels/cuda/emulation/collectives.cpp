@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NCCL on emulated devices, over MPI: linked in its place. What is told to a stream is a task that begins MPI's operation and polls it. Sends are
-// synchronous, so that a message which nobody receives is waited for, and carry nothing but their order.
+// Emulation of NCCL on emulated devices, over MPI; linked in place of NCCL. Each NCCL call on a stream becomes a task
+// that starts a nonblocking MPI operation and polls it. Sends are synchronous, so that a message without a receiver is
+// never complete. Messages carry no tag and are matched in order.
 #include <mpi.h>
 #include <nccl.h>
 
@@ -30,7 +31,7 @@ struct Span {
   Touch how;
 };
 
-// One call, within a group or by itself.
+// One NCCL call, within a group or by itself.
 struct Call {
   std::string name;
   ncclComm_t communicator;
@@ -112,7 +113,7 @@ int rank_of(ncclComm_t c) {
   return rank;
 }
 
-// The calls of a group that go to one stream are one task.
+// Enqueues the calls of a group. The calls for one stream form one task.
 void report_group() {
   std::vector<Call> calls = std::move(group().calls);
   group().calls.clear();
@@ -146,7 +147,8 @@ ncclResult_t call(Call c) {
   return ncclSuccess;
 }
 
-// Ranks that have one identity: its first rank in the world, and a number there. All say who they are to that rank, which tells all.
+// A unique id consists of the rank in MPI_COMM_WORLD that created it and a counter on that rank. All ranks of the
+// communicator send their world rank to the root, which sends the full list back.
 constexpr int who_tag = 31000, all_tag = 31001, group_tag = 31002;
 struct Identity {
   int root, number;
@@ -181,7 +183,7 @@ MPI_Comm met(int ranks, const Identity& id, int rank) {
 
 }  // namespace
 
-const char* ncclGetErrorString(ncclResult_t r) { return r == ncclSuccess ? "no error" : "an error of NCCL"; }
+const char* ncclGetErrorString(ncclResult_t r) { return r == ncclSuccess ? "no error" : "NCCL error"; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;
@@ -248,7 +250,7 @@ ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType
                  MPI_Iallreduce(in == out ? MPI_IN_PLACE : resolved(in), resolved(out), int(count), mpi(type), mpi(op, type), c->ranks, r);
                }});
 }
-// In place, MPI would leave the result elsewhere: from a copy.
+// Reads from a copy, because MPI's in-place variant puts the result at another position than NCCL's.
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
   const std::size_t bytes = count * bytes_of(type), all = bytes * std::size_t(size_of(c));
   const auto copy = std::make_shared<std::vector<char>>(all);
@@ -265,7 +267,7 @@ ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType
                }});
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s) {
-  if (in != out) return ncclInvalidUsage;  // what the program does not ask for
+  if (in != out) return ncclInvalidUsage;  // the program only uses in-place broadcasts
   const Touch how = rank_of(c) == root ? Touch::read : Touch::write;
   return call({"ncclBroadcast", c, s, {{out, count * bytes_of(type), how}}, [=](MPI_Request* r) {
                  MPI_Ibcast(resolved(out), int(count), mpi(type), root, c->ranks, r);

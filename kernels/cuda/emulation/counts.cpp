@@ -11,11 +11,11 @@ namespace gyr::cuda {
 namespace {
 
 constexpr int banks = 32, word = 4, sector = 32, line_bytes = 64;
-constexpr int most_bytes = 128;  // of shared memory, by one transaction
+constexpr int most_bytes = 128;  // maximum bytes of one shared-memory transaction
 
 std::size_t place_of(int bytes) { return std::size_t(std::countr_zero(unsigned(bytes))); }
 
-// Of those lanes of a warp that go together.
+// Transactions of the lanes of a warp that are served together.
 SharedAccesses transactions_of(const std::vector<std::uintptr_t>& addresses, int bytes) {
   std::vector<std::uintptr_t> words;
   for (const std::uintptr_t a : addresses)
@@ -28,7 +28,7 @@ SharedAccesses transactions_of(const std::vector<std::uintptr_t>& addresses, int
   return {0, *std::max_element(in_bank.begin(), in_bank.end()), (needed + most_bytes - 1) / most_bytes};
 }
 
-// f(address) of each lane of a request.
+// Calls f(address) for each lane of a request.
 template <class F>
 void each_lane(std::uint32_t lanes, const std::array<std::uintptr_t, warp_size>& address, const F& f) {
   for (int l = 0; l < warp_size; ++l)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What kernels ask of a GPU, counted by the emulated machine: tensor instructions, bytes of global memory, accesses of shared memory and the
-// conflicts of its banks. Nothing is known of caches, of the order of warps, or of what a compiler moves.
+// Counts the GPU work of kernels on the emulated machine: tensor instructions, bytes of global memory, shared-memory accesses and bank conflicts.
+// Caches, the order of warps and compiler optimisations are not modelled.
 //
-// Lanes run one after the other, so an access of a warp is put together again: between two places where all lanes of a warp meet (barriers, shuffles,
-// ballots, products, loads of matrices), the n-th access of each lane at one line and column of the source, of one size, is taken for one
-// instruction. This is what a warp does whose lanes make the same passes of a loop, or leave it early; it is not where a lane leaves out a pass and
-// makes later ones, or where a helper is called from two places by different lanes.
+// Lanes run one after the other, so the accesses of a warp are reassembled. Between two operations at which all lanes of a warp meet (barriers,
+// shuffles, ballots, mma, ldmatrix), the n-th access of each lane at one line and column of the source, with one size, counts as one instruction.
+// This is correct if all lanes of a warp make the same iterations of a loop or leave it early. It is wrong if a lane skips an iteration and makes
+// later ones, or if different lanes call a helper function from two places.
 //
-// A warp's access of shared memory takes as many transactions as the bank that most of its words of 4 bytes lie in has: of all lanes at once where
-// each has up to 4 bytes, of halves of a warp where each has 8, of quarters where each has 16 (a matrix of load_matrix_x4 is one). Equal words count
-// once.
+// A shared-memory access of a warp takes as many transactions as the most loaded bank has distinct words of 4 bytes. Words are counted over all lanes
+// if each accesses up to 4 bytes, over half a warp for 8 bytes, and over a quarter for 16 bytes (such as one matrix of load_matrix_x4, that is
+// ldmatrix). each has up to 4 bytes, of halves of a warp where each has 8, of quarters where each has 16 (a matrix of load_matrix_x4 is one). Equal
+// words count once.
 #pragma once
 
 #include <array>
@@ -24,48 +25,48 @@ namespace gyr::cuda {
 enum class Space { shared, global };
 
 struct SharedAccesses {
-  Index requests = 0, transactions = 0, least = 0;  // least: transactions that their bytes need
+  Index requests = 0, transactions = 0, least = 0;  // least: minimum number of transactions for the bytes
 
   Index conflicts() const { return transactions - least; }
   void add(const SharedAccesses&);
 };
 
 struct GlobalAccesses {
-  Index bytes = 0, distinct = 0;  // of all instructions of threads; each byte of memory once
+  Index bytes = 0, distinct = 0;  // bytes: sum over all instructions of threads; distinct: each byte of memory counted once
   struct OfSize {
-    Index instructions = 0;           // of threads
-    Index requests = 0, sectors = 0;  // of warps, and the runs of 32 bytes that each of them meets
+    Index instructions = 0;           // load or store instructions, counted per thread
+    Index requests = 0, sectors = 0;  // per warp: requests, and 32-byte sectors that they touch
   };
-  std::array<OfSize, 5> by_size = {};  // by log2 of an instruction's bytes
+  std::array<OfSize, 5> by_size = {};  // indexed by log2 of the bytes of an instruction
 
   const OfSize& of_bytes(int n) const;
   OfSize all() const;
   void add(const GlobalAccesses&);
 };
 
-// A line of a kernel that touches shared memory.
+// Source line of a kernel that accesses shared memory.
 struct SharedLine {
   std::string file;
   unsigned line = 0;
   auto operator<=>(const SharedLine&) const = default;
 };
 
-// What one grid did, or several.
+// Counts of one grid, or summed over several grids.
 struct GridCounts {
   std::string kernel;
   Grid grid;
   Index grids = 1;
-  Index products = 0;  // tensor instructions of warps, m16n8k16: 4096 operations each
+  Index products = 0;  // m16n8k16 tensor instructions of warps, 4096 operations each
   GlobalAccesses loaded, stored;
   std::map<SharedLine, SharedAccesses> shared;
 
   SharedAccesses all_shared() const;
   void add(const GridCounts&);
-  // The lines of shared memory with conflicts, a line of text each.
+  // Text with one line for each source line that has bank conflicts.
   std::string conflicts() const;
 };
 
-// Counts the grids that run while it exists; another one within it counts in its place.
+// Counts the grids that run during its lifetime. A nested Counts object takes over while it exists.
 class Counts {
  public:
   explicit Counts(Machine& machine = Machine::instance()) : machine_(machine), before_(std::exchange(machine.counts, this)) {}
@@ -75,7 +76,7 @@ class Counts {
 
   const std::vector<GridCounts>& grids() const { return grids_; }
   GridCounts all() const;
-  std::string table() const;  // by kernel
+  std::string table() const;  // text table with one row per kernel
 
  private:
   friend class GridCounter;
@@ -84,19 +85,19 @@ class Counts {
   std::vector<GridCounts> grids_;
 };
 
-// Counts one grid, whose blocks run one after the other.
+// Counts one grid. Its blocks run one after the other.
 class GridCounter {
  public:
   GridCounter(Counts&, const char* kernel, const Grid&);
   ~GridCounter();
 
   void products(Index n) { counts_.products += n; }
-  // address: in shared memory, from its beginning
+  // `address`: an offset in shared memory, or an address in global memory.
   void access(Space, Touch, std::uintptr_t address, int bytes, const Thread&, const Site&);
-  // Four matrices of 8 rows of 16 bytes in shared memory, which one instruction reads: where each row begins.
+  // Four matrices of 8 rows of 16 bytes in shared memory, read by one ldmatrix instruction. `rows`: start of each row.
   void matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
-  void sync_with(int warp);  // all lanes that are left have come to one place
-  void end_epoch();          // of the block: so have those of all warps
+  void sync_with(int warp);  // all remaining lanes of the warp have reached the same operation
+  void end_epoch();          // a barrier of the block: meet() for all its warps
 
  private:
   struct Instruction {
@@ -107,17 +108,17 @@ class GridCounter {
     int bytes;
     auto operator<=>(const Instruction&) const = default;
   };
-  // One instruction of a warp.
+  // Addresses of one instruction of a warp.
   struct Request {
     std::uint32_t lanes = 0;
     std::array<std::uintptr_t, warp_size> address;
   };
   struct Passes {
-    std::array<int, warp_size> made = {};  // by each lane
+    std::array<int, warp_size> made = {};  // number of accesses by each lane
     std::vector<Request> requests;
   };
   struct Line {
-    std::uint64_t read = 0, written = 0;  // bit b: byte b of 64
+    std::uint64_t read = 0, written = 0;  // bytes of the line that were read, or written: bit b is byte b of 64
   };
   using Warp = std::map<Instruction, Passes>;
 
@@ -127,7 +128,7 @@ class GridCounter {
   Counts& to_;
   GridCounts counts_;
   std::vector<Warp> warps_;
-  std::unordered_map<std::uintptr_t, Line> lines_;  // of global memory
+  std::unordered_map<std::uintptr_t, Line> lines_;  // lines of global memory
 };
 
 }  // namespace gyr::cuda

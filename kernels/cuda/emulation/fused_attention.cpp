@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cuDNN's attention on the emulated device: plain loops over what it is told, in double, and rounded once. What cuDNN does not take is a Violation
-// where it is told; what its workspace held is lost.
+// Emulation of cuDNN's attention: plain loops in double, rounded once at the end. A call that cuDNN does not support
+// throws a Violation immediately. The contents of the workspace are destroyed by every call.
 #include "kernels/cuda/emulation/fused_attention.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 
 Index calls = 0;
 
-// Row (b, t) of head h: width numbers of a tensor whose heads lie beside each other.
+// Row (b, t) of head h: `width` elements of a tensor whose heads are next to each other in a row.
 template <class T>
 struct HeadsOf {
   T* data;
@@ -30,7 +30,7 @@ struct HeadsOf {
     for (Index c = 0; c < width; ++c) sum += double(float(at(b, t, h)[c])) * double(float(other[c]));
     return sum;
   }
-  // All that lies between its first number and its last.
+  // Records an access to all rows of the tensor.
   void touch(Index batch, Index heads, Touch how) const {
     for (Index r = 0; r < batch * tokens; ++r) cuda::touch(data + r * row, std::size_t(heads * width) * sizeof(T), how);
   }
@@ -41,16 +41,16 @@ bool sees(const FusedAttention& a, Index i, Index j) { return (!a.back || i - j 
 
 void require_taken(const FusedAttention& a, std::initializer_list<const void*> tensors, std::initializer_list<Index> rows) {
   const auto wrong = [](bool is, const char* what) {
-    if (is) throw Violation(fmt::format("cuDNN is told of attention with {}", what));
+    if (is) throw Violation(fmt::format("cuDNN attention is called with {}", what));
   };
-  wrong(a.num_kv_heads < 1 || a.num_heads % a.num_kv_heads != 0, "query heads that key heads do not divide");
+  wrong(a.num_kv_heads < 1 || a.num_heads % a.num_kv_heads != 0, "a number of query heads that is not a multiple of the key heads");
   for (const Index width : {a.head_dim, a.v_head_dim})
-    wrong(width < 8 || width > 256 || width % 8 != 0, "heads of another width than 8, 16, ... 256");
-  wrong(a.back && (*a.back < 1 || a.queries > a.keys), "a window of nothing, or of more queries than keys");
-  wrong(a.ahead && *a.ahead < 0, "a diagonal in front of the first");
-  wrong(a.queries < 2 || a.keys < 1, "one query, or no key");
-  for (const void* p : tensors) wrong(reinterpret_cast<std::uintptr_t>(p) % 16 != 0, "a tensor that does not begin on 16 bytes");
-  for (const Index row : rows) wrong(row % 8 != 0, "rows that do not begin on 16 bytes");
+    wrong(width < 8 || width > 256 || width % 8 != 0, "a head width that is not a multiple of 8 from 8 to 256");
+  wrong(a.back && (*a.back < 1 || a.queries > a.keys), "an empty window, or a window with more queries than keys");
+  wrong(a.ahead && *a.ahead < 0, "a negative right bound of the window");
+  wrong(a.queries < 2 || a.keys < 1, "fewer than two queries, or no key");
+  for (const void* p : tensors) wrong(reinterpret_cast<std::uintptr_t>(p) % 16 != 0, "a tensor that is not aligned to 16 bytes");
+  for (const Index row : rows) wrong(row % 8 != 0, "a row stride that is not a multiple of 16 bytes");
 }
 
 void lose(void* workspace, Index bytes) {
@@ -58,7 +58,7 @@ void lose(void* workspace, Index bytes) {
   std::memset(resolved(workspace), 0xff, std::size_t(bytes));
 }
 
-// Scores of query i, and the logarithm of the sum of their exponentials.
+// Scores of query i for all keys, and their log-sum-exp.
 struct Scores {
   std::vector<double> of_keys;
   double lse;
@@ -110,7 +110,7 @@ void forward(const FusedAttention& a, const FusedForward& f, void* workspace) {
   });
 }
 
-// Sums of a tensor in double, which become it at once.
+// Gradient of one tensor, accumulated in double and rounded once when it is written.
 struct Sums {
   HeadsOf<bf16> to;
   std::vector<double> sums;
@@ -165,20 +165,20 @@ struct FusedLibrary::State {
 };
 
 bool FusedLibrary::is_there() { return true; }
-std::string FusedLibrary::version() { return "a stand-in of cuDNN"; }
+std::string FusedLibrary::version() { return "an emulation of cuDNN"; }
 FusedLibrary::FusedLibrary(CUstream_st* stream) : state_(std::make_unique<State>(State{stream})) {}
 FusedLibrary::~FusedLibrary() = default;
 
 bool FusedLibrary::run(const FusedAttention& a, const FusedForward& f, void* workspace) {
   require_taken(a, {f.q, f.k, f.v, f.o, f.stats, workspace}, {a.q_row, a.k_row, a.v_row, a.o_row});
   ++calls;
-  enqueue(state_->stream, "cuDNN's attention", [=] { forward(a, f, workspace); });
+  enqueue(state_->stream, "cuDNN attention", [=] { forward(a, f, workspace); });
   return true;
 }
 bool FusedLibrary::run(const FusedAttention& a, const FusedBackward& f, void* workspace) {
   require_taken(a, {f.q, f.k, f.v, f.o, f.dout, f.dq, f.dk, f.dv, workspace}, {a.q_row, a.k_row, a.v_row, a.o_row, a.dq_row, a.dk_row, a.dv_row});
   ++calls;
-  enqueue(state_->stream, "cuDNN's gradient of attention", [=] { backward(a, f, workspace); });
+  enqueue(state_->stream, "cuDNN attention backward", [=] { backward(a, f, workspace); });
   return true;
 }
 

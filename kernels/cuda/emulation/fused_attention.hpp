@@ -5,7 +5,7 @@
 
 namespace gyr::cuda {
 
-// How often the library in place of cuDNN was told of attention.
+// Number of attention calls to the emulation of cuDNN so far.
 Index fused_calls();
 
 }  // namespace gyr::cuda

@@ -13,14 +13,14 @@ std::unique_ptr<Capture>& capture() {
   static std::unique_ptr<Capture> capture;
   return capture;
 }
-std::uint64_t captures = 0;  // so far
+std::uint64_t captures = 0;  // number of captures so far
 
 }  // namespace
 
 Capture* Capture::current() { return capture().get(); }
 
 cudaError_t Capture::begin(Stream* origin, cudaStreamCaptureMode mode) {
-  if (!origin) return cudaErrorStreamCaptureUnsupported;  // the default stream
+  if (!origin) return cudaErrorStreamCaptureUnsupported;  // the default stream cannot be captured
   if (capture()) return capture()->invalidate(cudaErrorIllegalState);
   capture() = std::make_unique<Capture>(origin, mode);
   capture()->number_ = ++captures;
@@ -56,7 +56,7 @@ cudaError_t Capture::invalidate(cudaError_t why) {
   return why;
 }
 
-// Whether all nodes come before what the origin would be told next.
+// True if the next work on the origin stream depends on all nodes.
 bool Capture::all_joined() const {
   std::vector<int> open = captured_.at(origin_).after;
   std::set<int> before;
@@ -80,7 +80,7 @@ LaunchedGraph::~LaunchedGraph() {
 void LaunchedGraph::launch(Stream* s) {
   Streams& streams = Streams::instance();
   const auto of_branch = [&](int branch) { return branch == 0 ? s : branches_[std::size_t(branch) - 1]; };
-  std::vector<Moment> done;  // by node
+  std::vector<Moment> done;  // by node: position in its stream after the node
   for (Stream* const branch : branches_) streams.wait(branch, streams.moment(s));
   for (const GraphNode& node : graph_.nodes) {
     for (const int earlier : node.after)

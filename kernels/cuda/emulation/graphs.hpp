@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Graphs of CUDA: what streams are told while they are captured is kept, with its arguments as they were, and told again as often as the graph is
-// launched. A capture begins in one stream; others join it by waiting for an event of it, and must be waited for before it ends. What CUDA forbids
-// meanwhile ends it with the error that CUDA's documentation names. There is one capture at a time.
+// Emulation of CUDA graphs. Work that is launched on streams during a capture is stored with its arguments and launched
+// again whenever the graph is launched. A capture begins in one stream. Other streams join it by waiting for one of its
+// events, and the first stream must wait for them before the capture ends. A call that CUDA forbids during capture
+// invalidates it with the error given in CUDA's documentation. Only one capture can be active at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,8 +17,8 @@ struct GraphNode {
   std::string name;
   std::function<void()> begin;
   std::function<bool()> poll;
-  int branch;              // streams of the capture, by the order in which they came; 0: where it began
-  std::vector<int> after;  // nodes
+  int branch;              // index of the stream in the capture, in order of joining; 0: the stream where the capture began
+  std::vector<int> after;  // indices of the nodes that must finish first
 };
 
 struct Graph {
@@ -29,20 +30,22 @@ class Capture {
  public:
   Capture(Stream* origin, cudaStreamCaptureMode mode) : origin_(origin), mode_(mode) { captured_[origin] = {}; }
 
-  // Of this process; null where there is none.
+  // Active capture of this process, or null.
   static Capture* current();
   static cudaError_t begin(Stream* origin, cudaStreamCaptureMode);
   static cudaError_t end(Stream* origin, Graph** graph);
 
   bool has(const Stream* s) const { return captured_.contains(s); }
-  // What the stream is told becomes a node.
+  // Adds work launched on the stream as a node.
   void add(const Stream*, std::string name, std::function<void()> begin, std::function<bool()> poll);
-  // Nodes that come before what the stream is told next, as an event keeps them; and another stream, or this one, waits for them.
+  // moment(): nodes that the next work on the stream depends on, as an event records them. join(): makes a stream
+  // depend on these nodes and adds it to the capture.
   std::vector<int> moment(const Stream* s) const { return captured_.at(s).after; }
   void join(const Stream*, const std::vector<int>& nodes);
-  // Nothing of it is of use from now on; the same error.
+  // Marks the capture as invalid and returns the same error.
   cudaError_t invalidate(cudaError_t);
-  // Of calls that take memory or ask for what may be under way, which only a relaxed capture allows.
+  // Check for calls that allocate memory or query work in flight, which only a relaxed capture allows. Otherwise it
+  // invalidates the capture.
   cudaError_t unsafe() { return mode_ == cudaStreamCaptureModeRelaxed ? cudaSuccess : invalidate(cudaErrorStreamCaptureUnsupported); }
   bool valid() const { return valid_; }
   std::uint64_t number() const { return number_; }
@@ -62,18 +65,18 @@ class Capture {
   std::map<const Stream*, Branch> captured_;
 };
 
-// A graph with streams for its branches.
+// Instantiated graph, with one stream for each branch.
 class LaunchedGraph {
  public:
   explicit LaunchedGraph(const Graph&);
   ~LaunchedGraph();
   LaunchedGraph(const LaunchedGraph&) = delete;
-  // Behind what the stream was told, and before what it is told next.
+  // Launches the graph on a stream, after its earlier work and before its later work.
   void launch(Stream*);
 
  private:
   Graph graph_;
-  std::vector<Stream*> branches_;  // but the first
+  std::vector<Stream*> branches_;  // streams of all branches except branch 0
 };
 
 }  // namespace gyr::cuda

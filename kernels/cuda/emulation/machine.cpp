@@ -22,8 +22,8 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr Index copied_bytes = 16;       // by one copy beside a thread
-constexpr std::size_t stack = 64 << 10;  // of a thread
+constexpr Index copied_bytes = 16;       // size of one asynchronous copy
+constexpr std::size_t stack = 64 << 10;  // stack bytes per thread
 thread_local Block* running = nullptr;
 thread_local Index grids = 0;
 thread_local Thread* self = nullptr;
@@ -31,22 +31,22 @@ thread_local Thread* self = nullptr;
 const char* name_of(SyncKind what) {
   switch (what) {
     case SyncKind::none: return "nothing";
-    case SyncKind::warp_barrier: return "a barrier of the warp";
+    case SyncKind::warp_barrier: return "a warp barrier";
     case SyncKind::shuffle: return "a shuffle";
     case SyncKind::ballot: return "a ballot";
-    case SyncKind::product: return "a product of tensor cores";
-    case SyncKind::matrices: return "a load of matrices";
-    case SyncKind::block_barrier: return "a barrier of the block";
-    case SyncKind::named_barrier: return "a barrier of some warps";
-    case SyncKind::group_fence: return "a fence in front of a warpgroup's products";
-    case SyncKind::warpgroup_mma: return "a product of a warpgroup";
-    case SyncKind::group_commit: return "the end of a group of products";
-    case SyncKind::group_wait: return "a wait for a warpgroup's products";
+    case SyncKind::product: return "a tensor-core multiply-add (mma)";
+    case SyncKind::matrices: return "a matrix load (ldmatrix)";
+    case SyncKind::block_barrier: return "a block barrier";
+    case SyncKind::named_barrier: return "a named barrier";
+    case SyncKind::group_fence: return "a wgmma fence";
+    case SyncKind::warpgroup_mma: return "a wgmma";
+    case SyncKind::group_commit: return "a wgmma commit";
+    case SyncKind::group_wait: return "a wgmma wait";
   }
   return "";
 }
 
-// Stacks come back: a grid has many threads, and the same few of them at a time.
+// Cache of fiber stacks. A grid has many threads, but only a few of them are suspended at a time.
 class Stacks {
  public:
   boost::context::stack_context allocate() {
@@ -77,7 +77,7 @@ struct FromStacks {
   void deallocate(boost::context::stack_context& s) { stacks().deallocate(s); }
 };
 
-// One of those that may go on, a bit each: the first from `turn` on, or the last of all.
+// Picks one of the ready warps or lanes (one bit each): for backward order the last one, else the first from `turn` on.
 int picked(std::uint32_t ready, Order order, int turn) {
   const std::uint32_t from_turn = ready & (~0u << turn);
   return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(from_turn ? from_turn : ready);
@@ -100,7 +100,7 @@ Machine cudnn_requested() {
     else if (word.starts_with("capability=") && std::atoi(word.c_str() + 11) > 0) m.capability = std::atoi(word.c_str() + 11);
     else
       fail(Exit::usage,
-           "GYR_EMULATION is made of forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER, wrong and checked, not '{}'", word);
+           "GYR_EMULATION accepts forward, backward, random=SEED, late, any, apart, counts, capability=NUMBER, wrong and checked, not '{}'", word);
   }
   return m;
 }
@@ -122,7 +122,7 @@ Machine& Machine::instance() {
 Block::Block(Launched& launched, Index number)
     : launched_(launched), watched_(launched.machine.checked || launched.counter), number_(number), shared_(std::size_t(launched.grid.shared_bytes)),
       threads_(std::size_t(launched.grid.threads)), warps_(threads_.size() / warp_size), alive_(launched.grid.threads) {
-  std::fill(shared_.begin(), shared_.end(), char(0xff));  // NaN in every format
+  std::fill(shared_.begin(), shared_.end(), char(0xff));  // unwritten shared memory reads as NaN in every format
   for (int i = 0; i < alive_; ++i) threads_[std::size_t(i)].number = i;
   for (Warp& w : warps_) w.alive = warp_size, w.ready = ~0u, w.seen.resize(warps_.size());
   ready_warps_ = ~0u >> (32 - warps_.size());
@@ -150,12 +150,12 @@ void Block::hold(const Thread& t) {
 
 bool Block::arrive(SyncKind what, void* argument, const Site& site) {
   Warp& w = warps_[std::size_t(self->warp())];
-  if (w.alive < warp_size) violation(fmt::format("{} of a warp that some lanes have left", name_of(what)), site);
+  if (w.alive < warp_size) violation(fmt::format("{} in a warp from which some lanes have exited", name_of(what)), site);
   for (int lane = 0; w.arrived > 0 && lane < warp_size; ++lane) {
     const Thread& other = threads_[std::size_t(self->warp() * warp_size + lane)];
     if (!other.waiting) continue;
     if (other.meeting != what || (what != SyncKind::warp_barrier && other.site.line() != site.line()))
-      violation(fmt::format("a divergent warp: this lane is in {}, lane {} in {} of line {}", name_of(what), lane, name_of(other.meeting),
+      violation(fmt::format("a divergent warp: this lane is in {}, but lane {} is in {} in line {}", name_of(what), lane, name_of(other.meeting),
                             other.site.line()),
                 site);
     break;
@@ -173,14 +173,14 @@ void Block::part(SyncKind what) {
   for (int lane = 0; lane < warp_size; ++lane) threads_[std::size_t(self->warp() * warp_size + lane)].waiting = false;
 }
 
-// Another thread is the current one; false where one has failed or nobody can go on.
+// Chooses the next thread to run. Returns false if a thread has failed or no thread can run.
 bool Block::choose() {
   Thread* const t = failure_ || alive_ == 0 ? nullptr : next();
   if (t) self = t;
   return t != nullptr;
 }
 
-// Who goes on where the current thread does not: another one, or run().
+// Fiber to switch to when the current thread cannot continue: the next thread, or run().
 boost::context::fiber Block::successor() {
   if (!choose()) return std::move(scheduler_);
   return self->fiber ? std::move(self->fiber) : begin();
@@ -201,7 +201,7 @@ void Block::sync_all(const Site& site) {
   else wait();
 }
 
-// Threads that have left no longer count, as on the hardware.
+// Threads that have exited are not counted, as on the hardware.
 void Block::release_all() {
   if (launched_.counter) launched_.counter->end_epoch();
   at_barrier_ = 0, ++epoch_;
@@ -214,7 +214,7 @@ void Block::release_all() {
 
 void Block::sync_some(int number, int threads, bool waits, const Site& site) {
   if (number < 1 || number >= int(some_.size()) || threads % warp_size != 0 || threads > grid().threads)
-    violation(fmt::format("barrier {} of {} threads", number, threads), site);
+    violation(fmt::format("an invalid named barrier: number {}, {} threads", number, threads), site);
   NamedBarrier& at = some_[std::size_t(number)];
   sync_with(SyncKind::named_barrier, nullptr, site, [&] { arrive_at_barrier(at, number, threads, waits, site); });
   Warp& w = warps_[std::size_t(self->warp())];
@@ -224,12 +224,14 @@ void Block::sync_some(int number, int threads, bool waits, const Site& site) {
   wait();
 }
 
-// What a warp did before is published; the last one to come lets those that wait go on.
+// Arrival at a named barrier. The accesses of the warp before it become visible to the other warps. The last warp to
+// arrive releases those that wait.
 void Block::arrive_at_barrier(NamedBarrier& at, int number, int threads, bool waits, const Site& site) {
   const auto me = std::size_t(self->warp());
   Warp& w = warps_[me];
-  if (at.arrived > 0 && at.threads != threads) violation(fmt::format("barrier {} is one of {} threads and of {}", number, at.threads, threads), site);
-  if (at.come >> me & 1) violation(fmt::format("a warp comes to barrier {} again before all others have come", number), site);
+  if (at.arrived > 0 && at.threads != threads)
+    violation(fmt::format("barrier {} is used with {} threads and with {} threads", number, at.threads, threads), site);
+  if (at.come >> me & 1) violation(fmt::format("a warp arrives at barrier {} again before all others have arrived", number), site);
   advance();
   at.published.resize(warps_.size());
   for (std::size_t v = 0; v < warps_.size(); ++v) at.published[v] = std::max(at.published[v], w.seen[v]);
@@ -255,7 +257,7 @@ Warpgroups& Block::warpgroups() {
   return *warpgroups_;
 }
 
-// A fiber of the current thread and, once that has left, of the next one that has not begun either, and so on.
+// Fiber that runs the current thread. After that thread exits, it runs the next thread without a fiber, and so on.
 boost::context::fiber Block::begin() {
   return boost::context::fiber(std::allocator_arg, FromStacks(), [this](boost::context::fiber&&) {
     do {
@@ -302,9 +304,9 @@ void Block::deadlock() const {
   for (const Thread& t : threads_)
     if (!t.done) ++waiting[{t.site.line(), t.meeting}];
   std::string text;
-  for (const auto& [where, count] : waiting) text += fmt::format("; {} threads wait in {} of line {}", count, name_of(where.second), where.first);
-  throw Violation(fmt::format("{}: nobody goes on in block {}: {} of {} threads have left{}", launched_.kernel, number_,
-                              int(threads_.size()) - alive_, threads_.size(), text));
+  for (const auto& [where, count] : waiting) text += fmt::format("; {} threads wait in {} in line {}", count, name_of(where.second), where.first);
+  throw Violation(fmt::format("{}: deadlock in block {}: {} of {} threads have exited{}", launched_.kernel, number_, int(threads_.size()) - alive_,
+                              threads_.size(), text));
 }
 
 Access Block::access(const Site& site) const {
@@ -318,11 +320,11 @@ bool Block::ordered(const Access& earlier, const Access& now) const {
   return earlier.warp_epoch < warps_[std::size_t(now.thread / warp_size)].seen[std::size_t(earlier.thread / warp_size)];
 }
 
-// Against the last write, and where this is one the last read too.
+// Compares an access with the last write and, if it is a write, also with the last read.
 void Block::check_access_order(const Cell& cell, Touch touch, const Access& now, const char* memory, Index offset, const Site& site) const {
   const auto against = [&](const Access& earlier, const char* did) {
     if (earlier.made() && !ordered(earlier, now))
-      violation(fmt::format("a race: it {} byte {} of {}, which thread {} of block {} {} in line {}, and no barrier lies between",
+      violation(fmt::format("a race: this thread {} byte {} of {}, which thread {} of block {} {} in line {}, without a barrier between the two",
                             touch == Touch::read ? "reads" : "writes", offset, memory, earlier.thread, earlier.block, did, earlier.line),
                 site);
   };
@@ -330,7 +332,8 @@ void Block::check_access_order(const Cell& cell, Touch touch, const Access& now,
   if (touch == Touch::write) against(cell.read, "reads");
 }
 
-// Of memory that blocks share: reads before the last one are known by their warps alone, since the last barrier of the block.
+// Check of global memory. Of the reads before the last one, only the warps that read since the last barrier of the
+// block are known.
 void Block::check_order_across_blocks(Cell& cell, Touch touch, const Access& now, Index offset, const Site& site) const {
   if (touch == Touch::read) {
     if (cell.read.made() && cell.read.block != now.block) cell.read_by_blocks = true;
@@ -341,14 +344,16 @@ void Block::check_order_across_blocks(Cell& cell, Touch touch, const Access& now
   }
   const bool same_epoch = cell.read.block == now.block && cell.read.block_epoch == now.block_epoch;
   if (cell.read_by_blocks || (same_epoch && (cell.reading_warps & ~(1u << (now.thread / warp_size)))))
-    violation(fmt::format("a race: it writes byte {} of a tensor's element, which others read, one of them in line {}, and no barrier lies between",
-                          offset, cell.read.line),
-              site);
+    violation(
+        fmt::format(
+            "a race: this thread writes byte {} of a tensor element, which others read, one of them in line {}, without a barrier between the two",
+            offset, cell.read.line),
+        site);
   cell.write = now;
   cell.read = {}, cell.reading_warps = 0, cell.read_by_blocks = false;
 }
 
-// each(cell, where it begins) for the units of an access.
+// Calls each(cell, offset) for every unit of an access.
 template <class Each>
 void Block::each_shared_cell(Index first, Index bytes, const Each& each) {
   for (Index at = first; at < first + bytes;) {
@@ -361,12 +366,12 @@ void Block::each_shared_cell(Index first, Index bytes, const Each& each) {
 void Block::check_shared_access(const void* p, Index bytes, Touch touch, const Site& site) {
   const Index first = static_cast<const char*>(p) - shared_.data();
   if (first < 0 || first + bytes > shared_bytes())
-    violation(fmt::format("bytes {} to {} of shared memory, of which a block has {}", first, first + bytes, shared_bytes()), site);
-  if (first % bytes != 0) violation(fmt::format("{} bytes of shared memory from {} on, which is no multiple", bytes, first), site);
+    violation(fmt::format("an access to bytes {} to {} of shared memory, but a block has only {}", first, first + bytes, shared_bytes()), site);
+  if (first % bytes != 0) violation(fmt::format("a misaligned access of {} bytes at byte {} of shared memory", bytes, first), site);
   const Access now = access(site);
   each_shared_cell(first, bytes, [&](Cell& cell, Index at) {
     if (cell.copied_later) violation(fmt::format("byte {} of shared memory is the target of a copy that was not waited for", at), site);
-    if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read and was never written", at), site);
+    if (touch == Touch::read && !cell.write.made()) violation(fmt::format("byte {} of shared memory is read but was never written", at), site);
     check_access_order(cell, touch, now, "shared memory", at, site);
     std::uint32_t* const reads = launched_.shared.last_reads(at);
     if (touch == Touch::read) {
@@ -375,7 +380,8 @@ void Block::check_shared_access(const void* p, Index bytes, Touch touch, const S
     }
     for (std::size_t w = 0; w < warps_.size(); ++w)
       if (w != std::size_t(self->warp()) && reads[w] > warps_[std::size_t(self->warp())].seen[w])
-        violation(fmt::format("a race: it writes byte {} of shared memory, which warp {} reads, and no barrier lies between", at, w), site);
+        violation(fmt::format("a race: this thread writes byte {} of shared memory, which warp {} reads, without a barrier between the two", at, w),
+                  site);
     cell.write = now, cell.read = {}, cell.fences = std::uint32_t(self->fences.size());
   });
 }
@@ -388,7 +394,7 @@ void Block::watch_gemm(const void* p, int bytes, const Site& site) {
     const Thread& writer = threads_[std::size_t(cell.write.thread)];
     const bool fenced = writer.fences.size() > cell.fences, ours = writer.warp() == self->warp();
     if (!fenced || (!ours && writer.fences[cell.fences] >= warps_[std::size_t(self->warp())].seen[std::size_t(writer.warp())]))
-      violation(fmt::format("a product reads byte {} of shared memory, and thread {}, which wrote it in line {}, has set no fence behind", at,
+      violation(fmt::format("a wgmma reads byte {} of shared memory, but thread {}, which wrote it in line {}, has issued no proxy fence since", at,
                             cell.write.thread, cell.write.line),
                 site);
   });
@@ -452,12 +458,12 @@ void Block::wait_copies(int but) {
 
 void Block::check_global_access(const void* p, Index bytes, Touch touch, const Site& site) {
   const auto first = reinterpret_cast<std::uintptr_t>(p);
-  if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("an access of {} bytes at an address that is no multiple", bytes), site);
+  if (first % std::uintptr_t(bytes) != 0) violation(fmt::format("a misaligned access of {} bytes", bytes), site);
   const Access now = access(site);
   for (auto at = first; at < first + std::uintptr_t(bytes);) {
     CellLine& line = launched_.global.line(at, bytes);
     Cell& cell = line.cells[at % CellLine::bytes];
-    check_access_order(cell, touch, now, "a tensor's element", Index(at - first), site);
+    check_access_order(cell, touch, now, "a tensor element", Index(at - first), site);
     check_order_across_blocks(cell, touch, now, Index(at - first), site);
     at += std::uintptr_t(line.unit);
   }
@@ -465,7 +471,7 @@ void Block::check_global_access(const void* p, Index bytes, Touch touch, const S
 
 void run_grid(const char* kernel, const Grid& grid, std::function<void()> body) {
   ++grids;
-  ensure(grid.threads > 0 && grid.threads % warp_size == 0 && grid.threads <= 1024, "{}: blocks of {} threads", kernel, grid.threads);
+  ensure(grid.threads > 0 && grid.threads % warp_size == 0 && grid.threads <= 1024, "{}: invalid block size of {} threads", kernel, grid.threads);
   Machine& machine = Machine::instance();
   std::optional<GridCounter> counter;
   if (machine.counts) counter.emplace(*machine.counts, kernel, grid);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The host in the part of a GPU. Every CUDA thread runs in a fiber until it meets others of its warp or block; a schedule says who
-// goes on. A checked machine also judges what threads touch: it finds accesses outside a tensor, reads of shared memory that nobody has written, and
-// two accesses, one of them a write, that no barrier orders. It counts what kernels do where it is asked to (counts.hpp).
+// Emulates a GPU on the host. Every CUDA thread runs in a fiber until it waits for other threads of its warp or block.
+// A schedule (Order) chooses the next thread. A checked machine also detects accesses outside a tensor, reads of shared
+// memory that was never written, and races: two accesses, at least one of them a write, without a barrier between them.
+// On request it counts the work of kernels (counts.hpp).
 #pragma once
 
 #include <array>
@@ -19,18 +20,18 @@
 
 namespace gyr::cuda {
 
-using Site = std::source_location;  // of an operation in a kernel
+using Site = std::source_location;  // source line of an operation in a kernel
 
-// A kernel did what none may do. The message names kernel, line, block and thread.
+// Thrown when a kernel makes a mistake. The message gives the kernel, line, block and thread.
 struct Violation : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 inline constexpr int warp_size = 32;
 
-enum class Order { forward, backward, random };  // of blocks, warps and lanes
+enum class Order { forward, backward, random };  // order in which blocks, warps and lanes run
 
-enum class When { early, late, any };  // tasks of streams begin, as far as what they wait for lets them
+enum class When { early, late, any };  // time at which tasks of a stream begin, within the limits of their dependencies
 
 class Counts;
 class GridCounter;
@@ -40,22 +41,22 @@ struct Machine {
   std::uint64_t seed = 1;
   bool checked = false;
   When when = When::early;
-  bool apart = false;        // the device has addresses of its own; as the process begins, and so it stays
-  bool counted = false;      // all of the process, which prints a table as it ends
-  bool wrong = false;        // neighbouring columns of what warpgroups multiply change places
-  Counts* counts = nullptr;  // of the grids that run now
-  int capability = 90;       // of the device, 10 major + minor
+  bool apart = false;        // device addresses are not valid on the host; set when the process starts, and fixed afterwards
+  bool counted = false;      // counts the work of all kernels and prints a table when the process ends
+  bool wrong = false;        // swaps neighbouring columns of wgmma results, to test that a wrong device is detected
+  Counts* counts = nullptr;  // counter of the grids that run now, or null
+  int capability = 90;       // compute capability of the device, 10 major + minor
 
-  // Of this process. GYR_EMULATION, words such as "backward", "random=7", "late", "any", "apart", "counts", "capability=80", "wrong" and "checked",
-  // says how it begins.
+  // The machine of this process. Its initial state comes from GYR_EMULATION, which holds words such as "backward",
+  // "random=7", "late", "any", "apart", "counts", "capability=80", "wrong" and "checked".
   static Machine& instance();
 };
 
-// A grid of blocks of threads, in one dimension.
+// One-dimensional grid of blocks of threads.
 struct Grid {
   Index blocks;
-  int threads;           // a multiple of warp_size
-  int shared_bytes = 0;  // of a block
+  int threads;           // threads per block; a multiple of warp_size
+  int shared_bytes = 0;  // dynamic shared memory per block
 };
 
 enum class SyncKind {
@@ -82,31 +83,31 @@ struct Thread {
   bool done = false, waiting = false;
   SyncKind meeting = SyncKind::none;
   Site site;
-  void* argument = nullptr;  // of the meeting
+  void* argument = nullptr;  // operand of the warp-wide operation that the thread waits in
   struct Copy {
     void* to;
     const void* from;
     bool zeros;
     Site site;
   };
-  std::vector<Copy> copies;           // that have not been waited for
-  std::vector<std::size_t> groups;    // of these: where each ends that is closed
-  std::vector<std::uint32_t> fences;  // between ways to shared memory: barriers of its warp before each
-  boost::context::fiber fiber;        // where it waits
+  std::vector<Copy> copies;           // asynchronous copies that have not been waited for
+  std::vector<std::size_t> groups;    // copy groups that are committed: index in `copies` where each ends
+  std::vector<std::uint32_t> fences;  // for each proxy fence of this thread: number of barriers of its warp before the fence
+  boost::context::fiber fiber;        // the suspended execution of the thread
 
   int lane() const { return number % warp_size; }
   int warp() const { return number / warp_size; }
 };
 
-// What all blocks of one kernel share.
+// State shared by all blocks of one kernel launch.
 struct Launched {
   Machine& machine;
   const char* kernel;
   Grid grid;
-  std::function<void()> body;  // of a thread
-  GridCounter* counter;        // or null
-  std::mt19937_64 random;      // for schedules
-  GlobalCells global;          // where the machine is checked
+  std::function<void()> body;  // kernel code, run once per thread
+  GridCounter* counter;        // counter of GPU work; null if nothing is counted
+  std::mt19937_64 random;      // source of random schedules
+  GlobalCells global;          // last accesses to global memory, recorded by a checked machine
   SharedCells shared;
 };
 
@@ -116,10 +117,10 @@ class Block {
   ~Block();
   Block(const Block&) = delete;
 
-  // All threads from beginning to end.
+  // Runs all threads of the block from start to end.
   void run();
 
-  // Those that run now: on the thread of the host that runs a block.
+  // Block and CUDA thread that run now on this host thread.
   static Block& current();
   static Thread& thread();
 
@@ -128,9 +129,10 @@ class Block {
   char* shared() { return shared_.data(); }
   Index shared_bytes() const { return Index(shared_.size()); }
   bool checked() const { return launched_.machine.checked; }
-  bool watched() const { return watched_; }  // whether accesses are judged or counted
+  bool watched() const { return watched_; }  // true if accesses are checked or counted
 
-  // All lanes of the warp meet; the last one calls combine(), which finds what each brought by argument<T>(lane).
+  // Warp-wide operation: waits for all lanes of the warp. The last lane to arrive calls combine(), which reads the
+  // operand of each lane by argument<T>(lane).
   template <class Combine>
   void sync_with(SyncKind what, void* argument, const Site& site, const Combine& combine) {
     if (arrive(what, argument, site)) {
@@ -144,40 +146,45 @@ class Block {
   T& argument(int lane) {
     return *static_cast<T*>(threads_[std::size_t(thread().warp() * warp_size + lane)].argument);
   }
-  void sync_all(const Site&);  // the block's barrier
-  // Barrier `number`, of so many threads: this one's warp has come to it, and waits for the others or goes on.
+  void sync_all(const Site&);  // block barrier, as __syncthreads()
+  // Named barrier (bar.sync, bar.arrive) of `threads` threads: the warp of this thread arrives. It waits for the others
+  // if `waits`, else it continues.
   void sync_some(int number, int threads, bool waits, const Site&);
   Warpgroups& warpgroups();
 
-  // An access of the current thread, where it is watched.
+  // Records an access of the current thread if accesses are checked or counted.
   void watch_shared(const void* p, int bytes, Touch, const Site&);
   void watch_global(const void* p, int bytes, Touch, const Site&);
   void count_gemms(Index n);
-  // Copies beside the thread: their bytes arrive as late as they may, and until then their target holds NaN.
+  // Asynchronous copy (cp.async) of 16 bytes. The bytes arrive as late as possible, and until then the target holds
+  // NaN.
   void copy_async(void* to, const void* from, bool zeros, const Site&);
   void commit_copies() { thread().groups.push_back(thread().copies.size()); }
   void wait_copies(int but);
-  // What this thread has written is there for products of warpgroups.
+  // Proxy fence: makes the shared-memory writes of this thread visible to wgmma.
   void fence_proxies() { thread().fences.push_back(warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]); }
-  // Such a product reads, for the current warp: by ways of its own, which a fence must lie before.
+  // A wgmma of the current warp reads shared memory through the async proxy. Every writer must have executed a proxy
+  // fence after its write.
   void watch_gemm(const void* p, int bytes, const Site&);
   void count_matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
-  // What the current warp did is over.
+  // Ends an epoch of the current warp: its earlier accesses are complete.
   void advance() { ++warps_[std::size_t(thread().warp())].seen[std::size_t(thread().warp())]; }
   [[noreturn]] void violation(const std::string& what, const Site&) const;
 
  private:
   struct Warp {
     int arrived = 0, alive = 0;
-    std::uint32_t ready = 0;          // lanes that may go on
-    std::vector<std::uint32_t> seen;  // of each warp: accesses behind fewer of its barriers are over for this one; of its own, those there were
-    std::uint32_t turn = 0;           // of the barrier of some warps that it waits at
+    std::uint32_t ready = 0;  // lanes that can run
+    // for each warp v: accesses of v before its barrier number seen[v] are complete for this warp; for this warp
+    // itself: its number of barriers
+    std::vector<std::uint32_t> seen;
+    std::uint32_t turn = 0;  // generation of the named barrier that the warp waits at
   };
   struct NamedBarrier {
     int arrived = 0, threads = 0;
-    std::uint32_t turn = 0;                // how often all were there
-    std::uint32_t come = 0, waiting = 0;   // warps
-    std::vector<std::uint32_t> published;  // what those that came had seen
+    std::uint32_t turn = 0;                // number of times that the barrier completed
+    std::uint32_t come = 0, waiting = 0;   // warps that have arrived, and warps that wait
+    std::vector<std::uint32_t> published;  // maximum of `seen` over the warps that have arrived
   };
   bool arrive(SyncKind, void* argument, const Site&);
   void part(SyncKind);
@@ -211,7 +218,7 @@ class Block {
   std::vector<char> shared_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::uint32_t ready_warps_ = 0;  // those with lanes that may go on
+  std::uint32_t ready_warps_ = 0;  // warps with lanes that can run
   std::array<NamedBarrier, 16> some_;
   std::unique_ptr<Warpgroups> warpgroups_;
   std::uint32_t epoch_ = 0;
@@ -222,7 +229,7 @@ class Block {
 
 // Runs body() as every thread of the grid.
 void run_grid(const char* kernel, const Grid&, std::function<void()> body);
-// How often that was.
+// Number of grids run by this host thread.
 Index grids_run();
 
 }  // namespace gyr::cuda

@@ -17,12 +17,12 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr std::size_t range = std::size_t(1) << 38;  // of addresses
+constexpr std::size_t range = std::size_t(1) << 38;  // size of the device's address range
 constexpr std::size_t page = 4096;
-constexpr std::size_t ones = 4 << 20;  // bytes of a file of them
-constexpr std::size_t granule = 4;     // bytes that have one memory of who touched them
+constexpr std::size_t ones = 4 << 20;  // size of the file with bytes of all ones
+constexpr std::size_t granule = 4;     // bytes that share one record of their last accesses
 
-// Who touched a granule last: at which time of which stream.
+// Last accesses to a granule: the writing stream and its time, and the last read time of each stream.
 struct Mark {
   std::uint32_t written = 0, writer = 0;
   std::array<std::uint32_t, most_streams> read{};
@@ -30,20 +30,20 @@ struct Mark {
 
 char* reserved(std::size_t bytes, int access) {
   void* const p = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ensure(p != MAP_FAILED, "{} bytes of addresses for an emulated device are not there", bytes);
+  ensure(p != MAP_FAILED, "cannot reserve {} bytes of address space for an emulated device", bytes);
   return static_cast<char*>(p);
 }
 
 class DeviceMemory {
  public:
   static DeviceMemory& instance() {
-    static DeviceMemory& memory = *new DeviceMemory;  // as long as anything may give back
+    static DeviceMemory& memory = *new DeviceMemory;  // never destroyed, because memory may be freed late
     return memory;
   }
 
   void* take(std::size_t bytes) {
     bytes = (bytes + page - 1) / page * page;
-    std::size_t at = 0;  // the first gap that is large enough, with a page that nobody may touch behind each piece
+    std::size_t at = 0;  // first gap that is large enough; an inaccessible page follows each allocation
     for (const auto& [begin, length] : taken_) {
       if (begin >= at + bytes + page) break;
       at = begin + length + page;
@@ -55,7 +55,7 @@ class DeviceMemory {
   }
   void give_back(const void* p) {
     const auto piece = taken_.find(std::size_t(static_cast<const char*>(p) - device_));
-    ensure(piece != taken_.end(), "memory is given back to the device that was not taken there");
+    ensure(piece != taken_.end(), "device memory is freed that was not allocated");
     Registrations::instance().judge_return(p, piece->second);
     forget(piece->first, piece->second);
     mmap(host_ + piece->first, piece->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -74,7 +74,8 @@ class DeviceMemory {
  private:
   DeviceMemory() : host_(reserved(range, PROT_NONE)), device_(Machine::instance().apart ? reserved(range, PROT_NONE) : host_) {}
   bool let_in(std::size_t place, std::size_t bytes) { return mprotect(host_ + place, bytes, PROT_READ | PROT_WRITE) == 0; }
-  // What nobody has written is NaN in every format: pages of a file of such bytes, each of which is copied when it is first written.
+  // Maps memory that reads as NaN in every format until it is written: private pages of a file of ones, copied on the
+  // first write.
   bool map_unwritten(std::size_t place, std::size_t bytes) {
     static const int unwritten = file_of_ones();
     for (std::size_t done = 0; done < bytes; done += ones) {
@@ -87,10 +88,10 @@ class DeviceMemory {
   static int file_of_ones() {
     const int file = memfd_create("unwritten", MFD_CLOEXEC);
     const std::string bytes(ones, char(0xff));
-    ensure(file >= 0 && write(file, bytes.data(), ones) == ssize_t(ones), "memory for an emulated device is not there");
+    ensure(file >= 0 && write(file, bytes.data(), ones) == ssize_t(ones), "cannot create the memory of an emulated device");
     return file;
   }
-  // Marks of nobody are zeros, as fresh pages are: only what was touched is cleared.
+  // An empty mark is all zeros, as fresh pages are, so only touched pages are discarded.
   void forget(std::size_t place, std::size_t bytes) {
     static_assert(page / granule * sizeof(Mark) % page == 0);
     if (marks_) madvise(marks(place), bytes / granule * sizeof(Mark), MADV_DONTNEED);
@@ -98,11 +99,11 @@ class DeviceMemory {
 
   char *host_, *device_;
   Mark* marks_ = nullptr;
-  std::map<std::size_t, std::size_t> taken_;  // bytes by place
+  std::map<std::size_t, std::size_t> taken_;  // allocated bytes by offset
 };
 
 [[noreturn]] void unordered(const Task& now, Touch touch, int stream, std::uint32_t time, const char* did) {
-  throw Violation(fmt::format("{} of stream {} {} what {} of stream {} {}, and nothing orders them", now.name, now.stream,
+  throw Violation(fmt::format("{} in stream {} {} memory that {} in stream {} {}, without synchronisation between the two", now.name, now.stream,
                               touch == Touch::read ? "reads" : "writes", Streams::instance().name_of(stream, time), stream, did));
 }
 
@@ -118,7 +119,7 @@ std::size_t device_memory_bytes() { return range; }
 char* resolved(const void* p) {
   DeviceMemory& memory = DeviceMemory::instance();
   if (memory.has(p)) return memory.on_host(memory.place(p));
-  if (memory.apart() && p) throw Violation("an address of the host is followed on the device");
+  if (memory.apart() && p) throw Violation("the device accesses a host address");
   return static_cast<char*>(const_cast<void*>(p));
 }
 

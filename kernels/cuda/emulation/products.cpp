@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cuBLASLt on the emulated device: linked in its place. Matrices are stored by columns, as the library has it unless told otherwise. It asks what the
-// library's documentation asks: extents and leading dimensions that fit, pointers as aligned as the heuristic was told, a workspace as large as the
-// algorithm wants, which it fills with what is no number. Sums are of the compute type, in the order of k.
+// Emulation of cuBLASLt on the emulated device; linked in its place. Matrices are column-major, the library's default.
+// Calls are checked against the library's documentation: matching extents, large enough leading dimensions, pointers
+// aligned as passed to the heuristic, and a workspace of the size that the algorithm needs. The workspace is filled
+// with NaN. Sums use the compute type, in the order of k.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -23,11 +24,11 @@ struct cublasLtMatmulDescOpaque_t {
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType type;
-  Index rows, columns, stride;  // of columns
+  Index rows, columns, stride;  // stride: of columns (leading dimension)
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;
-  std::uint32_t alignment[4] = {256, 256, 256, 256};  // of a, b, c, d
+  std::uint32_t alignment[4] = {256, 256, 256, 256};  // minimum alignment of a, b, c and d in bytes
 };
 
 namespace {
@@ -64,7 +65,7 @@ bool fits(const Description& p, const Layout& a, const Layout& b, const Layout& 
 std::size_t bytes_of(cudaDataType type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 bool aligned(const void* p, std::uint64_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
-// What a task of the device reads or writes of a matrix, column by column.
+// Records an access of the running task to a matrix, column by column.
 void touch(const void* p, const Layout& l, Touch how) {
   const auto stored = bytes_of(l.type);
   for (Index c = 0; c < l.columns; ++c)
@@ -88,7 +89,7 @@ void put(char* p, cudaDataType type, Index at, A x) {
   }
 }
 
-// op(matrix), whose columns lie one behind the other.
+// op(matrix) as a contiguous column-major array.
 template <class A>
 std::vector<A> operand(const void* p, const Layout& l, cublasOperation_t op) {
   const char* const from = resolved(static_cast<const char*>(p));
@@ -141,7 +142,7 @@ cublasStatus_t take(V& to, const void* value, std::size_t bytes) {
 
 }  // namespace
 
-const char* cublasLtGetStatusString(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS of a mistake"; }
+const char* cublasLtGetStatusString(cublasStatus_t s) { return s == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS error"; }
 size_t cublasLtGetVersion() { return 0; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
   *h = new cublasLtContext;
@@ -188,7 +189,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return take(p->alignment[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
 }
 
-// The algorithm is what it was promised: alignments and the workspace that it takes.
+// The returned algorithm stores the alignments and the workspace size that it requires.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t p, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {

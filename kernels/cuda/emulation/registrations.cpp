@@ -8,7 +8,7 @@
 namespace gyr::cuda {
 
 Registrations& Registrations::instance() {
-  static Registrations& registrations = *new Registrations;  // as long as anything may give back
+  static Registrations& registrations = *new Registrations;  // never destroyed, because memory may be freed late
   return registrations;
 }
 
@@ -20,7 +20,7 @@ void* Registrations::add(const void* communicator, const void* begin, std::size_
 void Registrations::remove(const void* communicator, const void* handle) {
   const auto found = all_.find(reinterpret_cast<std::size_t>(handle));
   if (found == all_.end() || found->second.communicator != communicator)
-    throw Violation("what a communicator deregisters it has not registered, or no more");
+    throw Violation("a communicator deregisters memory that it has not registered, or no longer has registered");
   all_.erase(found);
 }
 
@@ -37,7 +37,7 @@ void Registrations::judge_operation(const char* name, const void* communicator, 
 
 void Registrations::judge_end(const void* communicator) const {
   const auto left = std::count_if(all_.begin(), all_.end(), [&](const auto& entry) { return entry.second.communicator == communicator; });
-  if (left > 0) throw Violation(fmt::format("a communicator ends with {} pieces of memory registered", left));
+  if (left > 0) throw Violation(fmt::format("a communicator ends with {} pieces of memory still registered", left));
 }
 
 void Registrations::judge_return(const void* begin, std::size_t bytes) const {
@@ -46,7 +46,7 @@ void Registrations::judge_return(const void* begin, std::size_t bytes) const {
     const Piece& piece = entry.second;
     return piece.begin < first + bytes && first < piece.begin + piece.bytes;
   });
-  if (held > 0) throw Violation(fmt::format("{} bytes are given back to the device that {} communicators have registered", bytes, held));
+  if (held > 0) throw Violation(fmt::format("{} bytes of device memory are freed that {} communicators have registered", bytes, held));
 }
 
 }  // namespace gyr::cuda

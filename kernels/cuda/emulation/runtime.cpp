@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA's runtime on the emulated device: linked in its place.
+// Emulation of the CUDA runtime on the emulated device; linked in its place.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@ using namespace gyr::cuda;
 struct CUevent_st {
   Moment moment;
   bool recorded = false;
-  std::uint64_t capture = 0;  // in which it was recorded
-  std::vector<int> nodes;     // of that
+  std::uint64_t capture = 0;  // number of the capture in which it was recorded; 0: none
+  std::vector<int> nodes;     // graph nodes that the event depends on in that capture
 };
 
 namespace {
@@ -32,7 +32,8 @@ Stream* of(cudaStream_t s) { return reinterpret_cast<Stream*>(s); }
 gyr::Index launched = 0;
 
 bool is_captured(cudaStream_t s) { return Capture::current() && Capture::current()->has(of(s)); }
-// Whether a stream may be given work: the default one waits for all others, also for those that are captured.
+// Error of a launch on the stream during a capture. The default stream synchronises with all other streams, captured
+// ones included.
 cudaError_t launch_error(cudaStream_t s) {
   Capture* const capture = Capture::current();
   if (!capture) return cudaSuccess;
@@ -44,7 +45,7 @@ cudaError_t launch_in(cudaStream_t s) {
   if (error == cudaSuccess && !is_captured(s)) ++launched;
   return error;
 }
-// Whether the host may ask where a stream, or all of them, or what an event was recorded behind, is.
+// Error of a host query or synchronisation of a stream (null: all streams) or of an event during a capture.
 cudaError_t query_error(cudaStream_t s) {
   if (is_captured(s)) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
   if (!s) return launch_error(s);
@@ -57,14 +58,14 @@ cudaError_t query_error(cudaEvent_t e) {
 }
 cudaError_t allocation_error() { return Capture::current() ? Capture::current()->unsafe() : cudaSuccess; }
 
-// What either side has there; the device's side is judged.
+// Host pointer for one end of a copy. An access to device memory is checked for races.
 char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
   if (!is_device_memory(p)) return static_cast<char*>(const_cast<void*>(p));
   gyr::cuda::touch(p, bytes, touch);
   return resolved(p);
 }
 
-// Numbers of this machine's devices, of which CUDA_VISIBLE_DEVICES leaves a process some.
+// Indices of the emulated devices that CUDA_VISIBLE_DEVICES makes visible to this process.
 std::vector<int> visible_devices() {
   const char *const there = std::getenv("GYR_EMULATED_DEVICES"), *const left = std::getenv("CUDA_VISIBLE_DEVICES");
   const int count = there ? std::atoi(there) : 1;
@@ -74,7 +75,7 @@ std::vector<int> visible_devices() {
   std::istringstream words(left ? left : "");
   for (std::string word; std::getline(words, word, ',');) {
     const int number = std::atoi(word.c_str());
-    if (number < 0 || number >= count) break;  // and none behind it
+    if (number < 0 || number >= count) break;  // as in CUDA, devices after an invalid index are hidden
     numbers.push_back(number);
   }
   return numbers;
@@ -249,7 +250,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete reinterpret_cast<Graph*>(graph);
   return cudaSuccess;
 }
-// Graphs within graphs, which the program does not ask for, are not there.
+// Child graphs are not emulated, because the program does not use them.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
   if (is_captured(s)) return Capture::current()->invalidate(cudaErrorStreamCaptureUnsupported);
   if (const cudaError_t error = launch_in(s); error != cudaSuccess) return error;

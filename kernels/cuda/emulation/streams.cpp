@@ -9,7 +9,7 @@
 namespace gyr::cuda {
 
 Streams& Streams::instance() {
-  static Streams& streams = *new Streams;  // devices may end later than anything else
+  static Streams& streams = *new Streams;  // never destroyed, because devices may be destroyed later
   return streams;
 }
 
@@ -69,7 +69,7 @@ void Streams::enqueue(Stream* to, std::string name, std::function<void()> begin,
 
 Moment Streams::moment(Stream* s) { return {of(s)->last, of(s)->clock}; }
 
-// A task of its own: what looks at the stream next finds it waiting, be it another stream or the host.
+// The wait is a task of its own, so that other streams and the host see the stream as busy.
 void Streams::wait(Stream* to, const Moment& m) {
   Stream& s = *of(to);
   join(s.clock, m.clock);
@@ -78,7 +78,8 @@ void Streams::wait(Stream* to, const Moment& m) {
   enqueue(to, "a wait", [] {});
 }
 
-// What nobody here waits for begins at the end: other ranks may wait for it, and this one in MPI, where nothing advances.
+// Also starts tasks that the host does not wait for: other ranks may depend on them, and no task advances while this
+// rank waits in MPI.
 void Streams::host_wait(const Moment& m) {
   if (m.task) finish(*m.task);
   join(host_, m.clock);
@@ -117,13 +118,13 @@ bool Streams::advance(Task& t) {
   return true;
 }
 
-// The first task of a stream that has not ended.
+// Advances the first task of the stream that has not ended.
 bool Streams::advance_first(Stream& s) {
   while (!s.tasks.empty() && s.tasks.front()->done) s.tasks.pop_front();
   return !s.tasks.empty() && advance(*s.tasks.front());
 }
 
-// Of a stream drawn at random.
+// Advances the first task of a random stream.
 bool Streams::advance_some() {
   Stream& s = *all_[random_() % all_.size()];
   return advance_first(s);
@@ -137,7 +138,8 @@ void Streams::advance_all() {
   }
 }
 
-// By what it needs alone, where tasks begin late; a task that waits for another rank lets everything else advance, which that may wait for.
+// Runs a task to its end. If tasks begin late, only its dependencies are started. If it waits for another rank, all
+// other tasks advance too, because that rank may depend on them.
 void Streams::finish(Task& t) {
   while (!t.done) {
     if (Machine::instance().when == When::any && random_() % 2) advance_some();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of CUDA's driver that orders work. What streams are told are tasks; the machine says whether a task begins as early as it may, as late, or
-// whenever. Vector clocks know which tasks are ordered (Mattern 1989): a stream's tasks, by events, by the host's waiting.
+// Emulation of CUDA streams and events. Work launched on a stream becomes a task. The machine decides if a task begins
+// as early as possible, as late as possible, or at a random time. Vector clocks track which tasks are ordered (Mattern
+// 1989): by their stream, by events, or by host synchronisation.
 #pragma once
 
 #include <array>
@@ -16,59 +17,59 @@ struct CUstream_st;
 
 namespace gyr::cuda {
 
-inline constexpr int most_streams = 4;                      // at a time, whose order is judged
-using Clock = std::array<std::uint32_t, most_streams + 1>;  // by stream; the last for all others
+inline constexpr int most_streams = 4;                      // maximum number of streams whose order is checked
+using Clock = std::array<std::uint32_t, most_streams + 1>;  // time of each stream; the last entry is for all other streams
 
 struct Task {
   std::string name;
   std::function<void()> begin;
-  std::function<bool()> poll;  // whether it has ended, once begun; empty: when `begin` returns
+  std::function<bool()> poll;  // returns true when the task has ended; empty: it ends when `begin` returns
   std::vector<std::shared_ptr<Task>> after;
   int stream = 0;
   Clock clock{};
   bool begun = false, done = false;
 
-  // Whether what that stream did at its time `time` comes before this.
+  // True if the work that `stream` did at its time `time` is ordered before this task.
   bool follows(int stream, std::uint32_t time) const { return stream >= most_streams || clock[std::size_t(stream)] >= time; }
 };
 
 struct Stream {
   int number = 0;
-  bool blocking = true;  // waits for the default stream, which waits for it
+  bool blocking = true;  // synchronises with the default stream
   std::deque<std::shared_ptr<Task>> tasks;
   std::shared_ptr<Task> last;
-  std::vector<std::shared_ptr<Task>> waits;  // of the next task
+  std::vector<std::shared_ptr<Task>> waits;  // dependencies of the next task
   Clock clock{};
 };
 
-struct Moment {  // of a stream, as an event keeps it
+struct Moment {  // position in a stream, as recorded by an event
   std::shared_ptr<Task> task;
   Clock clock{};
 };
 
 class Streams {
  public:
-  static Streams& instance();  // of this process
+  static Streams& instance();  // singleton: the streams of this process
 
   Stream* open(bool blocking);
   void close(Stream*);
-  // Null: the default stream.
+  // Enqueues a task on a stream; null: the default stream.
   void enqueue(Stream*, std::string name, std::function<void()> begin, std::function<bool()> poll = {});
   Moment moment(Stream*);
   void wait(Stream*, const Moment&);
   void host_wait(const Moment&);
-  bool done(const Moment&);  // lets work advance
+  bool done(const Moment&);  // true if all work before this position has ended; also lets tasks advance
   void host_wait_for_all();
 
-  // The task that runs now; null between tasks.
+  // The running task, or null between tasks.
   const Task* running() const { return running_; }
-  // What that stream did at that time.
+  // Name of the task that the stream ran at this time.
   std::string name_of(int stream, std::uint32_t time) const;
 
  private:
   Stream* of(Stream* s) { return s ? s : all_.front().get(); }
   bool ready(const Task&) const;
-  bool advance(Task&);  // whether anything moved
+  bool advance(Task&);  // true if the task began or ended
   bool advance_first(Stream&);
   bool advance_some();
   void advance_all();
@@ -79,13 +80,13 @@ class Streams {
   Clock host_{};
   const Task* running_ = nullptr;
   std::mt19937_64 random_{1};
-  std::vector<std::vector<std::string>> names_;  // by stream, by time; of a checked machine
+  std::vector<std::vector<std::string>> names_;  // task names by stream and time; recorded by a checked machine
   Streams();
 };
 
-// A kernel, or a library's.
+// Launches a kernel or a library call on a stream.
 void enqueue(CUstream_st*, const char* name, std::function<void()> work);
-// What the host has launched so far: kernels, products, copies and graphs, each of which is one.
+// Number of launches by the host so far: kernels, GEMMs and copies. A graph counts as one launch.
 Index launches();
 
 }  // namespace gyr::cuda

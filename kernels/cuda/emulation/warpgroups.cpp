@@ -12,12 +12,12 @@ namespace gyr::cuda {
 namespace {
 
 constexpr Index chunk_bytes = 16;
-constexpr int own_rows = 16, depth = 16;                    // of a warp, of one product
-constexpr std::uint32_t pending_accumulator = 0xffffffffu;  // NaN
+constexpr int own_rows = 16, depth = 16;                    // rows of a warp, and depth (k), of one wgmma
+constexpr std::uint32_t pending_accumulator = 0xffffffffu;  // NaN that marks accumulators of an unfinished wgmma
 
 Index swizzled(Index at) { return at ^ (at >> 7 & 7) << 4; }
 
-// Column k of row i of a matrix of chunks, each of eight columns.
+// Element i of a chunk of eight bf16 values.
 float number(const char* chunk, int i) {
   std::uint16_t bits;
   std::memcpy(&bits, chunk + 2 * i, sizeof bits);
@@ -46,27 +46,28 @@ void Warpgroups::fence(const void* registers, std::size_t bytes) {
   fenced_[std::size_t(Block::thread().number)][at].assign(at, at + bytes);
 }
 
-// All warps of a group tell the same products.
+// Checks that all warps of a warpgroup issue the same wgmmas, with valid descriptors.
 void Warpgroups::agree(const Product& p) {
   const auto warp = std::size_t(Block::thread().warp());
-  if (warp / group_warps * group_warps + group_warps > warps_.size()) block_.violation("a product of a warpgroup of fewer than four warps", p.site);
+  if (warp / group_warps * group_warps + group_warps > warps_.size()) block_.violation("a wgmma in a warpgroup of fewer than four warps", p.site);
   const GroupOperands& first = p.lanes[0];
   for (const GroupOperands& lane : p.lanes)
     if (lane.columns != first.columns || lane.adds != first.adds || lane.a_matrix != first.a_matrix || lane.b_matrix != first.b_matrix)
-      block_.violation("lanes do not agree about a product", p.site);
+      block_.violation("the lanes of a warp issue different wgmmas", p.site);
   for (const std::uint64_t bits : {first.a ? first.b_matrix : first.a_matrix, first.b_matrix}) {
     const DescribedMatrix m(bits);
-    if (m.swizzle != 1 || m.base != 0) block_.violation("a matrix that is not laid out by a swizzle of 128 bytes, from 1024 bytes on", p.site);
-    if (m.start >> 7 & 7) block_.violation("a matrix that does not begin with a row of its pattern", p.site);
+    if (m.swizzle != 1 || m.base != 0) block_.violation("a matrix descriptor without 128-byte swizzle, or with a base offset other than 0", p.site);
+    if (m.start >> 7 & 7) block_.violation("a matrix descriptor that does not start at the first row of a swizzle pattern", p.site);
   }
   const Issued issued{unsigned(p.site.line()), first.columns, first.a_matrix, first.b_matrix};
   auto& all = issued_[warp / group_warps];
   const std::size_t turn = mine().issued++;
   if (turn == all.size()) all.push_back(issued);
-  else if (all[turn] != issued) block_.violation("warps of a group do not agree about a product", p.site);
+  else if (all[turn] != issued) block_.violation("the warps of a warpgroup issue different wgmmas", p.site);
 }
 
-// What products in flight add to is theirs; other registers have not changed since a fence.
+// Takes over the accumulators of wgmmas in flight, and copies the register operands. Other registers must not have
+// changed since the last fence.
 void Warpgroups::increase_registers(Warp& warp, Product& p) {
   const auto first = std::size_t(Block::thread().warp() * warp_size);
   const auto is_fenced = [&](std::size_t lane, const void* registers, std::size_t bytes) {
@@ -81,23 +82,23 @@ void Warpgroups::increase_registers(Warp& warp, Product& p) {
   const auto [at, fresh] = warp.sums.try_emplace(p.lanes[0].d);
   Sum& sum = at->second;
   const auto count = std::size_t(p.lanes[0].columns / 2);
-  if (!fresh && sum.numbers.size() != warp_size * count) block_.violation("products of different shapes add to the same registers", p.site);
+  if (!fresh && sum.numbers.size() != warp_size * count) block_.violation("wgmmas of different shapes accumulate in the same registers", p.site);
   for (std::size_t l = 0; l < warp_size; ++l) {
     const GroupOperands& lane = p.lanes[l];
     if (fresh) {
       if (!is_fenced(l, lane.d, count * sizeof(float)))
-        block_.violation("a product adds to registers that have changed, or were never there, since the last fence", p.site);
+        block_.violation("a wgmma accumulates in registers that the last fence did not cover, or that have changed since the last fence", p.site);
       sum.numbers.insert(sum.numbers.end(), lane.d, lane.d + count);
       for (std::size_t i = 0; i < count; ++i) lane.d[i] = std::bit_cast<float>(pending_accumulator);
     }
     if (!lane.a) continue;
-    if (!is_fenced(l, lane.a, sizeof p.a[l])) block_.violation("a product takes registers that have changed since the last fence", p.site);
+    if (!is_fenced(l, lane.a, sizeof p.a[l])) block_.violation("a wgmma reads registers that have changed since the last fence", p.site);
     std::memcpy(p.a[l].data(), lane.a, sizeof p.a[l]);
   }
   ++sum.products;
 }
 
-// Those of a, where it lies there, then those of b.
+// Offsets of the chunks of a, if it is in shared memory, followed by those of b.
 std::vector<Index> Warpgroups::chunks(const Product& p) const {
   const GroupOperands& of = p.lanes[0];
   const int first_row = Block::thread().warp() % group_warps * own_rows;
@@ -118,7 +119,7 @@ std::vector<Index> Warpgroups::chunks(const Product& p) const {
 std::vector<char> Warpgroups::read(const Product& p) {
   std::vector<char> bytes;
   for (const Index at : chunks(p)) {
-    if (at + chunk_bytes > block_.shared_bytes()) block_.violation("a product reads behind the end of shared memory", p.site);
+    if (at + chunk_bytes > block_.shared_bytes()) block_.violation("a wgmma reads beyond the end of shared memory", p.site);
     const char* const from = block_.shared() + at;
     block_.watch_gemm(from, chunk_bytes, p.site);
     bytes.insert(bytes.end(), from, from + chunk_bytes);
@@ -126,7 +127,8 @@ std::vector<char> Warpgroups::read(const Product& p) {
   return bytes;
 }
 
-// Of a warpgroup b is read once. Rows of eight that lie 128 bytes apart are a matrix, of which four are an access.
+// Counts shared-memory reads. A warpgroup reads b once. Eight rows at a distance of 128 bytes form a matrix, and four
+// matrices are one access.
 void Warpgroups::count(const Product& p) {
   const GroupOperands& of = p.lanes[0];
   block_.count_gemms(of.columns / 8);
@@ -170,13 +172,12 @@ void Warpgroups::complete(Warp& warp, const Product& p) {
   const GroupOperands& of = p.lanes[0];
   const auto lanes = std::size_t(warp_size), columns = std::size_t(of.columns);
   const std::vector<char> bytes = read(p);
-  if (block_.checked() && bytes != p.read)
-    block_.violation("what a product reads of shared memory was written before the product was waited for", p.site);
+  if (block_.checked() && bytes != p.read) block_.violation("shared memory that a wgmma reads was written before the wgmma was waited for", p.site);
   float a[own_rows][depth];
   const char* from = bytes.data();
   for (std::size_t l = 0; of.a && l < lanes; ++l) {
     if (std::memcmp(p.lanes[l].a, p.a[l].data(), sizeof p.a[l]) != 0)
-      block_.violation("registers that a product takes were written before it was waited for", p.site);
+      block_.violation("registers that a wgmma reads were written before it was waited for", p.site);
     for (std::size_t i = 0; i < 4; ++i)
       for (std::size_t h = 0; h < 2; ++h) a[l / 4 + 8 * (i % 2)][8 * (i / 2) + 2 * (l % 4) + h] = std::bit_cast<float>(p.a[l][i] >> 16 * h << 16);
   }
@@ -202,7 +203,7 @@ void Warpgroups::complete(Warp& warp, const Product& p) {
   if (--sum.products == 0) finish(warp, p);
 }
 
-// The last product is over: its registers have what they should.
+// After the last wgmma of a sum: writes the results to the accumulator registers.
 void Warpgroups::finish(Warp& warp, const Product& p) {
   const Sum& sum = warp.sums.at(p.lanes[0].d);
   const auto count = std::size_t(p.lanes[0].columns / 2);
@@ -210,7 +211,7 @@ void Warpgroups::finish(Warp& warp, const Product& p) {
     for (std::size_t i = 0; i < count; ++i) {
       float& d = p.lanes[l].d[i];
       if (std::bit_cast<std::uint32_t>(d) != pending_accumulator)
-        block_.violation("registers that a product adds to were written before it was waited for", p.site);
+        block_.violation("registers that a wgmma accumulates in were written before it was waited for", p.site);
       d = sum.numbers[l * count + i];
     }
   warp.sums.erase(p.lanes[0].d);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of warpgroups on the emulated machine: told now, computed as late as a wait for them allows. Until then what they add to is NaN, and they
-// read what shared memory and registers hold when they are waited for, which must be what was there when they were told.
+// Emulation of wgmma (warpgroup matrix multiply-accumulate). A wgmma is issued immediately but computed as late as its
+// wait allows. Until then its accumulators hold NaN. Its operands in shared memory and registers are read at the wait,
+// and must not have changed since the wgmma was issued.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@ namespace gyr::cuda {
 
 inline constexpr int group_warps = 4;
 
-// What a 64-bit matrix descriptor says (PTX, "Matrix Descriptor Format"), in bytes.
+// Fields of a 64-bit matrix descriptor (PTX, "Matrix Descriptor Format"), in bytes.
 struct DescribedMatrix {
   explicit DescribedMatrix(std::uint64_t bits);
 
@@ -19,30 +20,31 @@ struct DescribedMatrix {
   int base, swizzle;
 };
 
-// Where 16 bytes of a matrix of bf16 lie, from the beginning of shared memory (PTX, "Canonical Layouts"; 128-byte swizzle: bits 4 to 6 of an address
-// are those and, exclusively, bits 7 to 9). By rows: columns [8 h, 8 h + 8) of row i, along which products are summed. By columns: rows [8 i, 8 i +
-// 8) of column k, along which they are not.
+// Offset in shared memory of a 16-byte chunk of a bf16 matrix (PTX, "Canonical Layouts"). With the 128-byte swizzle,
+// address bits 4 to 6 are XORed with bits 7 to 9. By rows (K-major): columns [8 h, 8 h + 8) of row i. By columns
+// (MN-major): rows [8 i, 8 i + 8) of column k.
 Index chunk_by_rows(const DescribedMatrix&, int i, int h);
 Index chunk_by_columns(const DescribedMatrix&, int i, int k);
 
-// One lane's part of a product d (64, columns) = or += a (64, 16) b (16, columns).
+// Operands of one lane for a wgmma d (64, columns) = or += a (64, 16) b (16, columns).
 struct GroupOperands {
-  float* d;  // its columns / 2 numbers
+  float* d;  // this lane's columns / 2 accumulators
   int columns;
   bool adds;
-  const std::uint32_t* a;  // its four registers, or null: a lies in shared memory, by rows
+  const std::uint32_t* a;  // the lane's four registers of a; null: a is in shared memory, by rows
   std::uint64_t a_matrix, b_matrix;
-  bool b_by_columns;  // else its columns are what chunk_by_rows calls rows
+  bool b_by_columns;  // true: b is stored by columns (MN-major); false: by rows (K-major)
 };
 
-// Those of a block.
+// State of all warpgroups of a block.
 class Warpgroups {
  public:
   explicit Warpgroups(Block&);
 
-  // The current thread: registers that products told from now on may take.
+  // wgmma fence of the current thread: later wgmmas may use these registers.
   void fence(const void* registers, std::size_t bytes);
-  // The current warp, for which the last lane speaks; lane l brings argument<GroupOperands>(l).
+  // Issues, commits or waits for wgmmas of the current warp. Called once per warp by its last lane; the operands of
+  // lane l are argument<GroupOperands>(l).
   void enqueue(const Site&);
   void commit();
   void wait(int but, const Site&);
@@ -51,16 +53,16 @@ class Warpgroups {
   struct Product {
     Site site;
     std::array<GroupOperands, warp_size> lanes;
-    std::array<std::array<std::uint32_t, 4>, warp_size> a;  // as they were told
-    std::vector<char> read;                                 // of shared memory, as it was told
+    std::array<std::array<std::uint32_t, 4>, warp_size> a;  // registers of a when the wgmma was issued
+    std::vector<char> read;                                 // shared-memory operands when the wgmma was issued
   };
   struct Sum {
-    int products = 0;            // that still add to it
-    std::vector<float> numbers;  // of all lanes
+    int products = 0;            // number of wgmmas in flight that accumulate in it
+    std::vector<float> numbers;  // accumulators of all lanes
   };
   struct Warp {
-    std::vector<std::vector<Product>> groups{1};  // not waited for; the last one is open
-    std::map<const float*, Sum> sums;             // by the first lane's place
+    std::vector<std::vector<Product>> groups{1};  // commit groups that have not been waited for; the last one is open
+    std::map<const float*, Sum> sums;             // by the address of the first lane's accumulators
     std::size_t issued = 0;
   };
   struct Issued {
@@ -80,8 +82,8 @@ class Warpgroups {
 
   Block& block_;
   std::vector<Warp> warps_;
-  std::vector<std::vector<Issued>> issued_;                       // by each warpgroup, by whichever of its warps was first
-  std::vector<std::map<const char*, std::vector<char>>> fenced_;  // registers of each thread as its last fence found them
+  std::vector<std::vector<Issued>> issued_;                       // wgmmas issued by each warpgroup, recorded by the warp that issues each first
+  std::vector<std::map<const char*, std::vector<char>>> fenced_;  // for each thread: contents of its registers at its last fence
 };
 
 }  // namespace gyr::cuda

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
-   CUDA's driver where there is neither driver nor GPU: it has no device, and takes any kernel that a library loads without looking at it. So cuDNN makes
-   its plans for a GPU of which it was told; nothing of them can run. */
+   Stub of the CUDA driver for machines without a driver or GPU. It reports no device, and accepts any kernel that a library
+   loads without looking at it. This lets cuDNN make plans for a GPU that is only described to it. No plan can run. */
 
 enum { success = 0, no_device = 100 };
 
@@ -28,7 +28,7 @@ int cuGetErrorString(int error, const char** text) {
   return success;
 }
 
-/* What else cuDNN and CUDA's runtime look up. */
+/* Other driver functions that cuDNN and the CUDA runtime look up. All of them return an error. */
 #define NOT_HERE(NAME) \
   int NAME(void) { return no_device; }
 NOT_HERE(cuInit)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// plans COUNT: as many descriptions of attention, drawn at random from what `fused_attention` covers, are planned by cuDNN for an H100 that is not
-// there, forward and backward, each in the workspace that the program gives it; and some that are not covered are refused. Nothing runs.
+// plans COUNT: cuDNN makes plans for COUNT random attention descriptions that `fused_attention` supports, forward and
+// backward, for an H100 that need not be present. Each plan must fit in the workspace that the program allocates. Some
+// unsupported descriptions must be rejected. Nothing is executed.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -13,7 +14,7 @@ using namespace gyr::cuda;
 
 namespace {
 
-// As cuDNN writes them of such a device.
+// Device properties of an H100 in cuDNN's serialised format.
 const std::string h100 =
     R"({"cudaDeviceId":0,"deviceName":"H100","deviceVer":900,"driverVer":13000,"totalGlobalMem":85017493504,"maxGridSize":[2147483647,65535,65535],)"
     R"("maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,"maxSharedMemoryPerBlock":49152,)"
@@ -24,7 +25,7 @@ const std::string h100 =
 std::shared_ptr<cudnn_frontend::DeviceProperties> properties() {
   auto device = std::make_shared<cudnn_frontend::DeviceProperties>();
   auto error = device->deserialize({h100.begin(), h100.end()});
-  if (error.is_bad()) std::printf("cuDNN takes no properties of a device: %s\n", error.get_message().c_str()), std::exit(1);
+  if (error.is_bad()) std::printf("cuDNN rejects the device properties: %s\n", error.get_message().c_str()), std::exit(1);
   return device;
 }
 
@@ -52,7 +53,7 @@ FusedAttention drawn(std::mt19937& random) {
   a.queries = among(2, longest), a.keys = among(0, 1) ? a.queries : among(1, longest);
   a.head_dim = width(), a.v_head_dim = among(0, 1) ? a.head_dim : width();
   a.scale = 1 / std::sqrt(double(a.head_dim));
-  const Index mask = among(0, 3), window = among(1, 300);  // all, causal, a window of either kind
+  const Index mask = among(0, 3), window = among(1, 300);  // no mask, causal, window with causal mask, window to both sides
   if (mask == 1) a.ahead = 0;
   if (mask >= 2 && a.queries <= a.keys) a.back = window, a.ahead = mask == 2 ? 0 : window - 1;
   return rows_set(a, among(0, 1) * 8 * among(1, 100));
@@ -72,7 +73,7 @@ void expect(bool holds, const char* what, const FusedAttention& a, const std::st
   std::printf("FAILED: %s: %s: %.300s\n", what, text_of(a).c_str(), said.c_str());
 }
 
-// What fused_attention leaves to ours, and cuDNN's front end says so.
+// Descriptions that fused_attention leaves to the own kernels, and that cuDNN's front end must reject too.
 std::vector<FusedAttention> not_covered() {
   FusedAttention plain{};
   plain.batch = 1, plain.num_heads = 4, plain.num_kv_heads = 2, plain.queries = plain.keys = 256, plain.head_dim = plain.v_head_dim = 64;
@@ -99,9 +100,9 @@ int main(int argc, char** argv) {
     expect(said.empty(), "not planned backward", a, said);
     if (i > 2) continue;
     said = planned(cudnn::backward_graph(a), backward_workspace(a) / 4);
-    expect(!said.empty(), "planned in too little memory", a, "");
+    expect(!said.empty(), "planned with too little workspace", a, "");
   }
-  for (const FusedAttention& a : not_covered()) expect(!planned_backward(a).empty(), "planned, though ours", a, "");
+  for (const FusedAttention& a : not_covered()) expect(!planned_backward(a).empty(), "planned, although unsupported by the program", a, "");
   std::printf("cuDNN %zu, front end %d.%d.%d: %d descriptions for an H100, %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_MAJOR_VERSION,
               CUDNN_FRONTEND_MINOR_VERSION, CUDNN_FRONTEND_PATCH_VERSION, count, failures);
   return failures > 0;

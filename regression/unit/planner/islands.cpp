@@ -271,8 +271,8 @@ TEST(islands, a_description_of_islands_names_those_of_its_files) {
       EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
     }
   };
-  refused("islands: {files: [0.yaml, 1.yaml], nodes: [2]}\n" + links, "1 numbers of nodes for 2 files; give one for each");
-  refused("islands: {files: [0.yaml, none.yaml]}\n" + links, "none.yaml: there is no such description");
+  refused("islands: {files: [0.yaml, 1.yaml], nodes: [2]}\n" + links, "1 node counts for 2 files; give one count per file");
+  refused("islands: {files: [0.yaml, none.yaml]}\n" + links, "none.yaml: cluster description not found");
   refused("islands: {files: [0.yaml, all.yaml]}\n" + links, "all.yaml");
   refused("islands: {files: [0.yaml, 1.yaml]}\n", "bandwidth");
 }

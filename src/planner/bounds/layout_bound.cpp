@@ -13,18 +13,19 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // sums here are in another order than those of a prediction
+constexpr double rounding = 1 - 1e-9;  // the bound adds values in another order than the prediction
 
-// Shares of whose least and most the dry run of a floor is made, which need not be those of the run.
+// Range of activation.alpha that the dry run of a bound covers. It may differ from the value of the run.
 Shares ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
 
-// The same on ranks that share no sequence, of which each has one.
+// The same layout without context and expert parallelism, with one sequence per rank.
 LayoutChoice with_one_sequence(LayoutChoice c) {
   c.context = c.expert = 1, c.context_mode = ContextMode::ring, c.micro_batch_size = 1;
   return c;
 }
 
-// Not sure where weights stay as they are, but where the first layer trains something, and with it one stream.
+// True if every layer is known to run a backward pass. If there are frozen weights or adapters (but not both), this
+// holds if the first layer trains a weight and the model has no encoder.
 bool all_layers_run_backward(const RunConfig& run) {
   const bool adapters = bool(run.optimizer.lora), frozen = !run.optimizer.frozen.empty();
   if (!adapters && !frozen) return true;
@@ -66,7 +67,7 @@ double LayoutBound::seconds_of(const LayoutChoice& c, const Places& places, cons
     fill += times[std::size_t(rank)].forward + times[std::size_t(rank)].message;
     drain += times[std::size_t(rank)].backward() + times[std::size_t(rank)].message;
   }
-  double there = 0, back = 0;  // of a micro-batch through all stages before
+  double there = 0, back = 0;  // forward and backward of one micro-batch through all earlier stages
   for (const StageTimes& stage : times) {
     most = std::max(most, there + m * (stage.forward + stage.backward()) + (splits ? 0 : back));
     there += stage.forward + stage.message, back += stage.backward() + stage.message;
@@ -78,7 +79,7 @@ LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places&
   LayoutChoice best = shape;
   for (const int schedule : schedules_of(run_, shape, micros_of(run_, shape)))
     if (schedules[std::size_t(schedule)].schedule == zero_bubble) best.schedule = schedule;
-  // Where more is cut, more has room and more is moved.
+  // A higher sharding level needs less memory but more communication, so every level is tried.
   Floor least{std::numeric_limits<double>::infinity()};
   for (const Shard shard : shards_of(run_, shape)) {
     best.shard = shard;
@@ -88,7 +89,7 @@ LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places&
   return least;
 }
 
-// Rows are swapped in blocks.
+// Rows are offloaded in blocks of Cargo::row_block, so the real fraction may be up to one block smaller.
 Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
   if (!run_.offload.on || (!run_.offload.find_alpha && shares.least == 1)) return shares;
   const TextLengths lengths = run_.lengths();
@@ -97,11 +98,11 @@ Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
   return {std::max(0.0, shares.least - double(OffloadBatch::row_block) / rows), shares.most};
 }
 
-// Of a share that is to be found ranges are halved, that of the least first, until that is no longer than `finest`. Where the host has no room for
-// the least of a range it is not there.
+// Best-first search over ranges of alpha: the range with the smallest bound is halved, until it is no longer than
+// `finest`. A range whose smallest alpha does not fit in host memory is dropped.
 LayoutBound::Floor LayoutBound::least_of(BoundOf of_shares, const LayoutChoice& c, double finest) {
   if (!run_.offload.find_alpha) return (this->*of_shares)(c, {run_.offload.alpha, run_.offload.alpha});
-  using Range = std::pair<double, std::pair<double, double>>;  // seconds, of shares
+  using Range = std::pair<double, std::pair<double, double>>;  // lower bound in seconds, and its range of alpha
   std::priority_queue<Range, std::vector<Range>, std::greater<>> ranges;
   const Floor all = (this->*of_shares)(c, {0, 1});
   ranges.push({all.seconds, {0, 1}});
@@ -157,7 +158,7 @@ LayoutBound::Floor LayoutBound::of(const LayoutChoice& c, const Shares& shares) 
 
 LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c, const Shares& shares) {
   RunConfig run = with(run_, c);
-  if (run.offload.find_alpha) run.offload = {run.offload.on, shares.most};  // programs and weights are alike
+  if (run.offload.find_alpha) run.offload = {run.offload.on, shares.most};  // the value of alpha changes neither programs nor weights
   const Layout layout = contents_.layout_of(c);
   const EngineConfig config = engine_config(run, layout);
   const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.offload.find_alpha ? Shares{0, 1} : shares);

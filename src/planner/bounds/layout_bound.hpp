@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What no layout can be faster, or smaller, than: bounds below the prediction and the plan of the same layout, for a search that must not lose the
-// best. Nothing here is an estimate: where something is not sure, less is said.
+// Lower bounds of the step time and of the memory of a layout. They never exceed the prediction of the same layout, so that the search does not
+// discard the best one. Nothing here is an estimate: anything that is uncertain counts as zero.
 //
-// Time. With f and b what the forward and the backward of a micro-batch take on a stage, F and B their sums over the stages of a pipeline rank r, of
-// p ranks with m micro-batches, u the messages, R the sums of gradients, G the gathers of weights and S the step of a rank:
-//   what comes before its first forward, its own work, and behind its last backward those of all stages before
+// Time. Symbols:
+//   f, b     forward and backward time of a micro-batch on a stage;  F_r, B_r: their sums over the stages of pipeline rank r
+//   m        micro-batches per step;  u: time of one pipeline message
+//   R_r, G_r gradient reductions and weight gathers of rank r;  S: optimizer step
+// The bound is the maximum of three terms:
+//   pipeline fill before the first forward of rank r, its own work, and pipeline drain after its last backward (the backwards of all earlier stages)
 //     max over r of  sum over s < r of (f_s + u) + m (F_r + B_r) + sum over s < r of (b_s + u) + S
-//   sums of gradients begin with the last backward of a chunk, and follow each other
+//   gradient reductions, which start with the last backward of a chunk and run one after another
 //     sum over s < r of (f_s + u) + min over chunks of (m f + (m - 1) b) + R_r + S
-//   weights that are gathered behind a step are awaited by the first forward of the last part, and so by all backwards
+//   weights that are gathered after the previous step, which the first forward of the last part and therefore all backwards wait for
 //     G_r + m B_r + sum over s < r of (b_s + u) + S
-// where backwards are split, the earlier stages' come before gradients of weights, and are left out.
+// With split backwards (zero bubble) the drain is left out, because earlier stages compute input gradients before the weight gradients of rank r.
 //
-// Tighter, at more cost: the programs of all ranks are walked with what their parts, messages, sums and gathers take (program_bound.hpp).
+// A tighter and slower bound executes the programs of all ranks with lower bounds for their parts, messages, reductions and gathers
+// (program_bound.hpp).
 //
-// Where the share of rows that are swapped is still to be found, the least is told of several ranges of it: in each what the most makes again, and
-// what the least copies, both between what none and all do.
+// If activation.alpha is auto, the bound is the minimum over several ranges of alpha. For a range it counts the recomputation at the largest alpha
+// and the host copies at the smallest alpha, both interpolated linearly between alpha = 0 and alpha = 1.
 //
 // Memory: memory_bound.hpp.
 #pragma once
@@ -33,14 +37,15 @@ class LayoutBound {
     double seconds = 0;
     MemoryTaken taken = {};
   };
-  // Of the best layout of a shape, from one sequence on ranks that do not share it: as if all were kept, and where layers swap as they do, with the
-  // shape's recomputation. From one on ranks that share it.
+  // Bound of the best layout of a shape, from a dry run of one sequence without context parallelism. of_shape() assumes
+  // that all activations are kept; of_offloading() assumes the offload and the recomputation of the shape. of_shared()
+  // uses a dry run with the shape's context parallelism.
   Floor of_shape(const LayoutChoice&);
   Floor of_offloading(const LayoutChoice&);
   Floor of_shared(const LayoutChoice&);
-  // Of a layout, from the dry run of its parts. Exit::config where it cannot be.
+  // Bound of one layout, from the dry run of its parts. Throws Exit::config if the layout is impossible.
   Floor of(const LayoutChoice&);
-  // The same by its programs and by the weights that its stages have.
+  // Tighter bound of one layout, from the programs of its ranks and the actual weights of its stages.
   Floor of_programs(const LayoutChoice&);
   std::size_t dry_runs() const { return runs_.count(); }
 
@@ -51,17 +56,19 @@ class LayoutBound {
   Floor of(const LayoutChoice&, const Shares&);
   Floor of_programs(const LayoutChoice&, const Shares&);
   Floor of_best(const LayoutChoice& shape, const Places&, const std::vector<StageTimes>&);
-  // Of the shares that a run may have the least.
+  // Smallest bound over all values of activation.alpha that the run may use. Ranges of alpha are halved down to
+  // `finest`.
   using BoundOf = Floor (LayoutBound::*)(const LayoutChoice&, const Shares&);
   Floor least_of(BoundOf, const LayoutChoice&, double finest = 1.0 / 32);
-  // The shares of rows that are swapped, of those that are asked for.
+  // Range of the fraction of rows actually offloaded for a requested range. The count of offloaded rows is rounded to
+  // blocks.
   Shares within(const Shares&, const LayoutChoice&) const;
   double seconds_of(const LayoutChoice&, const Places&, const std::vector<StageTimes>&);
 
   const RunConfig& run_;
   const Cluster& cluster_;
   PartRuns runs_;
-  bool backwards_;  // all layers go back
+  bool backwards_;  // true if every layer runs a backward pass
   StageContents contents_;
   WeightShards weights_;
   MemoryBound memory_;

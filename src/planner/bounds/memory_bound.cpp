@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// The largest memory that a device has, and that its host has.
+// The cluster with the largest device memory and the largest host memory of any island.
 Cluster largest_of(const Cluster& cluster) {
   Cluster largest = cluster;
   for (const Cluster& part : cluster.parts) {
@@ -48,14 +48,16 @@ void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, const PartRun& 
   add(taken, c, rank, states + bytes_of_kept(c, run, first, rank, shares), bytes_on_host(c, first, rank, shares));
 }
 
-// An even part may be less than the first rank has of it where mixers are apart: then it is looked for on the largest of the islands.
+// Adds a rank. If attention and SSM mixers are on different ranks, the even shard may be smaller than that of the first
+// rank; then it is compared with the largest memory of any island.
 void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, int rank, double bytes, double host) {
   if (c.attention_ranks > 0) return taken.add(bytes, host, largest_);
   for (const int island : contents_.of(c).islands[std::size_t(rank)]) taken.add(bytes, host, cluster_.island(island));
 }
 
-// Each chunk of a rank keeps the micro-batches between its forward and its backward. One of them also has what its head computes with, or its last
-// layer while it goes back: where that is split, the parts have to be of a run that splits it.
+// Bytes of activations on a rank without offload. Each chunk keeps its micro-batches between forward and backward. One
+// micro-batch also needs either the temporaries of the head or those of its last layer's backward; with split backwards
+// this requires a dry run that splits them too.
 double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const Shares& shares) {
   if (run_.offload.on) return bytes_of_offloading(c, parts, rank, shares);
   const Stages& stages = contents_.of(c);
@@ -75,8 +77,10 @@ double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, con
   return sum + more;
 }
 
-// Of each micro-batch between its forward and its backward what layers keep that stay, or what goes to the next stage. Of one of them also what a
-// layer has while it goes back and the one before comes back, or what the head computes with. Where backwards are split, a layer has what it keeps.
+// Bytes of activations on a rank with offload. Each micro-batch in flight keeps the activations of layers that are not
+// offloaded and, except on the last stage, the message to the next stage. One micro-batch also needs either the memory
+// of one layer's backward plus the activations of the previous layer that are copied back meanwhile, or the temporaries
+// of the head. With split backwards, a layer needs only its kept activations.
 double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
   if (!backwards_) return 0;
   const Stages& stages = contents_.of(c);
@@ -116,7 +120,8 @@ double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& part
   return sum;
 }
 
-// Beside an even part of the weights: where each rank has one of the mixers, of the one that keeps less.
+// Bytes of activations besides the evenly sharded weights. If each rank computes only one of the mixers, this is the
+// smaller value of the two.
 double MemoryBound::least_kept(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
   double least = bytes_of_kept(c, run, run.ranks.front(), rank, shares);
   for (const PartsOfRank& parts : run.ranks)

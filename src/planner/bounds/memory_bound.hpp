@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks of a layout take of their devices and hosts, at least: weights, gradients and optimizer states of the elements that are cut evenly, and
-// what layers keep of the micro-batches under way; of those that swap, what one of them needs while it goes back. On the host what they swap.
+// Lower bound of the device and host memory that ranks of a layout take. Device: weights, gradients and optimizer
+// states that are evenly sharded, and the activations that layers keep for the micro-batches in flight. With offload:
+// the memory that one layer needs during its backward. Host: the offloaded activations.
 #pragma once
 
 #include "src/planner/layouts/weight_shards.hpp"
@@ -10,14 +11,14 @@ namespace gyr {
 
 class MemoryBound {
  public:
-  // `backwards`: all layers go back.
+  // `backwards`: every layer runs a backward pass.
   MemoryBound(const RunConfig&, const Cluster&, StageContents&, WeightShards&, bool backwards);
 
-  // Of weights, gradients and states alone.
+  // Memory of weights, gradients and optimizer states only.
   const MemoryTaken& of_states(const LayoutChoice&);
-  // Of these and of what parts keep.
+  // Memory of weights, gradients, optimizer states and kept activations.
   MemoryTaken of(const LayoutChoice&, const PartRun&, const Shares&);
-  // The same where a rank's weights, gradients and states are known to take so much.
+  // Adds one rank whose weights, gradients and optimizer states take `states` bytes.
   void add(MemoryTaken&, const LayoutChoice&, const PartRun&, const Shares&, int rank, double states);
 
  private:
@@ -31,7 +32,7 @@ class MemoryBound {
 
   const RunConfig& run_;
   const Cluster& cluster_;
-  Cluster largest_;  // memory that any island has
+  Cluster largest_;  // with the largest device and host memory of any island
   StageContents& contents_;
   WeightShards& weights_;
   const LayerTypes& types_;
@@ -40,7 +41,7 @@ class MemoryBound {
   ByWeights<MemoryTaken> states_;
 };
 
-// The schedule of a layout's ranks.
+// Pipeline schedule of a layout: interleaved if it has virtual stages.
 Schedule schedule_of(const LayoutChoice&);
 
 }  // namespace gyr

@@ -11,10 +11,10 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;   // sums here are in another order than those of a prediction
-constexpr double continued = 1 - 1e-2;  // what is not walked to its end is continued from other walks than the prediction's
+constexpr double rounding = 1 - 1e-9;   // the bound adds values in another order than the prediction
+constexpr double continued = 1 - 1e-2;  // tolerance: the extrapolation may start from other simulated lengths than that of the prediction
 
-// All that a task of a rank takes depends on.
+// Properties of a task that determine its time.
 using Kind = std::tuple<Op, int, Index, Index, Payload, int, int>;
 Kind kind_of(const Task& t) {
   if (is_computation(t)) return {t.op, t.chunk, t.parts.first, t.parts.last, {}, -1, -1};
@@ -26,7 +26,7 @@ Kind kind_of(const Task& t) {
 ProgramBound::ProgramBound(const RunConfig& run, const Cluster& cluster, StageContents& contents, StageBound& stages, ReplicaBound& replicas)
     : run_(run), cluster_(cluster), contents_(contents), stages_(stages), replicas_(replicas) {}
 
-// Nothing is run: an engine knows where its weights lie as soon as there is one.
+// Constructs the engine of a dry run without running it: the placement of the weights is known after construction.
 const ProgramBound::Held& ProgramBound::held_by(const RunConfig& run, const Layout& layout, int stage) {
   const int replicas = layout.size(token_axes);
   const bool cut = layout.cut() != Shard::none || layout.expert > 1;
@@ -50,7 +50,8 @@ const ProgramBound::Held& ProgramBound::held_by(const RunConfig& run, const Layo
     for (const WeightSection& s : bucket.sections) {
       if (s.trained) cleared += double(size_of(accumulator_of(config.precision))) * double(s.gradient_size);
       const double bytes = s.trained ? travels * double(s.gradient_size) : 0;
-      if (layout.cut() == Shard::none && !reduced.empty() && reduced.back().of_experts == s.of_experts) reduced.back().bytes += bytes;  // in one
+      // Without sharding, consecutive reductions of a bucket are merged into one transfer.
+      if (layout.cut() == Shard::none && !reduced.empty() && reduced.back().of_experts == s.of_experts) reduced.back().bytes += bytes;
       else reduced.push_back({bytes, s.of_experts});
       if (s.trained || layout.cut() == Shard::weights)
         gathered.push_back({double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()), s.of_experts});
@@ -66,7 +67,7 @@ const BucketPlan* ProgramBound::known_plan(const BucketPlan& plan) {
   return known != plans_.end() ? &*known : &plans_.emplace_back(plan);
 }
 
-// Programs serve other layouts, but their memory is not without end.
+// Compiled programs are reused by other layouts. The cache is cleared when it exceeds a limit.
 const ProgramBound::Compiled& ProgramBound::compiled(Schedule schedule, const PipelineShape& shape, const Plans& plans) {
   constexpr std::size_t most_tasks = 1'000'000;
   if (tasks_ > most_tasks) compiled_.clear(), tasks_ = 0;
@@ -127,7 +128,7 @@ TaskTimes ProgramBound::times_of(const Compiled& all, const LayoutChoice& c, con
   TaskTimes times{{}, *held.plan, cluster_.links_beside};
   times.seconds.reserve(all.kind_of[std::size_t(rank)].size());
   for (const int kind : all.kind_of[std::size_t(rank)]) times.seconds.push_back(of_kinds[std::size_t(kind)]);
-  // As a prediction has it, those behind the step are alike.
+  // As in a prediction, all gathers after the optimizer step take the same time.
   const std::vector<Task>& tasks = all.programs[std::size_t(rank)].tasks;
   double gathered = 0;
   std::vector<std::size_t> behind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The programs of all ranks of a pipeline, walked with what their parts, messages, sums and gathers take at least, and what the weights of their
-// stages take as they lie there.
+// Lower bound of a step: the programs of all pipeline ranks are simulated with lower bounds for their parts, messages,
+// gradient reductions and weight gathers. The weights of each stage are those of the real placement.
 #pragma once
 
 #include <list>
@@ -15,29 +15,29 @@ class ProgramBound {
  public:
   ProgramBound(const RunConfig&, const Cluster&, StageContents&, StageBound&, ReplicaBound&);
 
-  // Weights of the stage that a rank of the pipeline has.
+  // Weights held by a pipeline rank, as far as its program depends on them.
   struct Held {
     const BucketPlan* plan = nullptr;
     struct Travelling {
       double bytes = 0;
       bool of_experts = false;
     };
-    std::vector<std::vector<Travelling>> reduced, gathered;  // each transfer of a bucket
-    std::vector<double> cleared = {};                        // bytes of a bucket's gradients
-    double state = 0;                                        // bytes
+    std::vector<std::vector<Travelling>> reduced, gathered;  // for each bucket: its reductions, and its gathers
+    std::vector<double> cleared = {};                        // for each bucket: bytes of gradients set to zero
+    double state = 0;                                        // bytes of weights, gradients and optimizer states
   };
   const Held& held_by(const RunConfig&, const Layout&, int stage);
-  // Of a step, `held` being of each rank of the pipeline.
+  // Lower bound of the step in seconds. `held` has one entry per pipeline rank.
   double seconds_of(const EngineConfig&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&);
 
  private:
-  // Programs of all ranks. Tasks of one kind take the same.
+  // Compiled programs of all pipeline ranks. Tasks of the same kind take the same time.
   struct Compiled {
     std::vector<Program> programs;
-    std::vector<std::vector<Task>> kinds;   // of each rank
-    std::vector<std::vector<int>> kind_of;  // ... each task's
+    std::vector<std::vector<Task>> kinds;   // distinct tasks of each rank
+    std::vector<std::vector<int>> kind_of;  // index into `kinds` for each task of each rank
   };
-  using Plans = std::vector<const BucketPlan*>;  // of each rank
+  using Plans = std::vector<const BucketPlan*>;  // bucket plans, one per rank
   const Compiled& compiled(Schedule, const PipelineShape&, const Plans&);
   const BucketPlan* known_plan(const BucketPlan&);
   Simulation walk(const Compiled&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&);
@@ -51,9 +51,9 @@ class ProgramBound {
   StageBound& stages_;
   ReplicaBound& replicas_;
   std::map<std::string, Held> held_;
-  std::list<BucketPlan> plans_;  // that differ
+  std::list<BucketPlan> plans_;  // distinct bucket plans
   std::map<std::tuple<Schedule, int, int, int, Plans>, Compiled> compiled_;
-  std::size_t tasks_ = 0;  // of all of these
+  std::size_t tasks_ = 0;  // tasks of all programs in compiled_
 };
 
 }  // namespace gyr

@@ -19,7 +19,7 @@ std::string LayoutChoice::text() const {
   text += fmt::format(" x {} tensor", tensor);
   if (attention_ranks > 0) text += fmt::format(" ({} attention)", attention_ranks);
   if (sequence) text += ", sequence";
-  if (expert > 1) text += fmt::format(", experts over {}", expert);
+  if (expert > 1) text += fmt::format(", {} expert-parallel", expert);
   if (virtual_stages > 1) text += fmt::format(", {} virtual stages", virtual_stages);
   else if (pipeline > 1) text += fmt::format(", {}", schedules[std::size_t(schedule)].name);
   return text;

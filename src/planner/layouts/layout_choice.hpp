@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a search decides of a run: how its ranks share the work, in what order, and what they keep.
+// Candidate layout of a run: parallel sizes, pipeline schedule, activation checkpointing and sharding level, as the
+// search chooses them.
 #pragma once
 
 #include <string>
@@ -12,28 +13,28 @@ namespace gyr {
 
 struct LayoutChoice {
   int tensor = 1, pipeline = 1, virtual_stages = 1, context = 1, data = 1, expert = 1;
-  int attention_ranks = 0;  // 0: tensor ranks compute both mixers
+  int attention_ranks = 0;  // 0: every tensor-parallel rank computes both mixers (attention and SSM)
   ContextMode context_mode = ContextMode::ring;
   bool sequence = false;
   Index micro_batch_size = 1;
-  int schedule = 0;   // place in `schedules`, where virtual_stages is 1
-  int recompute = 0;  // place in `recompute_names`
+  int schedule = 0;   // index into `schedules`, used if virtual_stages is 1
+  int recompute = 0;  // index into `recompute_names`
   Shard shard = Shard::none;
-  int alpha = -1;  // activation.alpha, in parts of alpha_steps, where the deck leaves it to be found; -1: as the deck says
+  int alpha = -1;  // activation.alpha in units of 1 / alpha_steps if the deck sets it to auto; -1: as in the deck
   auto operator<=>(const LayoutChoice&) const = default;
 
   int token_ranks() const { return data * context; }
-  double share() const;      // of which `alpha` are parts
-  std::string text() const;  // on one line, what is usual left out
+  double share() const;      // `alpha` as a fraction from 0 to 1
+  std::string text() const;  // description of the layout on one line, without default values
 };
 
-// The keys of a deck that a choice settles, and their values, as the command line takes them: "parallel.tensor=4". `kept`: parallel.keep. `islands`:
-// those that it is a choice on, if any.
+// Deck keys that this layout sets, with their values, as command-line arguments such as "parallel.tensor=4". `kept`:
+// parallel.keep. `islands`: islands that the layout was chosen for, if there are several.
 std::vector<std::string> deck_lines(const LayoutChoice&, const std::vector<std::string>& kept, const Islands& islands = {});
-// The run with the choice in place of what its deck said.
+// The run with the settings of the layout in place of those in its deck.
 RunConfig with(RunConfig, const LayoutChoice&);
 ParallelConfig with(ParallelConfig, const LayoutChoice&);
-// What the run's deck says now, on so many ranks.
+// The layout that the deck of the run describes on the ranks of `layout`.
 LayoutChoice choice_of(const RunConfig&, const Layout&);
 
 }  // namespace gyr

@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-constexpr int fine = -1;  // no reason to refuse
+constexpr int fine = -1;  // value for "no reason to reject"
 
 std::vector<Index> divisors_of(Index n) {
   std::vector<Index> divisors;
@@ -72,7 +72,7 @@ class Enumeration {
     }
   }
 
-  // What no layout changes.
+  // Checks the rules that do not depend on the layout.
   void check_run() {
     check_permutation(run_.parallel.permutation, ranks_);
     check_islands(run_.parallel.islands, ranks_);
@@ -97,7 +97,7 @@ class Enumeration {
       m.refused = refused([&] {
         m.attention_ranks = attention_ranks_of(p, run_.model, run_.train.seq_length);
         check_sharding(trial_, m.attention_ranks);
-        require(tensor <= most_axis, Exit::config, "parallel.tensor = {} is beyond {}, the most that an axis has", tensor, most_axis);
+        require(tensor <= most_axis, Exit::config, "parallel.tensor = {} exceeds {}, the maximum size of an axis", tensor, most_axis);
       });
       all.push_back(m);
     };
@@ -169,7 +169,7 @@ class Enumeration {
     p.pipeline = pipeline, p.virtual_stages = chunks;
     return known->second = refused([&] {
              check_schedule(p);
-             require(pipeline <= most_axis, Exit::config, "parallel.pipeline = {} is beyond {}, the most that an axis has", pipeline, most_axis);
+             require(pipeline <= most_axis, Exit::config, "parallel.pipeline = {} exceeds {}, the maximum size of an axis", pipeline, most_axis);
              stages_of(trial_);
            });
   }
@@ -189,10 +189,10 @@ class Enumeration {
     const Layout layout = layout_from_choices(p, 1, shape_.attention_ranks, {});
     const Index model_ranks = Index(shape_.tensor) * shape_.context * shape_.pipeline;
     return known->second = refused([&] {
-             require(shape_.context <= most_axis, Exit::config, "parallel.context = {} is beyond {}, the most that an axis has", shape_.context,
+             require(shape_.context <= most_axis, Exit::config, "parallel.context = {} exceeds {}, the maximum size of an axis", shape_.context,
                      most_axis);
              require(model_ranks <= most_model_ranks, Exit::config,
-                     "parallel: pipeline x context x tensor is {} ranks of one model, and {} are the most", model_ranks, most_model_ranks);
+                     "parallel: pipeline x context x tensor is {} ranks per model replica, but the maximum is {}", model_ranks, most_model_ranks);
              check_context(layout, trial_);
            });
   }
@@ -233,14 +233,14 @@ class Enumeration {
   }
 
   const RunConfig& run_;
-  RunConfig trial_;  // what is settled so far, for rules
+  RunConfig trial_;  // settings chosen so far, for checking rules
   int ranks_;
   std::vector<int> divisors_;
   std::vector<Index> micro_batches_;
   double recomputations_ = 1;
   LayoutChoice shape_;
   LayoutSpace space_;
-  // Reasons that are known, by what a rule reads.
+  // Cached reasons, by the settings that a rule reads.
   std::map<std::pair<int, int>, int> stages_, experts_;
   std::map<std::array<int, 5>, int> contexts_;
   std::map<std::pair<int, Index>, int> batches_;
@@ -252,7 +252,7 @@ LayoutSpace space_of(const RunConfig& run, int ranks) { return Enumeration(run, 
 
 int micros_of(const RunConfig& run, const LayoutChoice& c) { return int(run.largest_batch() / (c.data * c.micro_batch_size)); }
 
-// Of one micro-batch all forwards are one.
+// With a single micro-batch, GPipe is the same as 1F1B and is left out.
 std::vector<int> schedules_of(const RunConfig& run, const LayoutChoice& c, int micros) {
   std::vector<int> all;
   for (int i = 0; i < int(schedules.size()); ++i) {

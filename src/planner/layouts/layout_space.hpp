@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All layouts that so many ranks can have for a run: every factorisation over the axes with what goes with it. What the deck's own rules refuse is
-// not among them, and the rule is kept.
-//   axes              data x pipeline x context x tensor is the number of ranks, experts are dealt among any of the data x context ranks
-//   virtual stages    those that divide the layers evenly among all stages, and powers of two
-//   micro-batch       what the global batch divides by
-// The deck's stage cuts, order of axes and permutation stay, and so does what parallel.keep names.
+// Search space: all candidate layouts of a run on a given number of ranks. They are all factorisations over the parallel axes, combined with the
+// other settings. Layouts that the rules of the deck reject are left out, and the reason is recorded.
+//   axes              data x pipeline x context x tensor equals the number of ranks; experts are distributed over any of the data x context ranks
+//   virtual stages    counts that distribute the layers evenly over all stages, and powers of two
+//   micro-batch       divisors of the global batch
+// The deck's stage boundaries, order of axes and permutation are not changed, nor are the settings that parallel.keep names.
 #pragma once
 
 #include "src/planner/layouts/layout_choice.hpp"
@@ -13,18 +13,18 @@
 namespace gyr {
 
 struct LayoutSpace {
-  std::vector<LayoutChoice> shapes;  // layouts but for schedule, recomputation and shard level, which are their first
+  std::vector<LayoutChoice> shapes;  // layouts with their first schedule, recomputation setting and sharding level
   Refusals refusals;
-  double layouts = 0;  // of all shapes together with what was refused
+  double layouts = 0;  // number of layouts of all shapes, including rejected ones
 };
 
 LayoutSpace space_of(const RunConfig&, int ranks);
 
-// What a shape may be besides.
+// Schedules, recomputation settings and sharding levels that a shape can be combined with.
 std::vector<int> schedules_of(const RunConfig&, const LayoutChoice&, int micros);
 std::vector<int> recomputations_of(const RunConfig&);
 std::vector<Shard> shards_of(const RunConfig&, const LayoutChoice&);
-// Every layout of a shape.
+// All layouts of a shape.
 std::vector<LayoutChoice> variants_of(const RunConfig&, const LayoutChoice& shape);
 int micros_of(const RunConfig&, const LayoutChoice&);
 

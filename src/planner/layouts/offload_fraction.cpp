@@ -14,7 +14,8 @@ namespace {
 
 double rounded_down(double share) { return std::floor(std::clamp(share, 0.0, 1.0) * alpha_steps) / alpha_steps; }
 
-// What tasks take at a share, from what they take at none and at all. Transfers are those of a forward that is done again.
+// Task costs at the offloaded fraction `share`, interpolated between those at 0 and 1. Communication is that of
+// recomputed forwards.
 CountedTasks between(const CountedTasks& none, const CountedTasks& all, double share) {
   const auto mixed = [&](CountedTasks::Count count, const CountedTasks::Count& other) {
     for (double CountedTasks::Count::*of : {&CountedTasks::Count::compute, &CountedTasks::Count::copying, &CountedTasks::Count::hides})
@@ -46,7 +47,7 @@ class ShareSearch {
       }
   }
 
-  // Of a step.
+  // Predicted seconds per step at this fraction. about() interpolates the costs instead of counting them again.
   double seconds(double share) { return predict(plans(share), config(share), layout_, cluster_, profile_).seconds; }
   double about(double share) {
     StagePlans::Counted counted;
@@ -54,7 +55,7 @@ class ShareSearch {
     return predict(none_, config(0), layout_, cluster_, profile_, &counted).seconds;
   }
 
-  // The largest that every rank's host has room for.
+  // Largest fraction for which the offloaded activations of every rank fit in host memory.
   double most() {
     std::vector<Capacity> of_none;
     none_.each_rank(config(0), cluster_, [&](const Capacity& none, const Cluster&) { of_none.push_back(none); });
@@ -63,17 +64,18 @@ class ShareSearch {
     all_.each_rank(config(1), cluster_, [&](const Capacity& all, const Cluster& island) {
       const Capacity& none = *rank++;
       const double room = island.host_memory_left(double(std::max(none.total(), all.total()))), least = double(none.host());
-      require(
-          least <= room, Exit::config,
-          "activation.policy = memo: {:.1f} MiB are to lie on the host at least, and '{}' has room for {:.1f}; take activation.recompute = full with "
-          "activation.policy = keep, shorter sequences, or more ranks",
-          least / (1 << 20), island.name, std::max(0.0, room) / (1 << 20));
+      require(least <= room, Exit::config,
+              "activation.policy = memo: a rank offloads at least {:.1f} MiB, but the host of '{}' has room for {:.1f}; use activation.recompute = "
+              "full with "
+              "activation.policy = keep, shorter sequences, or more ranks",
+              least / (1 << 20), island.name, std::max(0.0, room) / (1 << 20));
       if (double(all.host()) > room) most = std::min(most, (room - least) / (double(all.host()) - least));
     });
     return rounded_down(most);
   }
 
-  // Those, in their order, at which some task begins to wait for its copies, the least and the most.
+  // Candidates in ascending order: 0, the largest fraction that fits, and every fraction at which some task begins to
+  // wait for its copies.
   std::vector<double> bounds(double most) const {
     std::set<double> shares{0, most};
     for (const auto& [run, ends] : tasks_)
@@ -100,11 +102,12 @@ class ShareSearch {
   const Cluster& cluster_;
   const Profile* profile_;
   StageRuns& runs_;
-  StagePlans none_, all_;  // at both ends
+  StagePlans none_, all_;  // dry runs with no rows and with all rows offloaded
   std::map<std::pair<const StageRun*, int>, Ends> tasks_;
 };
 
-// Of shares in their order, the first at which a step takes least: up to it each takes less than the one before, behind it none does.
+// Fastest of the given ascending fractions, by binary search. The step time decreases up to the optimum and does not
+// decrease after it.
 double fastest(const std::vector<double>& shares, const std::function<double(double)>& seconds) {
   std::size_t first = 0, last = shares.size() - 1;
   while (first < last) {
@@ -118,7 +121,7 @@ double fastest(const std::vector<double>& shares, const std::function<double(dou
 }  // namespace
 
 OffloadFraction best_share(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
-  ensure(run.offload.on, "a share of what is not swapped");
+  ensure(run.offload.on, "activation.alpha is to be chosen, but nothing is offloaded");
   StageRuns own;
   ShareSearch shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
   OffloadFraction best;

@@ -24,7 +24,8 @@ LayerTypes::LayerTypes(const ModelConfig& model) {
 
 namespace {
 
-// What layers train, and the adapters that they have, by names within them. Patterns of the deck may name layers by their number.
+// Trained weights and adapter weights of each layer, by name without the layer number. Patterns in the deck may select
+// layers by number.
 std::map<Index, std::set<std::string>> trained_by_layer(const ModelConfig& model, const Trained& trained) {
   std::map<Index, std::set<std::string>> names;
   const std::string layers = "model.layers.";
@@ -54,7 +55,7 @@ PartRuns::PartRuns(const RunConfig& run, const Cluster& cluster, const Profile* 
 
 namespace {
 
-constexpr int staying_layers = 2;  // the last of a model, which do not swap
+constexpr int staying_layers = 2;  // the last two layers of a model are not offloaded
 
 }  // namespace
 
@@ -75,7 +76,8 @@ const PartRun& PartRuns::counted(const LayoutChoice& c, bool split, std::optiona
   return known != runs_.end() ? known->second : runs_.emplace(key, run(c, split, share)).first->second;
 }
 
-// Weights are cut among replicas, so that each part is a task of its own. The rules have been asked of the whole run.
+// Weights are sharded (Shard::weights), so that each part becomes a task of its own. The rules of the deck were already
+// checked for the full run.
 PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<double> share) {
   LayoutChoice c = choice;
   c.pipeline = c.virtual_stages = 1, c.shard = Shard::weights;
@@ -97,7 +99,9 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   return parts;
 }
 
-// While a layer goes back the device has all that it keeps, and at one share what the run has had: without what comes back for the one before.
+// Combines the runs with and without offload. During its backward, a layer has all its kept activations on the device.
+// If the range is a single alpha, the peak of the offloaded run is used too, less the activations that are copied back
+// for the previous layer.
 PartRun PartRuns::joined(const LayoutChoice& c, bool split, const Shares& shares) {
   const PartRun& staying = counted(c, split, {});
   PartRun all = counted(c, split, shares.most);
@@ -108,7 +112,7 @@ PartRun PartRuns::joined(const LayoutChoice& c, bool split, const Shares& shares
     if (!one_share) rank.least = counted(c, split, shares.least).ranks[i].parts;
     for (std::size_t p = 1; p + 1 < rank.parts.size(); ++p) {
       Part& part = rank.parts[p];
-      const Index before = kept[p - 1].kept;  // of the embedding nothing
+      const Index before = kept[p - 1].kept;  // kept bytes of the previous layer; 0 for the embedding
       part.most = std::max(kept[p].kept + kept[p].back, one_share && one_stream ? part.most - before : 0);
       part.kept = 0;
       rank.staying.push_back(kept[p]);
@@ -128,7 +132,7 @@ PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layou
   for (std::size_t i = 0; i < counts.of_task.size(); ++i) {
     const Task& task = program.tasks[i];
     if (task.op != Op::forward && task.op != Op::backward && task.op != Op::backward_input && task.op != Op::backward_weights) continue;
-    ensure(task.parts.size() == 1, "a task of {} parts is counted as one of a part", task.parts.size());
+    ensure(task.parts.size() == 1, "a task of {} parts is counted where a single part is expected", task.parts.size());
     const TaskCount& count = counts.counts[std::size_t(counts.of_task[i])];
     Part& part = rank.parts.at(std::size_t(task.parts.first));
     PartCount& into = task.op == Op::forward ? part.forward : task.op == Op::backward_weights ? part.backward_weights : part.backward_input;
@@ -152,7 +156,7 @@ PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layou
       part.back = std::max<Index>(0, count.alive.most - before);
     }
   }
-  rank.parts.front().kept = rank.parts.back().kept = 0;  // of the first and the last part it also counts what comes in
+  rank.parts.front().kept = rank.parts.back().kept = 0;  // the counts of the first and the last part include the activations that enter them
   return rank;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A dry run of a model that has a layer of each type, part by part: what a layer takes of each type, the embedding and the head, whatever stage they
-// are on. From it follows in microseconds what no stage of many layers can be faster or smaller than.
+// Dry run of a model with one layer of each type, counted part by part: the embedding, each layer type and the head,
+// independent of their stage. From these counts, lower bounds of stages with many layers follow in microseconds.
 #pragma once
 
 #include <array>
@@ -13,33 +13,34 @@
 
 namespace gyr {
 
-// What a forward, or a backward, of a part does on one rank.
+// Cost of one forward or one backward of a part on one rank.
 struct PartCount {
-  std::vector<double> compute = {};                                // seconds, on each island of the cluster
-  std::vector<KernelBound> floor = {};                             // the same by kind of kernel; nothing where kernels were measured
-  std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
-  std::vector<std::vector<OverlapCount>> hidden = {};              // of them, on each island
+  std::vector<double> compute = {};                                // compute seconds on each island of the cluster
+  std::vector<KernelBound> floor = {};                             // the same by kind of kernel, as lower bound; empty if kernels were measured
+  std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index of the communicator, and the transfer
+  std::vector<std::vector<OverlapCount>> hidden = {};              // overlapped transfers among them, for each island
 };
 
 struct Part {
-  PartCount forward, backward_input, backward_weights;  // a backward that is not split is that of the input
-  Index kept = 0;                                       // bytes that a micro-batch leaves there for its backward, at least
-  double copied = 0;                                    // of them that it swaps (activation.policy): out, and back
-  Index most = 0;                                       // bytes of the device at least while a layer goes back, or the head computes, besides `kept`s
-  Index back = 0;                                       // of a layer: bytes while it goes back besides those that are there before
+  PartCount forward, backward_input, backward_weights;  // an unsplit backward is in backward_input
+  Index kept = 0;                                       // bytes of activations that one micro-batch keeps for its backward, lower bound
+  double copied = 0;                                    // bytes of these that are offloaded (activation.policy), in each direction
+  Index most = 0;  // peak device bytes during a layer's backward or in the head, besides `kept` of other parts, lower bound
+  Index back = 0;  // layer: peak bytes during its backward minus the bytes alive before it
 };
 
-// What is linear in the share of rows that are swapped.
+// Linear interpolation in activation.alpha, the fraction of rows that is offloaded: `none` at 0, `all` at 1.
 inline double between(double none, double all, double share) { return none + share * (all - none); }
 
-// Of the rank at these coordinates, which stands for others.
+// Counts of the rank at these tensor and context coordinates, which represents other ranks.
 struct PartsOfRank {
   int tensor = 0, context = 0;
-  std::vector<Part> parts;         // the embedding, a layer of each type, the head
-  std::vector<Part> least = {};    // where layers swap: the same at the least of two shares
-  std::vector<Part> staying = {};  // ... and of each type one that does not
+  std::vector<Part> parts;         // the embedding, one layer of each type, the head
+  std::vector<Part> least = {};    // with offload: the same at the smallest alpha of a range
+  std::vector<Part> staying = {};  // with offload: one layer of each type that is not offloaded
   std::vector<std::string> communicators = {};
-  // Bytes that a part swaps at a share between the two.
+  // Bytes that a part offloads if the fraction `share` of the rows is offloaded, interpolated between the ends of the
+  // range.
   double copied(std::size_t part, double share) const {
     return least.empty() ? parts[part].copied : between(least[part].copied, parts[part].copied, share);
   }
@@ -47,14 +48,14 @@ struct PartsOfRank {
 
 struct PartRun {
   std::vector<PartsOfRank> ranks;
-  bool split = false;  // its backwards
+  bool split = false;  // backwards are split into gradients of the input and of the weights
 };
 
-// The types of a model's layers: those of its encoder apart from those behind.
+// Layer types of a model. Encoder layers and decoder layers are different types.
 class LayerTypes {
  public:
   explicit LayerTypes(const ModelConfig&);
-  // A model of each type once, in their order.
+  // Pattern of a model with one layer of each type, in order of first occurrence.
   const std::string& pattern() const { return pattern_; }
   int count() const { return int(pattern_.size()); }
   int of_layer(Index layer) const { return of_layer_.at(std::size_t(layer)); }
@@ -64,27 +65,29 @@ class LayerTypes {
   std::vector<int> of_layer_;
 };
 
-// activation.alpha is one of these, the ends included.
+// Range of activation.alpha, both ends included.
 struct Shares {
   double least = 1, most = 1;
   auto operator<=>(const Shares&) const = default;
 };
 
-// Part runs of a model by what they depend on: ranks that share layers, sequences and experts, micro-batch and recomputation, and what is swapped.
+// Cache of dry runs by the settings that they depend on: tensor, context and expert parallel sizes, micro-batch size,
+// activation checkpointing and offload.
 class PartRuns {
  public:
   PartRuns(const RunConfig&, const Cluster&, const Profile*);
-  // `split`: backwards, into gradients of the input and of weights. Where layers swap at both ends of the shares: what is between them is linear in
-  // the share.
+  // Dry run for a layout. `split`: backwards are split into gradients of the input and of the weights. With offload,
+  // both ends of the range of alpha are counted; values between them are interpolated linearly.
   const PartRun& of(const LayoutChoice&, bool split = false, const Shares& = {});
-  // Of the same run if it swapped nothing.
+  // The same dry run without offload.
   const PartRun& of_kept(const LayoutChoice& c) { return counted(c, false, {}); }
   std::size_t count() const { return runs_.size(); }
-  // Whether every layer trains what that of its type does in the model of each type. Where not, parts train nothing, and have no adapters.
+  // True if every layer trains the same weights as the layer of its type in the model with one layer per type. If
+  // false, the parts are counted with all weights frozen and without adapters.
   bool train_alike() const { return train_alike_; }
 
  private:
-  // A run with this share; none: that swaps nothing.
+  // Dry run with the fraction `share` of the rows offloaded; without a value, nothing is offloaded.
   const PartRun& counted(const LayoutChoice&, bool split, std::optional<double> share);
   PartRun run(const LayoutChoice&, bool split, std::optional<double> share);
   PartRun joined(const LayoutChoice&, bool split, const Shares&);
@@ -95,7 +98,7 @@ class PartRuns {
   const Profile* profile_;
   LayerTypes types_;
   bool train_alike_;
-  // What a run depends on, and the share.
+  // Settings that a dry run depends on, besides the offloaded fraction.
   using Key = std::array<Index, 9>;
   static Key key_of(const LayoutChoice&, bool split);
   std::map<std::pair<Key, std::optional<double>>, PartRun> runs_;

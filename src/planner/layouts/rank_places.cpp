@@ -13,7 +13,7 @@ int position_of(const Layout& layout, int rank, int tensor, int context) {
   });
 }
 
-// Communicators that a part hands something over on.
+// Communicators on which any part communicates.
 std::vector<bool> used_by(const PartsOfRank& parts) {
   std::vector<bool> used(parts.communicators.size());
   for (const Part& part : parts.parts)
@@ -34,7 +34,7 @@ const Places& RankPlaces::of(const LayoutChoice& c, const PartRun& run, bool exa
   return places;
 }
 
-// As a prediction has it, the first replica on the first island stands for messages.
+// As in a prediction, messages are timed for the first replica on the first island.
 void RankPlaces::add_pipeline(Places& places, const LayoutChoice& c, const Layout& layout) const {
   for (int rank = 0; rank < c.pipeline; ++rank) {
     const int here = on_islands(layout, position_of(layout, rank, 0, 0), cluster_).begin()->second;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the ranks of a layout stand: those that a part run has counted, and those that share their work.
+// Placement of the ranks of a layout in the cluster: the ranks counted by a dry run of parts, and the groups that
+// communicate.
 #pragma once
 
 #include "src/planner/layouts/stage_contents.hpp"
@@ -7,28 +8,28 @@
 
 namespace gyr {
 
-// Of a rank, and of each communicator of its dry run.
+// Island of a rank, and placement of each communicator of its dry run.
 struct Place {
   int island = 0;
   std::vector<GroupPlacement> groups;
   bool operator==(const Place&) const = default;
 };
 
-// Where the ranks of a grid stand, stage by stage.
+// Placement of all ranks of a layout, stage by stage.
 struct Places {
-  std::vector<std::vector<Place>> kinds;                // of each rank that stands for others: those that stages have
-  std::vector<std::vector<std::vector<int>>> kinds_of;  // ... of each rank of the pipeline, on each island that it is on
-  std::vector<GroupPlacement> replicas;                 // of each rank of the pipeline
-  std::vector<GroupPlacement> expert_replicas;          // ... of its experts
-  std::vector<GroupPlacement> neighbours;               // ... and the next one
+  std::vector<std::vector<Place>> kinds;                // for each representative rank: its distinct places over all stages
+  std::vector<std::vector<std::vector<int>>> kinds_of;  // for each representative rank and pipeline rank: indices into `kinds`, one per island
+  std::vector<GroupPlacement> replicas;                 // placement of the data-parallel group of each pipeline rank
+  std::vector<GroupPlacement> expert_replicas;          // data-parallel group of the experts of each pipeline rank
+  std::vector<GroupPlacement> neighbours;               // placement of each pipeline rank together with the next one
   const GroupPlacement& replicas_of(bool of_experts, int rank) const { return (of_experts ? expert_replicas : replicas)[std::size_t(rank)]; }
-  GroupPlacement sharing = {};  // of ranks that share sequences
+  GroupPlacement sharing = {};  // placement of the context-parallel group
 };
 
 class RankPlaces {
  public:
   RankPlaces(const Cluster& cluster, StageContents& contents) : cluster_(cluster), contents_(contents) {}
-  // `exact`: the run's ranks share sequences as the layout's do.
+  // `exact`: the dry run has the context parallelism of the layout.
   const Places& of(const LayoutChoice&, const PartRun&, bool exact);
 
  private:

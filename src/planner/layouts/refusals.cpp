@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-// A text as words and the numbers between them.
+// A text split into words and the numbers between them.
 struct Taken {
   std::vector<std::string> words{""};
   std::vector<long long> numbers;
@@ -22,7 +22,8 @@ Taken split_documents(const std::string& text) {
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i;
     while (end < text.size() && std::isdigit((unsigned char)text[end])) ++end;
-    const bool of_word = i > 0 && (std::isalpha((unsigned char)text[i - 1]) || text[i - 1] == '.');  // as in 1f1b, bf16, 0.5
+    // digits that are part of a word or a decimal: 1f1b, bf16, 0.5
+    const bool of_word = i > 0 && (std::isalpha((unsigned char)text[i - 1]) || text[i - 1] == '.');
     if (end == i || end - i > 15 || of_word || (end < text.size() && std::isalpha((unsigned char)text[end]))) {
       end = std::max(end, i + 1);
       taken.words.back().append(text, i, end - i);

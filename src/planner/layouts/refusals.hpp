@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why layouts were refused: reasons that differ in their numbers alone are told together, with the range of these.
+// Reasons for rejecting candidate layouts. Reasons whose texts differ only in numbers are merged, and the range of each
+// number is reported.
 #pragma once
 
 #include <map>
@@ -10,15 +11,15 @@ namespace gyr {
 
 class Refusals {
  public:
-  // A place for this reason; of a text that is known, the known one.
+  // Index of this reason. A known text returns its existing index.
   int reason(const std::string& text);
   void add(int reason, double layouts) { counts_[std::size_t(reason)] += layouts; }
 
   struct Line {
-    std::string why;  // its numbers as "3 to 4608" where they differ
+    std::string why;  // text of the reason, with differing numbers as a range such as "3 to 4608"
     double layouts = 0;
   };
-  std::vector<Line> lines() const;  // those of most layouts first
+  std::vector<Line> lines() const;  // reasons sorted by number of rejected layouts, largest first
   double layouts() const;
 
  private:

@@ -55,7 +55,7 @@ ReplicaTimes ReplicaBound::times_of(const LayoutChoice& c, const Places& places,
   return times;
 }
 
-// In one transfer each.
+// Seconds of one transfer for the expert weights and one for all other weights.
 double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of_one, const Places& places, int rank) const {
   double sum = 0;
   for (const bool of_experts : {false, true})
@@ -64,8 +64,9 @@ double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of
   return sum;
 }
 
-// Buckets no larger than a layer take turns where a chunk has several layers. One may be of two chunks, which take it one after the other; of those
-// that are gathered two are there from the pass before.
+// Elements in buckets that share buffers, which happens if a chunk has several layers and no bucket is larger than a
+// layer. With virtual stages one bucket may belong to two chunks that use it in succession, so one is subtracted. Of
+// the gathered buckets, two per pass are still present from the previous pass, so four are subtracted.
 ReplicaBound::Turning ReplicaBound::rotating_elements(const LayoutChoice& c, int rank) {
   Turning turning;
   if (c.shard < Shard::gradients || c.attention_ranks > 0) return turning;
@@ -89,8 +90,8 @@ ReplicaBound::Turning ReplicaBound::rotating_elements(const LayoutChoice& c, int
   return turning;
 }
 
-// Gradients begin at zero, a sum of squares, and AdamW over masters, moments and weights. What is cut has gaps between weights, and the first part,
-// which stands for all, may have all of them.
+// Bytes moved by zeroing the gradients, by the gradient norm, and by AdamW on master weights, moments and weights.
+// Sharded buffers have gaps between weights, and the first shard, which represents all shards, may contain all gaps.
 double ReplicaBound::step_of(const LayoutChoice& c, int rank) {
   if (measured_) return 0;
   constexpr double gap = 64;

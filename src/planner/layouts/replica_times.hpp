@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rank of the pipeline does with all of its weights, in seconds at least: sums of gradients and gathers of weights over its replicas, and its
-// step. None of it depends on how a micro-batch is computed.
+// Lower bound of the seconds that a pipeline rank spends on its weights: gradient reductions and weight gathers over
+// data-parallel replicas, and the optimizer step. These times do not depend on how a micro-batch is computed.
 #pragma once
 
 #include "src/planner/layouts/rank_places.hpp"
@@ -9,24 +9,25 @@
 namespace gyr {
 
 struct ReplicaTimes {
-  double reduce = 0, gather = 0;  // once a step
-  double turning = 0, clear = 0;  // for each micro-batch: of buckets that take turns, and of their gradients, which begin at zero
+  double reduce = 0, gather = 0;  // seconds per step: gradient reductions, weight gathers
+  double turning = 0, clear = 0;  // per micro-batch: communication of buckets that share buffers, and zeroing of their gradients
   double step = 0;
 };
 
 class ReplicaBound {
  public:
-  // `measured`: kernels, of which the cluster knows nothing then.
+  // `measured`: kernel times come from a profile, so the cluster gives no bound for kernels; optimizer step and zeroing
+  // then count as 0.
   ReplicaBound(const RunConfig&, const Cluster&, StageContents&, WeightShards&, bool measured);
-  // Of each rank of the pipeline.
+  // Times of each pipeline rank.
   const std::vector<ReplicaTimes>& of(const LayoutChoice&, const Places&);
-  // AdamW and the norm of gradients.
+  // Seconds of AdamW and the gradient norm.
   double step_of(const LayoutChoice&, int rank);
-  // Gradients of so many bytes begin at zero.
+  // Seconds to set `bytes` bytes of gradients to zero.
   double clearing(double bytes) const { return measured_ ? 0 : bytes / passes_; }
 
  private:
-  // Those that a rank of the pipeline clears and reduces, and gathers twice, for each micro-batch.
+  // Elements that a pipeline rank zeroes and reduces, and elements that it gathers twice, for each micro-batch.
   struct Turning {
     Elements trained, gathered;
   };
@@ -39,7 +40,7 @@ class ReplicaBound {
   StageContents& contents_;
   WeightShards& weights_;
   bool measured_;
-  double passes_;  // bytes a second over memory, on the fastest island
+  double passes_;  // effective memory bandwidth in bytes per second on the fastest island
   ByWeights<std::vector<ReplicaTimes>> known_;
 };
 

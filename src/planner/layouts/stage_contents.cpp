@@ -9,7 +9,7 @@ namespace gyr {
 
 StageContents::StageContents(const RunConfig& run, const Cluster& cluster) : run_(run), cluster_(cluster), types_(run.model) {}
 
-// On islands stages stand one behind the other, however large their axes are, but for a permutation of the deck's.
+// Stages follow each other on the islands, independent of the size of their axes, unless the deck permutes the ranks.
 StageContents::Key StageContents::key_of(const LayoutChoice& c) const {
   if (run_.parallel.permutation.empty()) return {c.pipeline, c.virtual_stages};
   return {c.pipeline, c.virtual_stages, c.data, c.context, c.tensor, c.expert};
@@ -66,7 +66,7 @@ std::vector<std::vector<int>> StageContents::islands_of(const LayoutChoice& c, c
   return all;
 }
 
-// As Chunk has it: the last two layers of the model stay.
+// The same rule as in Chunk: the last two layers of the model are not offloaded.
 bool StageContents::offloads(const Span& stage, Index layer) const {
   const Index last = stage.last == run_.model.layers() ? stage.last - 2 : stage.last;
   return run_.offload.on && layer >= stage.first && layer < last && run_.model.pattern[std::size_t(layer)] != encoder_end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the stages of layouts have, and where they are. Layouts that differ in nothing else share what is known of them.
+// Layers and islands of the stages of a layout. Results are cached and reused by layouts with the same stages.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace gyr {
 
-// Of the layers of each stage.
+// Layers of a stage.
 struct StageContent {
-  std::vector<int> layers;   // by type (LayerTypes)
-  std::vector<int> staying;  // of them, those that do not swap where others do
+  std::vector<int> layers;   // number of layers by type (LayerTypes)
+  std::vector<int> staying;  // number of layers by type that are not offloaded while others are
   bool first = false, last = false;
 };
 
 struct Stages {
   std::vector<Span> spans;
   std::vector<StageContent> contents;
-  std::vector<std::vector<int>> islands;  // on which the first rank of each rank of the pipeline, or a replica of it, is
+  std::vector<std::vector<int>> islands;  // islands of each pipeline rank: those of its first rank and of that rank's replicas
 };
 
 class StageContents {
@@ -30,7 +30,7 @@ class StageContents {
   const LayerTypes& types() const { return types_; }
   const Stages& of(const LayoutChoice&);
   Layout layout_of(const LayoutChoice&);
-  // Whether a layer of a stage swaps what it keeps.
+  // True if this layer of the stage offloads its kept activations.
   bool offloads(const Span& stage, Index layer) const;
 
  private:
@@ -42,17 +42,17 @@ class StageContents {
   const RunConfig& run_;
   const Cluster& cluster_;
   LayerTypes types_;
-  // By what stages depend on: the pipeline, and with islands where ranks stand.
+  // Settings that stages depend on: the pipeline, and all axes if a permutation places the ranks on islands.
   using Key = std::array<int, 6>;
   Key key_of(const LayoutChoice&) const;
   std::map<Key, Stages> known_;
-  std::pair<Key, const Stages*> last_ = {};  // that was asked for, and is mostly asked for again
+  std::pair<Key, const Stages*> last_ = {};  // most recent result, which is usually requested again
 };
 
-// The first position of a stage.
+// First position of a stage.
 int first_of(const Layout&, int stage);
 
-// Bytes of the activations that go to the next stage.
+// Bytes of the activations that a micro-batch sends to the next stage.
 Index message_bytes(const RunConfig&, const LayoutChoice&);
 
 }  // namespace gyr

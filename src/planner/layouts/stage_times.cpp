@@ -40,14 +40,15 @@ PartSeconds StageBound::seconds_of(const PartCount& count, const Place& place, c
   return sum;
 }
 
-// Where mixers are apart the first ranks attend, and the others scan meanwhile.
+// If mixers are on different tensor-parallel ranks, the first ranks compute attention while the others compute the
+// scan.
 bool StageBound::attends(char symbol, const PartsOfRank& rank, const Scale& scale) const {
   if (symbol == 'P') return scale.attention_ranks == 0 || rank.tensor < scale.attention_ranks;
   return symbol == '*' || symbol == 'B';
 }
 
-// What is made again is linear in the share but for a kernel that is bound by products with some rows and by memory with others: that is told by kind
-// of kernel.
+// Recomputation is linear in the offloaded fraction, except for a kernel that is bound by GEMM rate for some row counts
+// and by memory for others. Such kernels are bounded by kind (KernelBound).
 TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const Shares& shares) const {
   TimesThere there{{}, cluster_.island(place.island)};
   there.parts.reserve(rank.parts.size() + rank.staying.size());
@@ -59,10 +60,10 @@ TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, 
       Scale here = scale;
       here.calls = scale.calls || parts != &rank.parts || i + 1 < parts->size();
       PartTimes& t = there.parts.emplace_back(PartTimes{seconds_of(part.forward, place, here)});
-      const std::size_t type = parts == &rank.parts ? i - 1 : i;  // none of the embedding and of the head
+      const std::size_t type = parts == &rank.parts ? i - 1 : i;  // wraps around for the embedding; out of range for the head
       const double waits = type < types_.pattern().size() && attends(types_.pattern()[type], rank, scale) ? scale.waits : 0;
       t.forward.transfers += waits;
-      if (!backwards_) continue;  // some may end early, and what is behind them does not swap
+      if (!backwards_) continue;  // some backwards may end early, and the layers before them are not offloaded
       t.backward_input = seconds_of(part.backward_input, place, here), t.backward_weights = seconds_of(part.backward_weights, place, here);
       t.backward_input.transfers += waits;
       if (parts != &rank.parts) continue;
@@ -74,7 +75,7 @@ TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, 
   return there;
 }
 
-// A stage takes what the slowest of its ranks do.
+// A stage takes as long as its slowest rank.
 void StageBound::add_stage(StageTimes& t, const StageContent& content, const TimesThere& there) const {
   PartTimes sum;
   const auto add = [&](std::size_t place, int count) {
@@ -99,7 +100,7 @@ std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run
   const std::vector<StageContent>& contents = contents_.of(c).contents;
   std::vector<StageTimes> times(contents.size());
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
-    std::vector<std::shared_ptr<const TimesThere>> seconds;  // of each kind
+    std::vector<std::shared_ptr<const TimesThere>> seconds;  // part times, one entry per kind of place
     for (const Place& kind : places.kinds[i]) seconds.push_back(std::make_shared<const TimesThere>(times_there(run.ranks[i], kind, scale, shares)));
     for (std::size_t stage = 0; stage < contents.size(); ++stage)
       for (const int kind : places.kinds_of[i][stage % std::size_t(c.pipeline)]) {
@@ -122,12 +123,13 @@ const std::vector<StageTimes>& StageBound::of(const LayoutChoice& c, const PartR
   return exact_.emplace(key, of(c, run, places, Scale(), shares)).first->second;
 }
 
-// A pass over rows reads the rows, of which there are as many times more or fewer, and little besides that stays as it is: less than as much as
-// `others` rows are. Tables of distances may be large.
+// Factors for another number of rows. A memory-bound kernel reads its rows, which scale, and other data that does not
+// scale but is smaller than `others` rows. Relative-position bias tables may be large, so nothing is assumed for them.
 Scale StageBound::scale_of(const LayoutChoice& c, Index context) const {
   constexpr double others = 16;
   const double counted = double(run_.lengths().text) / double(context);
-  // Where tensor ranks have shares of the rows, the last may be padded, and of more rows less of it.
+  // With sequence parallelism each tensor-parallel rank has a shard of the rows, and the last shard may be padded. More
+  // rows have relatively less padding.
   const double padded = c.sequence ? counted / (c.tensor * std::ceil(counted / c.tensor)) : 1;
   const double whole = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * whole;
   const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - others / counted);
@@ -145,10 +147,11 @@ double StageBound::meeting(const LayoutChoice& c, const Places& places) const {
   return 0;
 }
 
-// What a layer has swapped comes back while the one behind it goes back, that of the last while it does itself.
+// The offloaded activations of a layer are copied back during the backward of the next layer. Those of the last layer
+// of the stage are copied back during its own backward.
 double StageBound::seconds_of(const Task& t, const Span& stage, const TimesThere& there) const {
   const std::vector<PartTimes>& of_types = there.parts;
-  const Index before = stage.first == 0 ? 1 : 0;  // parts before the first layer
+  const Index before = stage.first == 0 ? 1 : 0;  // parts before the first layer (the embedding)
   const std::size_t types = std::size_t(types_.count());
   PartSeconds sum;
   double copying = 0;

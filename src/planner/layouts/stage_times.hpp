@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a micro-batch takes on each stage of a layout, in seconds: its parts from a dry run of each (part_run.hpp), on the slowest of the ranks that
-// stand for others.
-//
-// A task that copies to or from the host takes as long as its computation and its copies each do, beside what it waits for other ranks.
+// Lower bound of the seconds of a micro-batch on each stage of a layout. It is the sum over the parts of the stage from
+// their dry run (part_run.hpp), on the slowest representative rank. A task with host copies takes the maximum of
+// computation and copies if they overlap, otherwise their sum, plus exposed communication.
 #pragma once
 
 #include <memory>
@@ -11,14 +10,15 @@
 
 namespace gyr {
 
-// A dry run stands for a layout as it is, or as a floor of so many times its rows.
+// Scaling of a dry run. The dry run has either the rows of the layout (exact), or its counts are scaled to a lower
+// bound for another number of rows.
 struct Scale {
-  double rows = 1, passes = 1;          // times: products, and passes over memory
-  bool exact = true, attention = true;  // whether products inside attention and scan count
-  double most = 1;                      // times at most: whatever is computed
-  bool calls = true;                    // whether the head, which goes over its rows in blocks, has as many calls at least
-  double waits = 0;                     // seconds at least that attention waits for others' tokens, in a layer ...
-  int attention_ranks = 0;              // ... on these where mixers are apart
+  double rows = 1, passes = 1;          // factors for GEMMs and for memory-bound kernels
+  bool exact = true, attention = true;  // `attention`: count GEMMs inside attention and scan
+  double most = 1;                      // upper bound of the factor for any computation
+  bool calls = true;                    // false: the head, which processes its rows in blocks, may make fewer calls than in the dry run
+  double waits = 0;                     // minimum seconds per layer that attention waits for tokens of other ranks
+  int attention_ranks = 0;              // tensor-parallel ranks that compute attention if mixers are on different ranks
 };
 
 struct PartSeconds {
@@ -30,34 +30,38 @@ struct PartSeconds {
 
 struct PartTimes {
   PartSeconds forward = {}, backward_input = {}, backward_weights = {};
-  double copying = 0;  // in one direction
+  double copying = 0;  // seconds of host copies in one direction
 };
 
-// On one kind of rank.
+// Times of all parts on one kind of rank.
 struct TimesThere {
-  std::vector<PartTimes> parts;  // the embedding, a layer of each type, the head, and where layers swap one of each type that does not
+  std::vector<PartTimes> parts;  // the embedding, one layer of each type, the head; with offload also one layer of each type that is not offloaded
   const Cluster& island;
 };
 
 struct StageTimes {
-  double forward = 0, backward_input = 0, backward_weights = 0, message = 0;  // to the next stage
-  std::vector<std::shared_ptr<const TimesThere>> parts = {};                  // of each rank that stands for others
+  // seconds per micro-batch; message: seconds to send its activations to the next stage
+  double forward = 0, backward_input = 0, backward_weights = 0, message = 0;
+  std::vector<std::shared_ptr<const TimesThere>> parts = {};  // part times, one entry per representative rank
   double backward() const { return backward_input + backward_weights; }
 };
 
 class StageBound {
  public:
-  // `backwards`: all layers go back. `measured`: kernels, of which nothing is known for other rows.
+  // `backwards`: every layer runs a backward pass. `measured`: kernel times come from a profile, which gives no bound
+  // for other row counts.
   StageBound(const RunConfig&, const Cluster&, StageContents&, bool backwards, bool measured);
 
   std::vector<StageTimes> of(const LayoutChoice&, const PartRun&, const Places&, const Scale&, const Shares&);
-  // Of a run that has the layout's rows. The schedule and the shard level change nothing: layouts that differ in these alone share it.
+  // Times from a dry run with the rows of the layout. They do not depend on schedule and sharding level, so layouts
+  // that differ only in these use the same result.
   const std::vector<StageTimes>& of(const LayoutChoice&, const PartRun&, const Places&, const Shares&);
-  // Of as many sequences in a micro-batch, and on so many ranks, as the layout has, by a run of one on `context` ranks.
+  // Scale from a dry run of one sequence per micro-batch on `context` context-parallel ranks to the layout's sequences
+  // and ranks.
   Scale scale_of(const LayoutChoice&, Index context) const;
-  // Seconds at least that attention waits for tokens of other ranks, in a layer.
+  // Minimum seconds per layer that attention waits for tokens of other ranks: the latency of its messages.
   double meeting(const LayoutChoice&, const Places&) const;
-  // Of a computation of a program on one kind of rank.
+  // Seconds of one computation task of a program on one kind of rank.
   double seconds_of(const Task&, const Span& stage, const TimesThere&) const;
 
  private:

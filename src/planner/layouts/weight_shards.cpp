@@ -11,11 +11,12 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // sums here are in another order than those of a plan
+constexpr double rounding = 1 - 1e-9;  // the bound adds values in another order than a memory plan
 
 }  // namespace
 
-// Of mixers that are apart each rank has one: what is whole on it counts as an even part.
+// If attention and SSM mixers are on different ranks, each rank has only one of them, so its full weights count as an
+// even shard.
 Elements PartElements::on(const LayoutChoice& c) const {
   return {sharded / c.tensor + (c.attention_ranks > 0 ? whole / c.tensor : whole), experts / c.tensor / c.expert};
 }
@@ -44,7 +45,7 @@ WeightShards::WeightShards(const RunConfig& run, StageContents& contents, bool b
     : run_(run), contents_(contents), parts_(std::size_t(contents.types().count()) + 2) {
   ModelConfig model = run.model;
   model.pattern = contents.types().pattern();
-  const bool all_trained = backwards && !run.optimizer.lora && run.optimizer.frozen.empty();  // patterns are of the whole model's layers
+  const bool all_trained = backwards && !run.optimizer.lora && run.optimizer.frozen.empty();  // frozen patterns apply to the layers of the full model
   const std::string layers = "model.layers.";
   std::size_t part = 0;
   for (const Weight& w : declared_weights(model)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Elements of weights that ranks have, at least: those that are cut evenly among tensor ranks, those that each of them has whole, and experts, which
-// are dealt. What a rank keeps of them, of their gradients and of what the optimizer has of them, follows.
+// Lower bound of the weight elements of a rank: weights that are evenly sharded over tensor-parallel ranks, weights
+// that every tensor-parallel rank has in full, and expert weights. The memory of weights, gradients and optimizer
+// states follows from it.
 #pragma once
 
 #include <unordered_map>
@@ -9,7 +10,7 @@
 
 namespace gyr {
 
-// Of a rank: of experts, which fewer ranks have, and of all else.
+// Elements per rank: expert weights, which are distributed over expert-parallel ranks, and all other weights.
 struct Elements {
   double others = 0, experts = 0;
   Elements& operator+=(const Elements& e) { return others += e.others, experts += e.experts, *this; }
@@ -19,23 +20,24 @@ struct Elements {
   double sum() const { return others + experts; }
 };
 
-// Of a part of the model, or of a stage.
+// Elements of a part of the model, or of a stage.
 struct PartElements {
-  double sharded = 0, whole = 0;  // of weights that tensor ranks cut, and that each of them has
-  double experts = 0;             // that are dealt
+  double sharded = 0, whole = 0;  // sharded over tensor-parallel ranks, and full on each of them
+  double experts = 0;             // elements of expert weights
   double trained_sharded = 0, trained_whole = 0, trained_experts = 0;
-  double wide = 0;     // that are their own masters
-  double weights = 0;  // how many they are of
+  double wide = 0;     // stored in the wide type, so that they need no separate master weight
+  double weights = 0;  // number of weight tensors
 
   Elements on(const LayoutChoice&) const;
   Elements trained_on(const LayoutChoice&) const;
   Elements sharded_on(const LayoutChoice&) const;
 };
 
-// Of those that are cut where the layout cuts so much.
+// Elements per rank at a sharding level: divided by the data-parallel ranks if the layout shards at this level or
+// above.
 double part_of(const Elements&, const LayoutChoice&, Shard level);
 
-// What decides where weights lie, and among whom: layouts that share it have the same on every rank.
+// Settings that determine the placement of weights. Layouts with equal keys have the same weights on every rank.
 struct WeightKey {
   std::array<int, 8> numbers;
   explicit WeightKey(const LayoutChoice&);
@@ -49,12 +51,12 @@ using ByWeights = std::unordered_map<WeightKey, Value, WeightKey::Hash>;
 
 class WeightShards {
  public:
-  // `backwards`: all layers go back.
+  // `backwards`: every layer runs a backward pass.
   WeightShards(const RunConfig&, StageContents&, bool backwards);
 
   const PartElements& of_type(std::size_t type) const { return parts_[type + 1]; }
   const std::vector<PartElements>& of_stages(const LayoutChoice&);
-  // Bytes at least of weights, gradients and states of each rank of the pipeline.
+  // Lower bound of the bytes of weights, gradients and optimizer states on each pipeline rank.
   const std::vector<double>& bytes_of_states(const LayoutChoice&);
 
  private:
@@ -63,7 +65,7 @@ class WeightShards {
 
   const RunConfig& run_;
   StageContents& contents_;
-  std::vector<PartElements> parts_;  // the embedding, a layer of each type, the head
+  std::vector<PartElements> parts_;  // the embedding, one layer of each type, the head
   std::map<const Stages*, std::vector<PartElements>> of_stages_;
   ByWeights<std::vector<double>> of_states_;
 };

@@ -11,53 +11,61 @@ namespace gyr {
 namespace {
 
 constexpr double giga = 1e9, tera = 1e12, milli = 1e-3, micro = 1e-6, gibi = double(1 << 30);
-constexpr double most = 1e9;  // of any number in the unit of its key
+constexpr double most = 1e9;  // upper bound of every value, in the unit of its key
 
-// `usual`: where nothing is said; null: it must be.
+// Reads one link class. `usual` holds the defaults; null: the bandwidth is required.
 Link read_link(Section& links, const char* name, const char* help, const Link* usual) {
   Section& s = links.section(name, help);
-  const char *const of_bandwidth = "of one device in one direction, its neighbours busy too", *const key = "bandwidth";
+  const char *const of_bandwidth = "bandwidth per device in one direction, with the other devices busy too", *const key = "bandwidth";
   Link link;
-  link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "of a message").unit("us").at_least(0).at_most(most).value();
+  link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "latency of a message").unit("us").at_least(0).at_most(most).value();
   auto bandwidth = usual ? s.get(key, usual->bandwidth / giga, of_bandwidth) : s.need<double>(key, of_bandwidth);
   link.bandwidth = giga * bandwidth.unit("GB/s").positive().at_most(most).value();
-  link.sums = s.get("sums", usual ? usual->sums : 1.0, "part of it that sums over ranks reach").above(0).at_most(1).value();
+  link.sums =
+      s.get("sums", usual ? usual->sums : 1.0, "fraction of the bandwidth that all-reduce and reduce-scatter reach").above(0).at_most(1).value();
   return link;
 }
 
 void read_device(Section& s, Cluster& c) {
-  c.per_node = s.get("per_node", 1, "devices of a node; each is a rank's").positive().at_most(most_axis);
-  c.device.memory = gibi * s.need<double>("memory", "of a device").unit("GiB").positive().at_most(most).value();
-  c.device.memory_bandwidth = giga * s.need<double>("memory_bandwidth", "of a device").unit("GB/s").positive().at_most(most).value();
-  c.device.bf16 = tera * s.need<double>("bf16", "peak rate of matrix products in bf16").unit("TFLOP/s").positive().at_most(most).value();
-  c.device.fp32 = tera * s.need<double>("fp32", "... in fp32").unit("TFLOP/s").positive().at_most(most).value();
-  c.device.fp64 = tera * s.need<double>("fp64", "... in fp64").unit("TFLOP/s").positive().at_most(most).value();
-  c.device.watts = s.get("watts", 0.0, "that a device draws while it computes; 0: not known").at_least(0).at_most(most).value();
-  c.device.fused = s.get("fused", false, "tiles of attention stay on the chip and cost no memory's bandwidth");
+  c.per_node = s.get("per_node", 1, "devices per node, one rank each").positive().at_most(most_axis);
+  c.device.memory = gibi * s.need<double>("memory", "memory of a device").unit("GiB").positive().at_most(most).value();
+  c.device.memory_bandwidth = giga * s.need<double>("memory_bandwidth", "memory bandwidth of a device").unit("GB/s").positive().at_most(most).value();
+  c.device.bf16 = tera * s.need<double>("bf16", "peak bf16 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.fp32 = tera * s.need<double>("fp32", "peak fp32 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.fp64 = tera * s.need<double>("fp64", "peak fp64 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
+  c.device.watts = s.get("watts", 0.0, "power of a device under load in watts; 0: unknown").at_least(0).at_most(most).value();
+  c.device.fused = s.get("fused", false, "attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth");
 }
 
 void read_host(Section& s, Cluster& c) {
   c.host.memory =
-      gibi * s.get("memory", 0.0, "for each device; 0: it is the device's memory, which holds both").unit("GiB").at_least(0).at_most(most).value();
+      gibi *
+      s.get("memory", 0.0, "host memory per device; 0: host and device share the device's memory").unit("GiB").at_least(0).at_most(most).value();
   c.host.bandwidth =
-      giga *
-      s.get("bandwidth", 0.0, "of copies in one direction while the other is busy; 0: not known").unit("GB/s").at_least(0).at_most(most).value();
-  c.host.beside = s.get("beside", false, "copies are made while the device computes");
+      giga * s.get("bandwidth", 0.0, "bandwidth of copies between device and host in one direction, with the other direction busy; 0: unknown")
+                 .unit("GB/s")
+                 .at_least(0)
+                 .at_most(most)
+                 .value();
+  c.host.beside = s.get("beside", false, "copies to and from the host overlap with computation");
 }
 
 void read_fit(Section& s, Cluster& c) {
   const auto part = [&](const char* key, const char* help) { return s.get(key, 1.0, help).above(0).at_most(2).value(); };
-  c.fit.products = part("products", "part of the peak that large matrix products reach");
-  c.fit.fused = part("fused", "part of the peak that products inside attention and scan reach");
-  c.fit.memory = part("memory", "part of the bandwidth that passes over memory reach");
-  c.fit.links = part("links", "part of the links' bandwidth that transfers reach");
-  c.fit.step = milli * s.get("step", 0.0, "what a step costs besides").unit("ms").at_least(0).at_most(most).value();
+  c.fit.products = part("products", "fraction of the peak GEMM rate that large GEMMs reach");
+  c.fit.fused = part("fused", "fraction of the peak GEMM rate reached inside attention and scan kernels");
+  c.fit.memory = part("memory", "fraction of the memory bandwidth that memory-bound kernels reach");
+  c.fit.links = part("links", "fraction of the link bandwidth that communication reaches");
+  c.fit.step =
+      milli *
+      s.get("step", 0.0, "fixed overhead per step that is not overlapped (data loading, host work)").unit("ms").at_least(0).at_most(most).value();
 }
 
 enum class Whose { whole, island };
 Cluster read_file(const std::string& file, Whose, const std::string& named_by = "");
 
-// As a deck names islands: no comma, no colon, and each another.
+// Island name from the file name. A name in cluster.emulate must be unique and must not contain a comma, colon, space
+// or quote.
 std::string name_of(const std::string& file, const std::vector<Cluster>& others) {
   std::string name = std::filesystem::path(file).stem().string();
   for (char& c : name)
@@ -69,18 +77,19 @@ std::string name_of(const std::string& file, const std::vector<Cluster>& others)
   return fmt::format("{}-{}", name, number);
 }
 
-// Descriptions of islands, by files that lie where this one does.
+// Reads islands.files: one cluster description per island, with paths relative to this file.
 void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
   const auto files =
-      s.get("files", std::vector<std::string>{}, "descriptions of islands that differ, in the order of their ranks, seen from this file").value();
-  const auto nodes = s.get("nodes", std::vector<Index>{}, "of each; none: as its file says").positive().at_most(most_ranks).value();
-  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "{}: {} numbers of nodes for {} files; give one for each",
+      s.get("files", std::vector<std::string>{}, "one cluster description per island, in rank order, with paths relative to this file").value();
+  const auto nodes =
+      s.get("nodes", std::vector<Index>{}, "nodes of each island; empty: cluster.nodes of each file").positive().at_most(most_ranks).value();
+  require(nodes.empty() || nodes.size() == files.size(), Exit::config, "{}: {} node counts for {} files; give one count per file",
           s.settings_text({"nodes", "files"}), nodes.size(), files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string file = (folder / files[i]).string();
     Cluster part = read_file(file, Whose::island, s.settings_text({"files"}));
     if (!nodes.empty()) part.nodes = nodes[i];
-    require(part.nodes > 0, Exit::config, "{}: {} does not say how many nodes it has; set islands.nodes here, or cluster.nodes there",
+    require(part.nodes > 0, Exit::config, "{}: {} does not set its number of nodes; set islands.nodes here or cluster.nodes in that file",
             s.settings_text({"files"}), file);
     part.island_nodes = 0;
     part.name = name_of(files[i], c.parts);
@@ -88,7 +97,7 @@ void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
   }
 }
 
-// The least of what islands have, for whoever asks for one number.
+// Sets the values of the combined cluster to the worst value of any island, for callers that need a single value.
 void summarise(Cluster& c) {
   c.device = c.parts.front().device, c.host = c.parts.front().host, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node,
   c.network = c.parts.front().network;
@@ -106,40 +115,40 @@ void summarise(Cluster& c) {
 
 Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   Cluster c;
-  Section& s = deck.section("cluster", "nodes and islands of them");
-  c.name = s.get("name", "", "for people").value();
-  c.nodes = s.get("nodes", 0, "0: as many as a run asks for").at_least(0).at_most(most_ranks);
-  c.island_nodes = s.get("island_nodes", 0, "nodes that share a network; 0: all").at_least(0).at_most(most_ranks);
+  Section& s = deck.section("cluster", "name and size of the cluster");
+  c.name = s.get("name", "", "name for reports").value();
+  c.nodes = s.get("nodes", 0, "number of nodes; 0: as many as the run needs").at_least(0).at_most(most_ranks);
+  c.island_nodes = s.get("island_nodes", 0, "nodes per island, which share a network; 0: all nodes").at_least(0).at_most(most_ranks);
   Section& islands =
-      deck.section("islands", "where they differ, each with a description of its own; `device`, `host`, `links.node` and `links.network` are theirs");
+      deck.section("islands", "islands of different hardware, one file each; those files give `device`, `host`, `links.node` and `links.network`");
   if (whose == Whose::whole) read_parts(islands, folder, c);
   if (c.parts.empty()) {
-    read_device(deck.section("device", "what one rank computes on"), c);
-    read_host(deck.section("host", "the host's memory, for what is swapped (activation.policy)"), c);
+    read_device(deck.section("device", "the device (GPU) of one rank"), c);
+    read_host(deck.section("host", "host memory for offloaded activations (activation.policy)"), c);
   }
-  Section& links = deck.section("links", "between devices");
-  c.links_beside = links.get("beside", true, "transfers advance while the device computes, and take none of its time");
+  Section& links = deck.section("links", "links between devices");
+  c.links_beside = links.get("beside", true, "communication overlaps with computation and does not slow it down");
   if (!c.parts.empty()) {
     summarise(c);
-    c.islands = read_link(links, "islands", "of different islands", nullptr);
-    read_fit(deck.section("fit", "fitted to measured steps"), c);
+    c.islands = read_link(links, "islands", "links between devices of different islands", nullptr);
+    read_fit(deck.section("fit", "efficiencies fitted to measured steps"), c);
     for (const Cluster& part : c.parts) c.fit.step = std::max(c.fit.step, part.fit.step);
-    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "{}: nodes are not equal where islands.files are; set islands.nodes instead",
+    require(c.nodes == 0 && c.island_nodes == 0, Exit::config, "{}: not allowed together with islands.files; set islands.nodes instead",
             deck.settings_text({"cluster.nodes", "cluster.island_nodes"}));
     return c;
   }
-  c.node = read_link(links, "node", "of the same node", nullptr);
-  c.network = read_link(links, "network", "of different nodes", &c.node);
-  c.islands = read_link(links, "islands", "of nodes of different islands", &c.network);
-  read_fit(deck.section("fit", "fitted to measured steps"), c);
+  c.node = read_link(links, "node", "links between devices of the same node", nullptr);
+  c.network = read_link(links, "network", "links between devices of different nodes", &c.node);
+  c.islands = read_link(links, "islands", "links between devices of different islands", &c.network);
+  read_fit(deck.section("fit", "efficiencies fitted to measured steps"), c);
   return c;
 }
 
-// An island has no islands: their keys are unknown to it.
+// Reads a cluster or island file. The file of an island must not name islands itself: those keys are unknown there.
 Cluster read_file(const std::string& file, Whose whose, const std::string& named_by) {
   std::error_code no;
   require(std::filesystem::exists(file, no), Exit::missing,
-          "{}{}: there is no such description of a cluster; see input/clusters/, or let gyrfalcon probe write one",
+          "{}{}: cluster description not found; see input/clusters/ for examples, or write one with gyrfalcon probe",
           named_by.empty() ? "" : named_by + ": ", shown(file));
   Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
   const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
@@ -182,7 +191,7 @@ Cluster::Place Cluster::place_of(Index rank) const {
 
 namespace {
 
-// Visits islands with the ranks of so many that they have.
+// Calls visit(island, ranks on it) for each island that the first `ranks` ranks occupy.
 template <class Visit>
 void each_island(const Cluster& c, Index ranks, Visit&& visit) {
   if (c.parts.empty()) return visit(c, ranks);
@@ -209,15 +218,16 @@ double Cluster::watts(Index ranks) const {
 }
 
 void check_room(const Cluster& cluster, int ranks) {
-  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config, "{} ranks on the {} devices of '{}'; take fewer, or another {}", ranks,
-          cluster.devices(), cluster.name, cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
+  require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config,
+          "{} ranks do not fit on the {} devices of '{}'; use fewer ranks or increase {}", ranks, cluster.devices(), cluster.name,
+          cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
 }
 
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {
     const double speed = 1e-12 * c.fit.products * c.device.gemm_rate(operands);
-    islands.push_back({c.name, int(here), std::stod(fmt::format("{:g}", speed))});  // as a deck says it
+    islands.push_back({c.name, int(here), std::stod(fmt::format("{:g}", speed))});  // rounded as the deck prints a speed
   });
   return islands.size() > 1 ? islands : Islands();
 }

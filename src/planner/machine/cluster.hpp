@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A cluster as its file describes it: nodes of equal devices, one for each rank, and the links between them by class. What no data sheet says,
-// because it depends on kernels and libraries, is in few constants, which are fitted to measured steps. Of islands that differ, each has a file of
-// its own, and theirs says which they are and how they are linked.
+// Description of a cluster, as read from its YAML file: nodes with equal devices, one rank per device, and links by
+// class (inside a node, between nodes, between islands). Efficiencies that depend on kernels and libraries are a few
+// constants fitted to measured steps (Fit). A cluster of different islands names one file per island, and its own file
+// gives their order and the links between them. An island is a set of nodes with the same device type and interconnect.
 #pragma once
 
 #include <string>
@@ -13,81 +14,83 @@
 
 namespace gyr {
 
-// From one device to another, in one direction.
+// Link from one device to another, in one direction.
 struct Link {
-  double latency = 0;    // seconds
-  double bandwidth = 0;  // bytes a second, of one device
-  double sums = 1;       // part of it that is reached where numbers are added up on the way
+  double latency = 0;    // latency in seconds per message
+  double bandwidth = 0;  // bandwidth in bytes per second, per device
+  double sums = 1;       // fraction of the bandwidth that reductions (all-reduce, reduce-scatter) reach
 };
 
 struct Cluster {
   std::string name;
-  Index nodes = 0;         // 0: as many as a run asks for
-  Index island_nodes = 0;  // nodes that share a network; 0: all
-  Index per_node = 1;      // devices
+  Index nodes = 0;         // number of nodes; 0: as many as the run needs
+  Index island_nodes = 0;  // nodes that share a network; 0: all nodes
+  Index per_node = 1;      // devices per node
 
   struct Device {
-    double memory = 0;                       // bytes
-    double memory_bandwidth = 0;             // bytes a second
-    double fp64 = 0, fp32 = 0, bf16 = 0;     // peak of matrix products, flop/s
-    double watts = 0;                        // 0: not known
-    bool fused = false;                      // tiles of attention stay on the chip
-    double gemm_rate(DType operands) const;  // of matrix products
+    double memory = 0;                       // memory of a device in bytes
+    double memory_bandwidth = 0;             // memory bandwidth in bytes per second
+    double fp64 = 0, fp32 = 0, bf16 = 0;     // peak GEMM rate by operand type, flop/s
+    double watts = 0;                        // power of a device under load in watts; 0: unknown
+    bool fused = false;                      // attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth
+    double gemm_rate(DType operands) const;  // peak GEMM rate for this operand type, flop/s
   } device;
 
-  // The host's memory, for what is swapped to it.
+  // Host memory, used for offloaded activations.
   struct Host {
-    double memory = 0;     // bytes for each device; 0: it is the device's, which holds both
-    double bandwidth = 0;  // bytes a second between the two, in one direction while the other is busy; 0: not known
-    bool beside = false;   // copies are made while the device computes
+    double memory = 0;     // bytes per device; 0: device and host share the device's memory
+    double bandwidth = 0;  // bytes per second of a copy in one direction while the other direction is busy; 0: unknown
+    bool beside = false;   // copies overlap with computation on the device
   } host;
 
   Link node, network, islands;  // inside a node, between nodes of an island, between islands
-  bool links_beside = true;     // transfers advance while the device computes, and take none of its time
+  bool links_beside = true;     // communication overlaps with computation and does not slow it down
 
-  // Fitted: what part of the numbers above is reached, and what a step costs besides.
+  // Constants fitted to measured steps: the fraction of each peak that is reached, and the fixed overhead of a step.
   struct Fit {
-    double products = 1;  // of the peak, large matrix products
-    double fused = 1;     // of the peak, products inside attention and scan
-    double memory = 1;    // of the bandwidth, passes over memory
-    double links = 1;     // of the bandwidth, transfers
-    double step = 0;      // seconds in which nothing of the model is done: data, host, what is not hidden
+    double products = 1;  // fraction of the peak GEMM rate reached by large GEMMs
+    double fused = 1;     // fraction of the peak GEMM rate reached inside attention and scan kernels
+    double memory = 1;    // fraction of the memory bandwidth reached by memory-bound kernels
+    double links = 1;     // fraction of the link bandwidth reached by transfers
+    double step = 0;      // fixed overhead per step in seconds: data loading, host work, everything that is not overlapped
   } fit;
 
-  static constexpr int constants = 5;  // of Fit
-  // Islands that differ, in the order of their ranks, each with nodes of its own. `device`, `host`, `node` and `network` are then the least of
-  // theirs.
+  static constexpr int constants = 5;  // number of members of Fit
+  // Islands of a heterogeneous cluster in rank order, each with its own nodes; empty if all nodes are alike. If there
+  // are islands, `device`, `host`, `node` and `network` above hold the worst value of any island.
   std::vector<Cluster> parts = {};
 
-  void limit_memory(double bytes);  // of every device
-  // Bytes that a rank may swap which takes so many of its device.
+  void limit_memory(double bytes);  // caps the memory of every device at `bytes`
+  // Bytes of host memory that a rank may offload to, if the rank takes `taken` bytes of its device.
   double host_memory_left(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
-  Index devices() const;  // 0: as many as a run asks for
-  // Where a rank of the job stands: ranks fill node after node, and island after island.
+  Index devices() const;  // number of devices; 0: as many as the run needs
+  // Island and node of a rank. Ranks fill the cluster node by node and island by island.
   struct Place {
     int island = 0;
     Index node = 0;
   };
   Place place_of(Index rank) const;
-  int different_islands() const { return parts.empty() ? 1 : int(parts.size()); }  // 1: all are alike
+  int different_islands() const { return parts.empty() ? 1 : int(parts.size()); }  // number of different islands; 1 if all nodes are alike
   const Cluster& island(int number) const { return parts.empty() ? *this : parts.at(std::size_t(number)); }
   const Cluster& island_of(Index rank) const { return island(parts.empty() ? 0 : place_of(rank).island); }
-  // Of so many ranks together: peak of matrix products in flop/s, and watts; 0 where those of some are not known.
+  // Sum over the first `ranks` ranks: peak GEMM rate in flop/s, and power in watts. watts() is 0 if the power of any of
+  // these devices is unknown.
   double peak(Index ranks, DType operands) const;
   double watts(Index ranks) const;
 };
 
-// Exit::config where there are too few devices.
+// Throws Exit::config if the cluster has fewer than `ranks` devices.
 void check_room(const Cluster&, int ranks);
 
-// The islands that so many ranks are on, by the rate of products that theirs reach; none where all ranks are alike.
+// Islands that the first `ranks` ranks occupy, with the GEMM rate of their devices as speed. Empty if all ranks are on
+// one island.
 Islands islands_of(const Cluster&, int ranks, DType operands);
 
-// Exit::missing or Exit::config with file:line.
+// Reads a cluster description. Throws Exit::missing, or Exit::config with file:line.
 Cluster read_cluster(const std::string& file);
-// What keys there are, for help.
+// Help text that lists all keys of a cluster description.
 std::string cluster_keys();
-// As a file, which reads back the same; `comment` stands before it, in lines that begin with #.
+// Cluster description as YAML that read_cluster() accepts. `comment` is written first, as lines that begin with #.
 std::string to_yaml(const Cluster&, const std::string& comment);
 
 }  // namespace gyr

@@ -8,19 +8,19 @@ namespace gyr {
 
 namespace {
 
-// The links of ranks that stand so.
+// Bandwidths and latencies of the links among the ranks of a group.
 class Links {
  public:
-  // Between islands that differ the slowest links inside of any.
+  // A group that spans several islands uses the worst links inside any of them.
   Links(const GroupPlacement& p, const Cluster& c) : Links(p, p.islands > 1 ? c : c.island(c.parts.empty() ? 0 : p.island), c.islands) {}
 
-  // All ranks of a node that take part carry what goes to the next: a ring for each of them.
+  // On each node, every participating rank carries its own ring to the next node, so the inter-node bandwidths add up.
   double ring_bandwidth() const {
     if (p_.nodes == 1) return part_ * node_.bandwidth;
     const double out = between_.bandwidth * p_.on_largest_node;
     return part_ * (p_.on_largest_node > 1 ? std::min(node_.bandwidth, out) : out);
   }
-  // Of what is added up on the way.
+  // Ring bandwidth of reductions.
   double sums() const { return ring_bandwidth() * (p_.nodes > 1 ? between_.sums : node_.sums); }
   double inside() const { return part_ * node_.bandwidth; }
   double slowest() const { return part_ * (p_.nodes > 1 ? between_.bandwidth : node_.bandwidth); }
@@ -39,7 +39,7 @@ class Links {
   double part_;
 };
 
-// Each rank's n-th part to every other one, those of the same node by their own links.
+// Each rank sends 1/n of its data to every other rank. Ranks of the same node use the links inside the node.
 double all_to_all(double bytes, const GroupPlacement& p, const Links& links) {
   const double each = bytes / p.ranks;
   const double inside = each * (p.on_largest_node - 1) / links.inside();
@@ -47,7 +47,7 @@ double all_to_all(double bytes, const GroupPlacement& p, const Links& links) {
   return std::max(inside, outside) + links.latency();
 }
 
-// Of one transfer.
+// Seconds of one collective or point-to-point operation.
 double seconds_of_one(Operation op, double bytes, const GroupPlacement& p, const Cluster& c) {
   const Links links(p, c);
   const double n = p.ranks, ring = links.ring_bandwidth();

@@ -46,7 +46,7 @@ CopyCounts copies_of(const LaunchCounts& launches) {
 
 double seconds_of_copies(double bytes, const Cluster& cluster) {
   require(cluster.host.bandwidth > 0, Exit::config,
-          "what is swapped to the host (activation.policy) takes time, and '{}' does not say how much; add host.bandwidth to its description",
+          "activation.policy offloads activations to the host, but '{}' has no host bandwidth; add host.bandwidth to its cluster description",
           cluster.name);
   return bytes / cluster.host.bandwidth;
 }

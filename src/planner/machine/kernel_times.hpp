@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Seconds of what a device computes. Where a profile has measured a kernel on this machine, they come from there (profile.hpp); else
-//   a product      max(flops / (products * peak), bytes / (memory * bandwidth))
-//   of attention or a scan, and where attention's tiles stay on the chip all of attention   flops / (fused * peak)
-//   anything else  bytes / (memory * bandwidth)
-// with the fitted constants of the cluster.
+// Seconds of kernels on a device. If a profile has measured a kernel on this machine, its time is used (profile.hpp). Otherwise the roofline is:
+//   GEMM                                    max(flops / (products * peak), bytes / (memory * bandwidth))
+//   GEMMs inside a scan, fused attention    flops / (fused * peak)
+//   any other kernel                        bytes / (memory * bandwidth)
+// products, memory and fused are the fitted constants of the cluster (Cluster::Fit).
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -14,24 +14,24 @@ namespace gyr {
 class Profile;
 
 double seconds_of(const LaunchCounts&, DType precision, const Cluster&, const Profile* = nullptr);
-// Of one; copies take none.
+// Seconds of one launch; 0 for a copy to or from the host.
 double seconds_of(const LaunchShape&, DType precision, const Cluster&, const Profile*);
 
-// Copies to and from the host among them, which count in neither of these.
+// Number and bytes of the copies between device and host among these launches. seconds_of() ignores them.
 struct CopyCounts {
   Index calls = 0;
   double bytes = 0;
 };
 CopyCounts copies_of(const LaunchCounts&);
-// Seconds of copies. Exit::config where the cluster does not say how fast they are.
+// Seconds of copies between device and host. Throws Exit::config if the cluster gives no host bandwidth.
 double seconds_of_copies(double bytes, const Cluster&);
-// Of so many seconds of computation in a task of so many parts, those that its copies may be made beside. Those of one layer are made beside another
-// one: beside as many parts as there are layers that are copied.
+// Seconds of a task's computation that its host copies can overlap with, where the task has `parts` parts (layers). The
+// copies of a layer overlap with the computation of another layer, so at most `calls` of the `parts` parts hide copies.
 double compute_hiding_copies(double compute, Index calls, Index parts, const Cluster&);
 
-// Of the same launches, what is sure: products by their flops alone, passes by their bytes alone.
+// Lower bound of the same launches: GEMMs by their flops only, memory-bound kernels by their bytes only.
 struct KernelBound {
-  double products = 0, fused = 0, passes = 0;  // seconds
+  double products = 0, fused = 0, passes = 0;  // seconds of GEMMs, of fused attention and scan, and of memory-bound kernels
 };
 KernelBound bound_of(const LaunchCounts&, DType precision, const Cluster&);
 

@@ -14,10 +14,10 @@ namespace gyr {
 
 namespace {
 
-constexpr double long_enough = 2;  // seconds of steps that are timed
+constexpr double long_enough = 2;  // minimum seconds of timed steps
 constexpr int least_trials = 2, most_trials = 50;
 
-// Numbers and letters of a launch, as ranks hand them over.
+// Kernel name, flops, bytes, calls and seconds of a launch shape as doubles, to gather them over the ranks.
 struct Packed {
   static constexpr std::size_t letters = 32, size = letters + 4;
 
@@ -33,9 +33,9 @@ struct Packed {
   }
 };
 
-using Key = std::tuple<std::string, double, double>;  // kernel, flops, bytes
+using Key = std::tuple<std::string, double, double>;  // kernel name, flops, bytes
 
-// The sums of all ranks, whose stages may launch other kernels.
+// Sum of calls and seconds over all ranks. Ranks of different pipeline stages may launch different kernels.
 std::map<Key, LaunchCount> of_all_ranks(const LaunchCounts& mine, Communicator& world) {
   std::vector<double> packed(std::size_t(world.max(double(mine.size()))) * Packed::size);
   std::size_t at = 0;
@@ -78,7 +78,7 @@ Profile measured_kernels(const EngineConfig& config, const Layout& layout, MPI_C
   engine.initialise(1);
   const auto source = [&](int micro) { return random_batch(config, unsigned(micro + 1000 * grid.coordinate(Axis::data))); };
   constexpr double lr = 1e-4;
-  engine.train(source, config.micros, 1, lr);  // compiles products, and touches all memory
+  engine.train(source, config.micros, 1, lr);  // warm-up: compiles GEMMs and touches all memory
   engine.device().times_launches = true;
   double seconds = 0;
   for (int step = 0; step < most_trials && (step < least_trials || grid.world().max(seconds) < long_enough); ++step) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times every kernel of a deck by shape, where it stands in a step: caches, neighbours and threads are as they are there.
+// Measures the time of every kernel of a deck by shape, during real training steps, so that caches, neighbouring
+// kernels and threads behave as in a run.
 #pragma once
 
 #include <mpi.h>
@@ -9,15 +10,15 @@
 
 namespace gyr {
 
-// The same model with two layers of each type, in the deck's order, and as many more as stages need: weights and gradients of one alone would stay
-// in caches from one micro-batch to the next.
+// The same model with every layer type of the deck repeated until each type occurs twice and every stage has a layer.
+// With a single layer, its weights and gradients would stay in cache from one micro-batch to the next.
 ModelConfig with_each_layer_twice(ModelConfig, int stages);
 
-// Random tokens and labels of a micro-batch.
+// Micro-batch of random tokens and labels.
 MicroBatch random_batch(const EngineConfig&, unsigned seed);
 
-// A few steps of this layout on all ranks of `world`, and what the launches of each shape have taken in the mean, of all ranks that have any: the
-// same on every rank. Collective.
+// Runs a few training steps of this layout on all ranks of `world`. Returns the mean seconds per launch of each kernel
+// shape over all ranks that launch it; all ranks get the same result. Collective.
 Profile measured_kernels(const EngineConfig&, const Layout&, MPI_Comm world);
 
 }  // namespace gyr

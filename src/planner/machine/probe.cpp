@@ -23,9 +23,10 @@ namespace {
 
 constexpr int repetitions = 9;
 constexpr Index many_bytes = Index(8) << 20;
-constexpr Index beyond_caches = Index(64) << 20;  // bytes
+constexpr Index beyond_caches = Index(64) << 20;  // buffer size in bytes, larger than all caches
 
-// The least of a few: what else the machine does is not the machine.
+// Minimum seconds of `body` over several repetitions, which excludes other load on the machine. Returns the maximum
+// over ranks.
 template <class Body>
 double least_seconds(Communicator& ranks, Device& dev, const Body& body) {
   double least = std::numeric_limits<double>::infinity();
@@ -42,7 +43,8 @@ double least_seconds(Communicator& ranks, Device& dev, const Body& body) {
   return ranks.max(least);
 }
 
-// The best of a few shapes, large and as layers have them.
+// Highest GEMM rate in flop/s over four shapes that are large and typical of layers. Returns the value of the slowest
+// rank.
 double gemm_rate(DType precision, Communicator& ranks) {
   GemmCounts shapes;
   for (const auto& [m, n, k] : {std::array<Index, 3>{1024, 1024, 1024}, {1024, 1536, 512}, {512, 512, 512}, {2048, 512, 1024}})
@@ -52,7 +54,7 @@ double gemm_rate(DType precision, Communicator& ranks) {
   return -ranks.max(-best);
 }
 
-// Bytes a second of y += x, beyond all caches.
+// Bytes per second of y += x on tensors larger than all caches.
 double memory_bandwidth(Communicator& ranks) {
   constexpr Index n = Index(16) << 20;
   Device dev(false, 2 * n * Index(sizeof(float)) + 4096);
@@ -61,7 +63,7 @@ double memory_bandwidth(Communicator& ranks) {
   return 3.0 * sizeof(float) * n / least_seconds(ranks, dev, [&] { add<float>(dev, Tensor1<const float>(x), y); });
 }
 
-// Bytes a second of copies to the host's memory, or back, the slower of both.
+// Bytes per second of copies between device and host, the slower of the two directions.
 double host_bandwidth(Communicator& ranks) {
   Device dev(false, many_bytes + 4096);
   const auto x = dev.scratch.tensor<std::byte>(many_bytes);
@@ -73,7 +75,8 @@ double host_bandwidth(Communicator& ranks) {
   return double(many_bytes) / slower;
 }
 
-// Bytes a second of a sum over all ranks of what is in no cache, each of which hands on all but an n-th of it twice.
+// Bytes per second that each rank sends in a ring all-reduce over all ranks, on data larger than all caches. Each of n
+// ranks sends 2 (n - 1) / n of the data.
 double sum_rate(Communicator& ranks) {
   const Index numbers = beyond_caches / Index(sizeof(float));
   Device dev(false, beyond_caches + 4096);
@@ -83,8 +86,8 @@ double sum_rate(Communicator& ranks) {
   return 2 * (n - 1) / n * double(beyond_caches) / seconds;
 }
 
-// Seconds that a message costs ranks who come to it from work of their own, not all at the same moment: with messages between pieces of work, less
-// the mean of the ranks without.
+// Seconds that a message costs between ranks that are computing and reach it at different times: the time with messages
+// between pieces of work, minus the mean time of the ranks without messages, per message.
 double meeting(Communicator& ranks, Device& dev, const std::function<void()>& work, const std::function<void()>& message) {
   constexpr int meetings = 50;
   const auto seconds = [&](bool meet) {
@@ -111,7 +114,8 @@ double meeting(Communicator& ranks, Device& dev, const std::function<void()>& wo
   return std::max(0.0, costs[repetitions / 2]);
 }
 
-// Every rank sends to the next one and receives from the last at the same time.
+// Latency and bandwidth of a ring in which every rank sends to the next rank and receives from the previous one at the
+// same time.
 Link ring(Communicator& ranks) {
   const Index most = many_bytes / Index(sizeof(float));
   Device dev(false, 2 * many_bytes + 4096);
@@ -128,7 +132,7 @@ Link ring(Communicator& ranks) {
                          }) /
            times;
   };
-  seconds(most, 1);  // what is made at the first transfer is not measured
+  seconds(most, 1);  // warm-up: the set-up cost of the first transfer is not measured
   const double latency = seconds(1, 50), large = seconds(most, 2);
   const double bandwidth = double(many_bytes) / std::max(large - latency, 1e-9);
   const auto work = [&] { add<float>(dev, Tensor1<const float>(x), y); };
@@ -143,7 +147,7 @@ MPI_Comm split(MPI_Comm world, int color, int key) {
   return part;
 }
 
-// Ranks of this machine, and those of all machines that have the same place on theirs.
+// Ranks on this machine, index of this rank on it, and number of machines.
 struct RankCounts {
   int here, place, machines;
 };
@@ -179,12 +183,13 @@ Probe probe_machine(MPI_Comm world) {
   c.device.fp64 = gemm_rate(DType::f64, ranks);
   c.device.memory_bandwidth = memory_bandwidth(ranks);
   c.host.bandwidth = host_bandwidth(ranks), c.host.beside = HostCopies::beside();
-  c.links_beside = c.host.beside;  // where ranks copy themselves, they also carry their messages
+  c.links_beside = c.host.beside;  // if ranks do the copies themselves, they also move their own messages
   probe.comment = fmt::format(
-      "Measured by {} ranks on {} machine{}, all at once, each as a device: the best rate of four shapes of products, y += x, copies "
-      "to the host's memory and back, and a ring of ranks, and a sum over them.",
+      "Measured by {} ranks on {} machine{} at the same time, each as one device: the best of four GEMM shapes, y += x, copies "
+      "to and from host memory, a ring exchange, and an all-reduce.",
       ranks.size(), places.machines, places.machines > 1 ? "s" : "");
-  if (patience == WaitPolicy::yield) probe.comment += "\nThere were fewer cores than threads: rates and links are of ranks that take turns.";
+  if (patience == WaitPolicy::yield)
+    probe.comment += "\nThere were fewer cores than threads, so rates and links were measured on oversubscribed cores.";
   int rank = 0;
   MPI_Comm_rank(world, &rank);
   if (c.per_node > 1) {
@@ -193,7 +198,7 @@ Probe probe_machine(MPI_Comm world) {
     c.node = slowest(c.node, ranks);
   } else {
     c.node = {0, c.device.memory_bandwidth, 1};
-    probe.comment += "\nOne rank on a machine: links.node was not measured, and is taken to be the memory's.";
+    probe.comment += "\nThere is only one rank per machine: links.node was not measured and is set to the memory bandwidth.";
   }
   c.network = c.islands = c.node;
   if (places.machines > 1) {
@@ -202,7 +207,7 @@ Probe probe_machine(MPI_Comm world) {
     c.network = slowest(c.network, ranks);
     c.islands = c.network;
   } else {
-    probe.comment += "\nOne machine: links.network and links.islands were not measured, and are links.node's.";
+    probe.comment += "\nThere is only one machine: links.network and links.islands were not measured and are set to links.node.";
   }
   return probe;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A description of the machine that a job's ranks are on, measured: each rank is a device, and all measure at once, as they do in a step.
+// Measures the machine of a job and returns it as a cluster description. Every rank counts as a device, and all ranks
+// measure at the same time, as in a training step.
 #pragma once
 
 #include <mpi.h>
@@ -12,10 +13,10 @@ namespace gyr {
 
 struct Probe {
   Cluster cluster;
-  std::string comment;  // what was measured, and what was not
+  std::string comment;  // states what was measured and what was not
 };
 
-// Collective over `world`; the same on every rank, by the slowest.
+// Collective over `world`. Every rank returns the same description, which holds the values of the slowest rank.
 Probe probe_machine(MPI_Comm world);
 
 }  // namespace gyr

@@ -56,25 +56,26 @@ Profile Profile::parse(const std::string& text, const std::string& origin) {
   std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);
-  require(line == title, Exit::config, "{}:1: is not a profile; its first line is `{}`, as gyrfalcon profile DECK --out FILE writes it", origin,
-          title);
+  require(line == title, Exit::config, "{}:1: not a kernel profile: its first line must be `{}`; write one with gyrfalcon profile DECK --out FILE",
+          origin, title);
   for (int number = 2; std::getline(lines, line); ++number) {
     std::istringstream words(line);
     Entry e;
     std::string more;
     const bool whole = bool(words >> e.kernel >> e.precision >> e.flops >> e.bytes >> e.seconds) && !(words >> more);
     require(whole && e.flops >= 0 && e.bytes >= 0 && e.seconds > 0 && std::isfinite(e.flops + e.bytes + e.seconds), Exit::config,
-            "{}:{}: is not a kernel, its precision, its flops, its bytes and its seconds; have gyrfalcon profile DECK --out FILE write it again",
+            "{}:{}: not a valid line of kernel, precision, flops, bytes and seconds; write the file again with gyrfalcon profile DECK --out FILE",
             origin, number);
     profile.add(e);
   }
-  require(!profile.entries_.empty(), Exit::config, "{}: has no kernel; have gyrfalcon profile DECK --out FILE write it again", origin);
+  require(!profile.entries_.empty(), Exit::config, "{}: the profile contains no kernel; write it again with gyrfalcon profile DECK --out FILE",
+          origin);
   return profile;
 }
 
 Profile Profile::read(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  require(in.good(), Exit::missing, "{}: there is no such profile; gyrfalcon profile DECK --out FILE writes one", file);
+  require(in.good(), Exit::missing, "{}: profile not found; write one with gyrfalcon profile DECK --out FILE", file);
   return parse({std::istreambuf_iterator<char>(in), {}}, file);
 }
 

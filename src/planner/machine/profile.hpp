@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What kernels have taken on a machine, by shape: the table that `gyrfalcon profile DECK --out FILE` writes and `gyrfalcon plan --profile FILE`
-// reads. Of a kernel that was measured in other shapes than the wanted one, seconds follow a power of its work between the two nearest, and beyond
-// all of them grow with the work.
+// Measured kernel times of a machine, by shape: the table that `gyrfalcon profile DECK --out FILE` writes and
+// `gyrfalcon plan --profile FILE` reads. For a shape that was not measured, seconds are interpolated between the two
+// nearest shapes by a power law of the work. Outside the measured range, seconds are proportional to the work.
 #pragma once
 
 #include <map>
@@ -16,25 +16,25 @@ class Profile {
  public:
   struct Entry {
     std::string kernel, precision;
-    double flops, bytes, seconds;  // of a launch
+    double flops, bytes, seconds;  // flops, bytes and seconds of one launch
   };
 
   void add(const Entry&);
-  // Of a launch; 0: the kernel was not measured in this precision.
+  // Seconds of one launch; 0 if the kernel was not measured in this precision.
   double seconds_of(const LaunchShape&, DType precision) const;
   const std::vector<Entry>& entries() const { return entries_; }
 
   std::string text() const;
-  // Exit::missing, or Exit::config with file:line.
+  // Throws Exit::missing, or Exit::config with file:line.
   static Profile read(const std::string& file);
   static Profile parse(const std::string& text, const std::string& origin);
 
  private:
-  // By work: flops and bytes together, as a kernel is bound by the one or the other.
-  using Curve = std::map<double, std::pair<double, int>>;  // seconds, and of how many entries they are the mean
+  // Seconds by work. Work is flops + bytes, because a kernel is bound by one or the other.
+  using Curve = std::map<double, std::pair<double, int>>;  // mean seconds, and the number of entries in the mean
   std::vector<Entry> entries_;
-  std::map<std::string, Curve> curves_;                                       // by kernel and precision
-  std::map<std::string, std::map<std::pair<double, double>, double>> exact_;  // the same: by flops and bytes
+  std::map<std::string, Curve> curves_;                                       // times by kernel and precision
+  std::map<std::string, std::map<std::pair<double, double>, double>> exact_;  // by kernel and precision, then by flops and bytes
 };
 
 }  // namespace gyr

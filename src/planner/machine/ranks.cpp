@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// Positions that differ from this one along these axes alone, in their order.
+// Positions that differ from this one along the given axes only, in order.
 std::vector<int> along(const Layout& layout, int position, Axes axes) {
   std::vector<int> all{0};
   for (const LayoutAxis& a : layout.axes) {

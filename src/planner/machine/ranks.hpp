@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the ranks of a communicator stand in a cluster.
+// Placement of the ranks of a communicator in a cluster.
 #pragma once
 
 #include <map>
@@ -11,21 +11,22 @@
 
 namespace gyr {
 
-// So many ranks on so many nodes of so many islands.
+// Size of a group of ranks: how many ranks it has, and on how many nodes and islands they are.
 struct GroupPlacement {
   int ranks = 1, nodes = 1, islands = 1;
-  int on_largest_node = 1;
-  int island = 0;  // that they are on, where it is one
+  int on_largest_node = 1;  // maximum number of ranks on one node
+  int island = 0;              // island of the group if it is on a single one
   bool operator==(const GroupPlacement&) const = default;
 };
 
-// Of ranks of the job, which fill node after node.
+// Placement of these ranks of the job. Ranks fill the cluster node by node.
 GroupPlacement placement_of(const std::vector<int>& ranks, const Cluster&);
 
-// On each island that has one, the first replica of a position. Of equal islands the first stands for all.
+// By island: position of the first data-parallel replica of `position` on that island. If all islands are alike, only
+// island 0 is returned.
 std::map<int, int> on_islands(const Layout&, int position, const Cluster&);
 
-// The ranks of the communicator of this name (Grid::visit) that a position is in.
+// Ranks of the communicator with this name (Grid::visit) that contains `position`.
 std::vector<int> ranks_of(const Layout&, int position, const std::string& communicator);
 
 }  // namespace gyr

@@ -14,8 +14,8 @@ RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
   else
     require(there.empty() || std::equal(islands.begin(), islands.end(), there.begin(), there.end(),
                                         [](const Island& a, const Island& b) { return a.ranks == b.ranks; }),
-            Exit::config, "cluster.emulate = '{}' names other islands than '{}', which has {}; leave it out, or name as many ranks", to_text(islands),
-            cluster.name, to_text(there));
+            Exit::config, "cluster.emulate = '{}' does not match the islands of '{}', which are {}; remove it or use the same ranks per island",
+            to_text(islands), cluster.name, to_text(there));
   return run;
 }
 

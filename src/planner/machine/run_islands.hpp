@@ -6,7 +6,8 @@
 
 namespace gyr {
 
-// A run on the islands of a machine, where its deck names none. Exit::config where it names others, or has more ranks than there are devices.
+// Sets the islands of the run to those of the cluster if the deck names none. Throws Exit::config if the deck names
+// other islands, or if the run has more ranks than the cluster has devices.
 RunConfig on_islands(RunConfig, const Cluster&, int ranks);
 
 }  // namespace gyr

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-// Part of what a rank sends along its pipeline that goes to each peer: all of it, where the whole program was counted.
+// Fraction of a rank's pipeline sends that goes to each peer, from the tasks that the dry run has counted.
 std::map<int, double> parts_by_peer(const RankPlan& plan, const EngineConfig& config, const Layout& layout) {
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   std::map<int, double> bytes;
@@ -44,7 +44,7 @@ class TrafficWalk {
   }
 
   LinkTraffic all() {
-    std::map<std::string, std::vector<bool>> seen;  // positions, by communicator
+    std::map<std::string, std::vector<bool>> seen;  // by communicator: positions whose traffic is already added
     for (int position = 0; position < layout_.ranks(); ++position)
       for (const CommunicatorTraffic& c : plan_of(position).traffic) {
         if (c.size == 1 || c.count.lines().empty()) continue;
@@ -65,7 +65,7 @@ class TrafficWalk {
   }
 
  private:
-  // That of the first replica, which does the same.
+  // Plan of the same position in the first data-parallel replica, which does the same work.
   const RankPlan& plan_of(int position) const {
     return *plans_.at(layout_.position_at([&](Axis a) { return a == Axis::data ? 0 : layout_.coordinate(position, a); }));
   }
@@ -91,7 +91,7 @@ class TrafficWalk {
           else
             for (const auto& [peer, part] : peers_.at(plan_of(position).position)) send(in_order.at(std::size_t(peer)), part);
           break;
-        case Operation::receive: break;  // its send counts
+        case Operation::receive: break;  // a receive is counted with its send
       }
     }
   }
@@ -107,9 +107,9 @@ class TrafficWalk {
 
   const Layout& layout_;
   const Cluster& cluster_;
-  std::vector<int> inverse_;  // position of each rank
+  std::vector<int> inverse_;  // inverse permutation: position of each rank
   std::map<int, const RankPlan*> plans_;
-  std::map<int, std::map<int, double>> peers_;  // by position of a plan
+  std::map<int, std::map<int, double>> peers_;  // by position of the plan: fraction of pipeline sends by peer
   std::map<std::tuple<LinkClass, std::string, Operation>, double> lines_;
   LinkTraffic traffic_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who sends how many bytes to whom in a step, and over which links: what every rank of a job hands to its communicators, taken apart into what
-// passes from rank to rank. Sums, gathers and broadcasts go around a ring of the ranks in their order, which crosses from node to node as rarely as
-// can be; of n ranks each passes on (kernels/device/traffic.hpp: B bytes handed over, of all_gather its part, of others the whole)
-//   all_reduce 2 (n-1)/n B    reduce_scatter, broadcast (n-1)/n B    all_gather (n-1) B    shift B, to the next
-//   all_to_all B/n to each    send of a pipeline B, to the peer that the task names; other sends to the next
+// Bytes of a step by sender, receiver and link class. The bytes that every rank passes to its communicators are split into bytes between pairs of
+// ranks. Reductions, all-gathers and broadcasts use a ring of the ranks in rank order, which crosses between nodes as rarely as possible. Each of n
+// ranks sends, with B the bytes passed to the call (kernels/device/traffic.hpp; its shard for an all-gather, the full tensor otherwise):
+//   all_reduce 2 (n-1)/n B    reduce_scatter, broadcast (n-1)/n B    all_gather (n-1) B    shift B, to the next rank
+//   all_to_all B/n to each    pipeline send B, to the peer of its task                     any other send B, to the next rank
 #pragma once
 
 #include <array>
@@ -24,12 +24,13 @@ struct LinkTraffic {
     LinkClass link;
     std::string communicator;
     Operation operation;
-    double bytes;  // of all ranks together
+    double bytes;  // bytes per step, summed over all ranks
     bool operator==(const Line&) const = default;
   };
-  std::vector<Line> lines;  // by link, then by communicator; without those of no bytes
-  // bytes[i * blocks + j]: from the i-th block of ranks to the j-th; and the slowest link on that way.
-  int block = 1, blocks = 0;  // ranks of a block
+  std::vector<Line> lines;  // sorted by link, then by communicator; lines with 0 bytes are left out
+  // bytes[i * blocks + j] is sent from rank block i to rank block j. link[i * blocks + j] is the slowest link class
+  // between the two blocks.
+  int block = 1, blocks = 0;  // ranks per block, number of blocks
   std::vector<double> bytes;
   std::vector<LinkClass> link;
 
@@ -37,8 +38,8 @@ struct LinkTraffic {
   double all() const;
 };
 
-// `plans`: of all positions whose data coordinate is 0, in their order; their replicas do the same. No more than so many blocks, of whole nodes where
-// they are larger than one rank.
+// `plans`: one per position with data coordinate 0, in order; other data-parallel replicas send the same. The matrix
+// has at most `most_blocks` blocks; a block of more than one rank consists of full nodes.
 LinkTraffic link_traffic(const std::vector<RankPlan>& plans, const EngineConfig&, const Layout&, const Cluster&, int most_blocks);
 
 }  // namespace gyr

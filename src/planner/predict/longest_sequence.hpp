@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long the sequences of a run may be with each way to keep activations: the answer to a run that does not fit.
+// Longest sequence that fits in memory for each activation policy. Reported when a run does not fit.
 #pragma once
 
 #include "src/config/run_config.hpp"
@@ -8,19 +8,21 @@
 namespace gyr {
 
 struct MemoryLimits {
-  double device = 0, host = 0;  // bytes of a rank
+  double device = 0, host = 0;  // bytes per rank in device memory and in host memory
 };
 
-// A step of the lengths that are tried: an eighth of the deck's sequences where they have eighths, otherwise as they are.
+// Step between the lengths that are tried: an eighth of the deck's sequence length if it is divisible by 8, otherwise
+// the sequence length.
 Index unit_of_length(const RunConfig&);
-// What the fullest rank takes with sequences of so many tokens. Exit::config where the deck's rules have no such.
+// Memory of the fullest rank with sequences of `length` tokens. Throws Exit::config if the rules of the deck forbid
+// this length.
 MemoryLimits taken(RunConfig, int ranks, Index length, const ActivationChoice&);
 
 struct LongestSequence {
-  Index tokens = 0;         // 0: the deck's rules or its rank have room for none
-  bool is_longest = false;  // that is tried: of longer ones a dry run takes minutes
+  Index tokens = 0;         // 0: no length satisfies the deck's rules and fits in memory
+  bool is_longest = false;  // limited by `most`; a dry run of longer sequences takes minutes
 };
-// The most tokens of a sequence, a multiple of that, with which every rank has room; no more than `most` are tried.
+// Largest multiple of unit_of_length(), at most `most`, for which every rank fits in `room`.
 constexpr Index longest_tried = Index(1) << 26;
 LongestSequence longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryLimits&, Index most = longest_tried);
 

@@ -16,10 +16,10 @@ std::map<TaskKey, Alive> alive_of(const StageRun& run) {
 
 }  // namespace
 
-// As a dry run adds it up (src/engine/step/dry_count.cpp).
+// The same sum as in a dry run (src/engine/step/dry_count.cpp).
 std::vector<MemoryMoment> memory_curve(const StageRun& run, const Program& program, const std::vector<TaskSpan>& times) {
   const std::map<TaskKey, Alive> alive = alive_of(run);
-  std::map<std::pair<int, int>, Index> slots;  // by chunk and slot: what is in it
+  std::map<std::pair<int, int>, Index> slots;  // by chunk and slot: bytes kept in the slot
   std::vector<MemoryMoment> curve;
   Index kept = 0;
   double now = 0;
@@ -32,7 +32,7 @@ std::vector<MemoryMoment> memory_curve(const StageRun& run, const Program& progr
     kept += (task.last_use ? 0 : of_task.behind) - slot->second;
     slot->second = task.last_use ? 0 : of_task.behind;
     if (slot->second == 0) slots.erase(slot);
-    const bool is_transfer = task.op == Op::send || task.op == Op::receive;  // that a rank begins and does not wait for
+    const bool is_transfer = task.op == Op::send || task.op == Op::receive;  // transfers are asynchronous: the rank does not wait for them
     if (!is_transfer) now = times.at(i).end;
     curve.push_back({is_transfer ? now : times.at(i).begin, now, kept, during, int(slots.size())});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bytes of activations on a rank while a step goes on: what micro-batches that are under way keep for their backwards, and what the task that is
-// being done takes besides.
+// Activation bytes of a rank over the time of a step: the activations that micro-batches in flight keep for their
+// backward, and the temporary memory of the running task.
 #pragma once
 
 #include "src/parallel/simulator.hpp"
@@ -9,13 +9,14 @@
 namespace gyr {
 
 struct MemoryMoment {
-  double begin = 0, end = 0;   // seconds of the step
-  Index kept = 0, during = 0;  // bytes behind the task, and at most while it is done
-  int micros = 0;              // under way behind it, of all chunks together
+  double begin = 0, end = 0;   // seconds since the start of the step
+  Index kept = 0, during = 0;  // bytes after the task, and peak bytes during the task
+  int micros = 0;              // micro-batches in flight after the task, over all chunks of the rank
 };
 
-// A moment for each task of a micro-batch in `program`, which is the rank's of whatever number of micro-batches, with the times of a rank of its
-// stage that is walked: its tasks of micro-batches are the same.
+// One entry per task of a micro-batch in `program`. `program` may have any number of micro-batches. The bytes come from
+// the dry run of the rank, because tasks of the same kind take the same memory; `times` are the simulated times of the
+// tasks.
 std::vector<MemoryMoment> memory_curve(const StageRun&, const Program& program, const std::vector<TaskSpan>& times);
 
 }  // namespace gyr

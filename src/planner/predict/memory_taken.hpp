@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ranks of a layout take of their devices and of their hosts, and where that is more than there is.
+// Device and host memory that the ranks of a layout take, and whether it exceeds the memory of the cluster.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 namespace gyr {
 
 struct MemoryTaken {
-  double bytes = 0, host = 0;  // of the rank where each is most
+  double bytes = 0, host = 0;  // maximum over ranks of device bytes and of offloaded host bytes
 
-  // Of the rank that has least left.
+  // Bytes taken and bytes available on the rank with the least memory left.
   struct Room {
     double takes = 0, has = std::numeric_limits<double>::infinity();
     bool lacks() const { return takes > has; }
   };
   Room of_device = {}, of_host = {};
 
-  // A rank takes so many bytes of its device, and swaps so many (activation.policy).
+  // Adds a rank that takes `device` bytes of its device and offloads `swapped` bytes to the host (activation.policy).
   void add(double device, double offloaded, const Cluster& island) {
     const auto keep = [](Room& least, const Room& other) {
       if (other.has - other.takes < least.has - least.takes) least = other;

@@ -8,8 +8,8 @@ namespace gyr {
 
 namespace {
 
-constexpr int micros_planned = 3;  // the first, the last, and one that stands for all between
-constexpr int groups_walked = 4;   // of as many micro-batches as the pipeline has ranks, at least
+constexpr int micros_planned = 3;  // micro-batches in a dry run: the first, the last, and one that represents all others
+constexpr int groups_walked = 4;   // minimum number of simulated groups of micro-batches; a group has as many as the pipeline has ranks
 
 EngineConfig with_micros(EngineConfig config, int micros) {
   config.micros = micros;
@@ -59,7 +59,8 @@ std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* 
 
 namespace {
 
-// Of the chunks of a rank: GPipe has as many as there are micro-batches, the others no more once their pipeline is full.
+// Activation slots of each chunk of a rank. GPipe needs one per micro-batch; other schedules need no more once their
+// pipeline is full.
 std::vector<int> slots_of(const EngineConfig& config, const PipelineShape& shape, int rank) {
   if (config.schedule == all_forward_all_backward) return {shape.micros};
   const int enough = std::min(shape.micros, shape.micros % shape.ranks + groups_walked * std::max(shape.ranks, micros_planned));
@@ -103,7 +104,7 @@ namespace {
 struct Timed {
   std::vector<Program> programs;
   Simulation simulation;
-  std::vector<TaskCost> sums;  // of each rank
+  std::vector<TaskCost> sums;  // summed task costs of each rank
 };
 
 Timed time_of(const std::vector<RankCosts>& costs, const EngineConfig& config, const Layout& layout, int micros) {
@@ -130,7 +131,7 @@ Prediction prediction_of(const Timed& timed, double besides, std::size_t rank) {
   return p;
 }
 
-// p += times * (more - p)
+// Extrapolates: p += times * (more - p).
 void extend(Prediction& p, const Prediction& more, int times) {
   for (double Prediction::*part : {&Prediction::seconds, &Prediction::compute, &Prediction::transfers, &Prediction::copies, &Prediction::messages,
                                    &Prediction::buckets, &Prediction::rest})
@@ -139,7 +140,7 @@ void extend(Prediction& p, const Prediction& more, int times) {
 
 }  // namespace
 
-// How many micro-batches are walked, and how many groups of them follow.
+// Number of simulated micro-batches, and number of further groups that are extrapolated.
 struct Walk {
   int micros, groups_left;
 };
@@ -151,8 +152,9 @@ Walk walk_of(int micros, int group, int groups) {
   return {shorter, (micros - shorter) / group};
 }
 
-// From one group to the next a full pipeline does the same: what its busiest rank takes for it, or more. Where a step is less longer, its end still
-// waits for something else, as for sums of gradients, that more micro-batches will hide.
+// True if one more group of micro-batches lengthens the step by at least the work of the busiest rank. If not, the end
+// of the shorter step still waits for something that more micro-batches will overlap, such as gradient reductions, and
+// extrapolation would be too low.
 bool extrapolation_is_safe(const Simulation& walked, const Simulation& more) {
   constexpr double rounding = 1e-9;
   double busiest = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a step takes on a cluster: the programs of all ranks of a pipeline, timed task by task. Replicas are alike, and so are stages of the same
-// layers; of ranks that share layers or sequences those at both ends of their axis stand for the others.
+// Predicts the time of a step on a cluster by simulating the programs of all pipeline ranks task by task. Data-parallel
+// replicas are assumed alike, and so are stages with the same layers. The first and the last rank of a tensor-parallel
+// or context-parallel group represent the group.
 #pragma once
 
 #include <functional>
@@ -12,46 +13,50 @@
 namespace gyr {
 
 struct Prediction {
-  double seconds = 0;  // of a step
-  // Of the rank that computes longest: it computes, waits in computations for transfers among ranks that share layers or sequences and for copies to
-  // and from the host, for messages of its neighbours, for sums and gathers over replicas, and the rest, in which others are not done.
+  double seconds = 0;  // predicted seconds per step
+  // Breakdown of the rank with the longest computation: computation; exposed communication with tensor- and
+  // context-parallel ranks; exposed host copies; waiting for pipeline messages; waiting for gradient reductions and
+  // weight gathers over replicas; and the remainder, such as waiting for slower ranks.
   double compute = 0, transfers = 0, copies = 0, messages = 0, buckets = 0, rest = 0;
-  int longest = 0;  // stage of that rank
+  int longest = 0;  // pipeline rank (stage) of that rank
 };
 
-// A step as it was walked. Where there are more micro-batches than that takes, those that are left repeat what one group of them after the other
-// does.
+// Timeline of a simulated step. If the step has more micro-batches than are simulated, the time of the remaining ones
+// is extrapolated: each further group of micro-batches takes the same time.
 struct StepTimeline {
-  std::vector<Program> programs;  // of each rank of the pipeline
+  std::vector<Program> programs;  // one program per pipeline rank
   Simulation walked;
-  int micros = 0, micros_left = 0;
-  double left = 0, besides = 0;     // seconds of those that are left, and of Cluster::Fit::step: with those walked they come to the step
-  std::vector<Prediction> of_rank;  // what each rank's step is made of, `longest` being its stage
-  int longest = 0;                  // that computes longest
+  int micros = 0, micros_left = 0;  // simulated micro-batches, and micro-batches that are extrapolated
+  // seconds of the extrapolated micro-batches, and Cluster::Fit::step; the step is the sum of these and the simulated
+  // time
+  double left = 0, besides = 0;
+  std::vector<Prediction> of_rank;  // breakdown of each pipeline rank; `longest` is its stage
+  int longest = 0;                  // pipeline rank with the longest computation
 };
 
-// The dry runs that a prediction is made of, by which several may be: on other clusters, and of other numbers of micro-batches.
+// Dry runs of all stages of a layout. They can be reused to predict steps on other clusters and with other micro-batch
+// counts.
 class StagePlans {
  public:
   StagePlans(const EngineConfig&, const Layout&);
-  // The same with dry runs that other layouts have made, or will use.
+  // The same, reusing dry runs of other layouts and adding new ones to the cache.
   StagePlans(const EngineConfig&, const Layout&, StageRuns&);
-  // Costs of the ranks of a pipeline, stage by stage; of a stage that lies on several islands those of the slowest. `counted`: seconds of dry runs on
-  // the islands of this cluster that are known already.
+  // Costs of the pipeline ranks, stage by stage. A stage on several islands gets the cost of its slowest rank.
+  // `counted`: cache of task seconds by dry run and island of this cluster.
   using Counted = std::map<std::pair<const StageRun*, int>, CountedTasks>;
   std::vector<RankCosts> costs(const Cluster&, const Profile* = nullptr, Counted* counted = nullptr) const;
-  // Bytes of the rank that takes most memory in a step of so many micro-batches, and its stage.
+  // Memory and stage of the rank that takes the most memory in a step with config.micros micro-batches.
   struct LargestRank {
     Index bytes = 0;
     int stage = 0;
-    Index host = 0;  // bytes swapped, of the rank where these are most
+    Index host = 0;  // offloaded bytes of the rank that offloads most
   };
   LargestRank largest_rank(const EngineConfig&) const;
-  // What ranks take where they stand.
+  // Visits every representative rank with its memory and its island.
   using Taken = std::function<void(const Capacity&, const Cluster& island)>;
   void each_rank(const EngineConfig&, const Cluster&, const Taken&) const;
   MemoryTaken taken(const EngineConfig&, const Cluster&) const;
-  // Of each stage some positions that stand for all, with their dry runs.
+  // For each stage: positions that represent all its ranks, with their dry runs.
   using Stages = std::vector<std::vector<std::pair<int, std::shared_ptr<const StageRun>>>>;
   const Stages& stages() const { return stages_; }
 
@@ -60,14 +65,15 @@ class StagePlans {
   Stages stages_;
 };
 
-// Seconds of a step of so many micro-batches on so many pipeline ranks, of which `walk` tells those of few: from one group of them to the next a full
-// pipeline does the same.
+// Seconds of a step with `micros` micro-batches on `ranks` pipeline ranks. `walk` simulates a smaller number of
+// micro-batches. The rest is extrapolated, because a full pipeline takes the same time for each further group of
+// micro-batches.
 double extrapolated_step_seconds(int micros, int ranks, const std::function<Simulation(int)>& walk);
-bool is_fully_simulated(int micros, int ranks);  // to its end
+bool is_fully_simulated(int micros, int ranks);  // true if all micro-batches are simulated
 
 StepTimeline timeline_of(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr,
                          StagePlans::Counted* = nullptr);
-// Of the rank that computes longest.
+// Prediction of the rank with the longest computation.
 Prediction predict(const StagePlans&, const EngineConfig&, const Layout&, const Cluster&, const Profile* = nullptr, StagePlans::Counted* = nullptr);
 
 }  // namespace gyr

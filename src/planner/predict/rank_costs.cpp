@@ -23,7 +23,7 @@ Traffic sent(const std::vector<TrafficCount>& traffic) {
   return sum;
 }
 
-// What a step takes besides the tasks of its program.
+// Work and traffic of a step outside the tasks of its program: the totals minus those of the tasks.
 TaskCount rest_of(const RankPlan& plan) {
   TaskCount rest;
   rest.launches = plan.launches;
@@ -32,13 +32,14 @@ TaskCount rest_of(const RankPlan& plan) {
   for (const int count : plan.tasks.of_task) ++times[count];
   for (std::size_t i = 0; i < times.size(); ++i) {
     const TaskCount& task = plan.tasks.counts[i];
-    for (const auto& [shape, count] : task.launches) rest.launches[shape].calls -= count.calls;  // counted once, however often it is done
+    // launches were counted once per distinct task, however often the task is done
+    for (const auto& [shape, count] : task.launches) rest.launches[shape].calls -= count.calls;
     for (std::size_t c = 0; c < task.traffic.size(); ++c) rest.traffic[c].add(task.traffic[c], -times[i]);
   }
   return rest;
 }
 
-// Copies in a task of so many parts.
+// Adds the host copies of a task that has `parts` parts.
 void add_copies(CountedTasks::Count& count, const CopyCounts& copies, Index parts, const Cluster& cluster) {
   if (copies.calls == 0) return;
   count.copying = seconds_of_copies(copies.bytes, cluster);
@@ -73,8 +74,8 @@ CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Pr
   const std::vector<Task>& tasks = run.program.tasks;
   for (const CommunicatorTraffic& c : plan.traffic) communicators.push_back(c.name);
   const auto end = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::step; });
-  ensure(std::size_t(end - tasks.begin()) == plan.tasks.of_task.size(), "a program of {} tasks was counted as one of {}", end - tasks.begin(),
-         plan.tasks.of_task.size());
+  ensure(std::size_t(end - tasks.begin()) == plan.tasks.of_task.size(), "a program has {} tasks before the optimizer step, but {} were counted",
+         end - tasks.begin(), plan.tasks.of_task.size());
   const auto compute_of = [&](const LaunchCounts& launches) { return seconds_of(launches, run.precision, cluster, profile); };
   for (auto task = tasks.begin(); task != end; ++task) {
     const auto [known, fresh] = counts.try_emplace(TaskKey(*task, run.program.shape.micros));
@@ -94,7 +95,7 @@ CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Pr
 
 RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int position, const Cluster& cluster)
     : buckets_(tasks.buckets), pipeline_(ranks_of(layout, position, Axes(Axis::pipeline).text())), own_(layout.rank_at(position)), cluster_(cluster) {
-  std::vector<std::optional<GroupPlacement>> placements(tasks.communicators.size());  // of those that are used
+  std::vector<std::optional<GroupPlacement>> placements(tasks.communicators.size());  // placement of each communicator, filled on first use
   const auto placement = [&](int c) -> const GroupPlacement& {
     std::optional<GroupPlacement>& known = placements[std::size_t(c)];
     if (!known) known = placement_of(ranks_of(layout, position, tasks.communicators[std::size_t(c)]), cluster);
@@ -108,7 +109,8 @@ RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int positi
     return cost;
   };
   for (const auto& [key, count] : tasks.counts) costs_.emplace(key, cost(count));
-  // What is gathered behind the step is nearly all that it transfers.
+  // Nearly all communication outside tasks is the weight gathers after the optimizer step, so it is distributed over
+  // them.
   TaskCost rest = cost(tasks.rest);
   for (const TaskKey& gather : tasks.gathers) costs_[gather] = {0, rest.transfer / double(tasks.gathers.size())};
   if (!tasks.gathers.empty()) rest.transfer = 0;
@@ -122,14 +124,14 @@ void RankCosts::join(const RankCosts& other) {
 
 const TaskCost& RankCosts::cost_of(const Task& task, int micros) const {
   const auto found = costs_.find(TaskKey(task, micros));
-  ensure(found != costs_.end(), "nothing is known of what '{}' of chunk {}, micro-batch {} takes", name_of(task.op), task.chunk, task.micro);
+  ensure(found != costs_.end(), "no cost is known for the task '{}' of chunk {}, micro-batch {}", name_of(task.op), task.chunk, task.micro);
   return found->second;
 }
 
 TaskTimes RankCosts::times_of(const Program& program) const {
   TaskTimes times{{}, buckets_, cluster_.links_beside};
   times.seconds.reserve(program.tasks.size());
-  std::map<int, GroupPlacement> ways;  // to its peers
+  std::map<int, GroupPlacement> ways;  // by pipeline peer: placement of the two ranks
   for (const Task& task : program.tasks) {
     if (task.op == Op::receive) {
       times.seconds.push_back(0);
@@ -150,7 +152,8 @@ TaskTimes RankCosts::times_of(const Program& program) const {
 TaskCost RankCosts::sum_of(const Program& program) const {
   TaskCost sum;
   for (const Task& task : program.tasks) {
-    if (task.op == Op::send || task.op == Op::receive || task.op == Op::reduce || task.op == Op::gather) continue;  // beside computations
+    // these tasks overlap with computation
+    if (task.op == Op::send || task.op == Op::receive || task.op == Op::reduce || task.op == Op::gather) continue;
     const TaskCost& cost = cost_of(task, program.shape.micros);
     sum.compute += cost.compute, sum.transfer += cost.transfer, sum.copies += cost.copies;
   }

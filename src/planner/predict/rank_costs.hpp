@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tasks of a rank take on a cluster, from what a dry run has counted of them.
+// Time of each task of a pipeline rank on a cluster, derived from the counts of a dry run.
 #pragma once
 
 #include <map>
@@ -13,66 +13,68 @@
 namespace gyr {
 
 struct TaskCost {
-  double compute = 0, transfer = 0;  // seconds; of a computation: of the transfers in it that it waits for
-  double copies = 0;                 // ... and of copies to and from the host
-  Traffic message = {};              // of a send, which costs what the way to its peer does
+  double compute = 0, transfer = 0;  // seconds; for a computation: exposed communication inside it
+  double copies = 0;                 // seconds of exposed copies to and from the host
+  Traffic message = {};              // calls and bytes of a send, whose time depends on the link to the peer
   double seconds() const { return compute + transfer + copies; }
 };
 
-// By what a task is told from others that take something else.
+// Properties of a task that determine its cost. Tasks with equal keys cost the same.
 class TaskKey {
  public:
   TaskKey(const Task&, int micros);
   auto operator<=>(const TaskKey&) const = default;
 
  private:
-  enum class Place { first, between, last };  // of a micro-batch in the step
+  enum class Place { first, between, last };  // position of the task's micro-batch in the step
   std::tuple<Op, int, Index, Index, Payload, Place> key_;
 };
 
-// A transfer that is under way while something is computed.
+// Communication that overlaps with computation.
 struct OverlapCount {
-  int communicator;  // its place
+  int communicator;  // index of the communicator
   Operation operation;
-  Index bytes;  // of one
-  Index times;
-  double beside;  // seconds of what is computed meanwhile
+  Index bytes;    // bytes per transfer
+  Index times;    // number of such transfers
+  double beside;  // seconds of computation that overlap with one transfer
 };
 std::vector<OverlapCount> hidden_of(const TaskCount&, DType precision, const Cluster&, const Profile*);
-// Seconds of it that nobody waits for: of one that takes so long, beside so many.
+// Seconds of communication that are hidden by computation. `one`: seconds of one transfer; `beside`: seconds of
+// computation that overlap with it.
 double seconds_hidden(const OverlapCount&, double one, double beside, const Cluster&);
 
-// What a dry run's tasks compute on a device, in seconds, and hand over, in bytes: wherever the ranks stand.
+// Compute seconds and communicated bytes of the tasks of a dry run, independent of where the ranks are placed.
 struct CountedTasks {
   CountedTasks(const StageRun&, const Cluster&, const Profile* = nullptr);
 
   struct Count {
     double compute = 0;
-    double copying = 0, hides = 0;                                    // seconds of copies to and from the host, and of what they may be made beside
-    double copies() const { return std::max(0.0, copying - hides); }  // that are waited for
+    double copying = 0, hides = 0;  // seconds of copies to and from the host, and seconds of computation that can overlap with them
+    double copies() const { return std::max(0.0, copying - hides); }  // exposed seconds of copies
     Traffic message = {};
-    std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // by place of the communicator
-    std::vector<OverlapCount> hidden = {};                           // of them
+    std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index of the communicator, and the transfer
+    std::vector<OverlapCount> hidden = {};                           // overlapped transfers among them
   };
   std::map<TaskKey, Count> counts;
-  std::vector<TaskKey> gathers;  // behind the step
+  std::vector<TaskKey> gathers;  // weight gathers after the optimizer step
   TaskKey step;
-  Count rest;  // what a step takes besides its tasks
+  Count rest;  // work of a step outside the tasks of its program
   std::vector<std::string> communicators;
   BucketPlan buckets;
 };
 
 class RankCosts {
  public:
-  // Of a rank at this position that would do what was counted.
+  // Costs of a rank at this position that does the counted work.
   RankCosts(const CountedTasks&, const Layout&, int position, const Cluster&);
 
-  // Each task takes what it takes on the slower of both: ranks of a tensor or context axis wait for each other in every layer.
+  // Sets each task to its cost on the slower of the two ranks. Ranks of a tensor-parallel or context-parallel group
+  // wait for each other in every layer.
   void join(const RankCosts&);
-  // Of a program of the same rank, of however many micro-batches.
+  // Task times for a program of the same rank, with any number of micro-batches.
   TaskTimes times_of(const Program&) const;
   const BucketPlan& buckets() const { return buckets_; }
-  // What the computations of a whole program take.
+  // Summed cost of all computations of a program.
   TaskCost sum_of(const Program&) const;
 
  private:
@@ -80,7 +82,7 @@ class RankCosts {
 
   std::map<TaskKey, TaskCost> costs_;
   BucketPlan buckets_;
-  std::vector<int> pipeline_;  // its ranks
+  std::vector<int> pipeline_;  // ranks of the pipeline that this rank belongs to
   int own_;
   Cluster cluster_;
 };

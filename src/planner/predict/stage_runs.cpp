@@ -15,7 +15,7 @@ std::string text_of(const RecomputeConfig& c) {
   return text;
 }
 
-// All that a dry run of this model depends on.
+// Settings that a dry run of this model depends on.
 std::string key_of(const EngineConfig& c, const Layout& l, int position) {
   const int replicas = l.size(token_axes);
   const bool cut = l.cut() != Shard::none || l.expert > 1;
@@ -61,7 +61,8 @@ std::shared_ptr<const StageRun> StageRuns::of(const EngineConfig& planned, const
   return run;
 }
 
-// A slot that is alone takes what several share.
+// A single slot takes the memory that several slots would share, so it is planned again if the number changes from or
+// to one.
 Capacity StageRun::capacity(const std::vector<int>& slots) const {
   Capacity c = plan.capacity;
   const auto all = [](const std::vector<int>& counts) { return std::accumulate(counts.begin(), counts.end(), 0); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dry runs of stages: each is done once, and stands for all ranks that would do the same, in this layout and in others.
+// Cache of dry runs of stages. Each dry run is done once and represents all ranks that do the same work, in this and in
+// other layouts.
 #pragma once
 
 #include <map>
@@ -12,16 +13,17 @@ namespace gyr {
 
 struct StageRun {
   RankPlan plan;
-  Program program;  // that was counted
+  Program program;  // program that was counted
   DType precision;
-  // Bytes of a rank that keeps so many micro-batches in each of its chunks.
+  // Memory of a rank that keeps `slots` micro-batches in each of its chunks.
   Capacity capacity(const std::vector<int>& slots) const;
 };
 
-// Of one model and one optimizer: what else EngineConfig says may differ from call to call, and the layout.
+// Cache for one model and one optimizer. The other settings of EngineConfig, and the layout, may differ from call to
+// call.
 class StageRuns {
  public:
-  // Of the rank at a position, in a step of so many micro-batches as `planned` says.
+  // Dry run of the rank at `position`, in a step with planned.micros micro-batches.
   std::shared_ptr<const StageRun> of(const EngineConfig& planned, const Layout&, int position);
   std::size_t count() const { return runs_.size(); }
 
@@ -30,10 +32,11 @@ class StageRuns {
   KnownGemms known_;
 };
 
-// The layers of a stage and what is at its ends; stages of which it says the same compute the same.
+// Text that describes the layers of a stage and its ends. Stages with equal texts compute the same.
 std::string content_of(const ModelConfig&, const Layout&, int stage);
 
-// Positions of a stage that stand for all of it: both ends of the axes on which ranks share layers or sequences, and where these begin.
+// Positions that represent all ranks of a stage: the first and the last rank of the tensor-parallel and
+// context-parallel axes.
 std::vector<int> positions_of(const Layout&, int stage);
 
 }  // namespace gyr

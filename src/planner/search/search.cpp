@@ -18,14 +18,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is known of what waits. Of equal bounds the less certain comes first, so that all that might be as fast are predicted.
+// State of a queued candidate, from the coarsest bound to the prediction. Among equal bounds the less certain candidate
+// comes first, so that every layout that might be as fast is predicted.
 enum class Known { shape, offloading, shared, parts, layout, programs, prediction };
 
 struct Waiting {
-  double seconds = 0;  // at least
+  double seconds = 0;  // lower bound of the step time
   Known known = Known::shape;
   LayoutChoice choice = {};
-  std::size_t found = 0;  // place of a prediction
+  std::size_t found = 0;  // index of the prediction in found_
   bool operator>(const Waiting& other) const { return std::tie(seconds, known, choice) > std::tie(other.seconds, other.known, other.choice); }
 };
 
@@ -68,15 +69,15 @@ class Search {
     }
   }
 
-  // Layouts of a shape, and of those with one way to recompute.
+  // Number of layouts of a shape, and number of those with one recomputation setting.
   double layouts_of(const LayoutChoice& shape) const { return double(variants_of(run_, shape).size()); }
   double layouts_per_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
   double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? layouts_per_recomputation(shape) : layouts_of(shape); }
 
   void check_queue_size() const {
     require(line_.size() <= most_, Exit::config,
-            "a search for layouts has {} of them waiting, more than there is memory for: its bounds cannot tell them apart; name some of what it "
-            "decides as parallel.keep",
+            "the layout search has {} candidates in its queue, more than fit in memory, because their bounds are too close; fix some of the settings "
+            "that it chooses with parallel.keep",
             line_.size());
   }
 
@@ -87,14 +88,15 @@ class Search {
     }
     try {
       const LayoutBound::Floor floor = floor_.of_shape(shape);
-      if (!is_too_large("weights, gradients and optimizer states, cut as far as they can be, take", floor.taken, layouts_of(shape)))
+      if (!is_too_large("weights, gradients and optimizer states, sharded as far as possible, take", floor.taken, layouts_of(shape)))
         line_.push({floor.seconds, Known::shape, shape});
     } catch (const Error& e) {
       refuse(e, layouts_of(shape));
     }
   }
 
-  // Where nothing is copied what keeps more is faster, all else being equal, and the others wait behind it. Here each waits by itself.
+  // Without offload, a layout that keeps more activations is faster, all else being equal, so layouts that keep less
+  // are queued after it. With offload this does not hold, and each recomputation setting is queued separately.
   void put_offloading(LayoutChoice shape, double seconds) {
     for (const int recompute : recomputations_of(run_)) {
       shape.recompute = recompute;
@@ -173,7 +175,7 @@ class Search {
     }
   }
 
-  // Dry runs serve other layouts, but their memory is not without end.
+  // The dry runs are reused by other layouts. The cache is cleared when it exceeds a limit.
   void forget() {
     constexpr std::size_t most_runs = 2000;
     if (runs_.count() < most_runs) return;
@@ -181,19 +183,19 @@ class Search {
     counted_.clear(), runs_ = {};
   }
 
-  // Whether there is no room on a device or on a host; then it is told.
+  // True if a rank exceeds the memory of its device or its host. The reason is then recorded.
   bool is_too_large(const char* what, const MemoryTaken& taken, double layouts) {
     const auto add = [&](const char* takes, const MemoryTaken::Room& room, const char* of) {
       const double has = gibi(room.has), asked = gibi(room.takes);
-      result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} more than the {:.0f} of a {}", takes, std::ceil(asked),
-                                                                 std::ceil(asked - has), has, of)),
+      result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} GiB more than the {:.0f} GiB of a {}", takes,
+                                                                 std::ceil(asked), std::ceil(asked - has), has, of)),
                             layouts);
       return true;
     };
     if (taken.of_device.lacks()) return add(what, taken.of_device, "device");
-    return taken.of_host.lacks() && add("what a rank swaps takes", taken.of_host, "host");
+    return taken.of_host.lacks() && add("the activations that a rank offloads take", taken.of_host, "host");
   }
-  static constexpr const char* of_parts = "weights, gradients, optimizer states and what layers keep take";
+  static constexpr const char* of_parts = "weights, gradients, optimizer states and kept activations take";
 
   void refuse(const Error& e, double layouts) {
     if (e.code != Exit::config) throw e;
@@ -218,7 +220,8 @@ class Search {
 }  // namespace
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
-  for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));  // can be told
+  // Throws Exit::config if the host bandwidth of an island is unknown.
+  for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));
   const RunConfig there = on_islands(run, cluster, ranks);
   SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
   result.islands = there.parallel.islands;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The fastest layouts of a run on so many ranks of a cluster, of all that its rules and a device's memory allow.
+// Search for the fastest layouts of a run on a given number of ranks of a cluster, among all layouts that its rules and the memory allow.
 //
-// Best first: every layout waits in a line by a bound below its step's time, which is made tighter when its turn comes: of a shape
-// (layout_bound.hpp), of a layout from the dry run of its parts, at last the prediction itself. When one comes with its prediction, nothing that
-// waits is faster. Where layers swap (activation.policy), a shape waits once for each recomputation, of which none is always faster.
+// Best-first branch and bound: every candidate layout is in a priority queue, ordered by a lower bound of its step time. When a candidate is taken
+// from the queue, its bound is tightened: first the bound of its shape (layout_bound.hpp), then that of the layout from the dry run of its parts,
+// and finally the prediction itself. When a candidate with a prediction is at the front, no candidate in the queue is faster. With offload
+// (activation.policy), a shape is queued once for each recomputation setting, because none of them is always the fastest.
 #pragma once
 
 #include "src/planner/layouts/layout_space.hpp"
@@ -14,29 +15,29 @@ namespace gyr {
 struct FoundLayout {
   LayoutChoice choice;
   Prediction prediction;
-  Index bytes = 0;  // of the fullest rank, as its plan says
-  Index host = 0;   // swapped, of the rank where these are most
+  Index bytes = 0;  // memory of the fullest rank, as in its memory plan
+  Index host = 0;   // offloaded bytes of the rank that offloads most
 };
 
 struct SearchResult {
-  std::vector<FoundLayout> best;  // fastest first; of equally fast ones in the order of their choices
-  double layouts = 0;             // of the whole space
+  std::vector<FoundLayout> best;  // fastest first; equally fast layouts are ordered by their choices
+  double layouts = 0;             // number of candidate layouts in the search space
   Refusals by_rules, by_memory;
-  double slower = 0;        // bounded out: those not known to be too large, but slower than the best
-  double least_slower = 0;  // seconds, at least, of the fastest of them
-  Index predicted = 0;      // of the others
-  Islands islands;          // that the ranks are on, where there are several (cluster.emulate)
+  double slower = 0;        // layouts that were discarded by their bound as slower than the best, and that are not known to be too large
+  double least_slower = 0;  // lower bound in seconds of the fastest of these
+  Index predicted = 0;      // number of layouts that were predicted
+  Islands islands;          // islands of the ranks if there are several (cluster.emulate)
   std::size_t dry_runs = 0;
-  double seconds = 0;  // that the search took
+  double seconds = 0;  // seconds taken by the search
 };
 
-enum class Pruning { bounds, none };  // none: predicts every layout
+enum class Pruning { bounds, none };  // none: predict every layout
 
-// What may wait at once: half a GiB.
+// Maximum number of queued candidates, about half a GiB.
 inline constexpr std::size_t most_waiting = 5'000'000;
 
-// On the islands of the cluster, where the deck names none. Exit::config where the cluster has fewer devices, and where more layouts wait than
-// `most`.
+// Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
+// `ranks`, or if more than `most` candidates are queued.
 SearchResult search(const RunConfig&, int ranks, const Cluster&, const Profile* = nullptr, int best = 10, Pruning = Pruning::bounds,
                     std::size_t most = most_waiting);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
-   What the program uses of CUDA's runtime, declared for machines without the toolkit. Names, values and meaning are those of the toolkit's header, which
-   takes this one's place where there is one. */
+   Declarations of the CUDA runtime functions that the program uses, for machines without the CUDA toolkit. Names, values
+   and meaning are those of the toolkit's header, which is used instead if it is installed. */
 #pragma once
 
 #include <stddef.h>

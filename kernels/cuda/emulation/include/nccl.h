@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
-   What the program uses of NCCL, declared for machines without it. Names, values and meaning are those of its header, which takes this one's place where
-   there is one. */
+   Declarations of the NCCL functions that the program uses, for machines without NCCL. Names, values and meaning are those
+   of NCCL's header, which is used instead if it is installed. */
 #pragma once
 
 #include <cuda_runtime_api.h>
