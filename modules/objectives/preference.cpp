@@ -33,17 +33,17 @@ class Preference final : public Objective {
   std::vector<Figure> figures(const ObjectiveScores& scores) const override { return preferred(scores.margins); }
   bool predicts() const override { return true; }
   std::vector<Record> predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const override {
-    std::vector<double> scores(l.pairs.reference.size(), 0);
+    std::vector<double> log_probs(l.pairs.reference.size(), 0);
     for (std::size_t r = 0; r < l.labels.size(); ++r)
-      if (const Token text = l.pairs.text_of_row[r]; text >= 0) scores[text] -= scores[r].loss;
+      if (const Token text = l.pairs.text_of_row[r]; text >= 0) log_probs[text] -= scores[r].loss;
     std::vector<Record> records;
     for (std::size_t i = 0; i + 1 < s.texts.size(); ++i) {
       const Token text = is_pair(s, i) ? text_of(s.texts[i], l) : -1;
       if (text < 0) continue;
-      const double margin = beta_ * (scores[text] - l.pairs.reference[text] - (scores[text + 1] - l.pairs.reference[text + 1]));
+      const double margin = beta_ * (log_probs[text] - l.pairs.reference[text] - (log_probs[text + 1] - l.pairs.reference[text + 1]));
       records.push_back({{"pair", Index(s.texts[i].number / 2)},
-                         {"chosen", scores[text]},
-                         {"rejected", scores[text + 1]},
+                         {"chosen", log_probs[text]},
+                         {"rejected", log_probs[text + 1]},
                          {"margin", margin},
                          {"accuracy", double(margin > 0)},
                          {"preference_loss", std::max(-margin, 0.0) + std::log1p(std::exp(-std::abs(margin)))}});

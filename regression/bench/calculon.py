@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What Calculon (Isaev et al. 2023) predicts of the published A100 steps that `make planner` predicts, and how many it predicts in a second.
+"""Step times that Calculon (Isaev et al. 2023) predicts for the published A100 steps of `make planner`, and its predictions per second.
    regression/bench/calculon.py CALCULON    a clone of github.com/calculon-ai/calculon; needs numpy and pandas
-Its description of the machine is its own systems/a100_80g.json, which its authors set by the steps of Korthikanti et al. 2022."""
+The machine description is Calculon's own systems/a100_80g.json, which its authors fitted to the steps of Korthikanti et al. 2022."""
 import csv
 import logging
 import pathlib
@@ -57,4 +57,4 @@ with open(steps, encoding="utf-8") as rows:
         print(f"{name:38} {step['seconds']:>11} {predicted.get_total_time():11.4g} {100 * error:+8.1f}")
 for source, all_of in errors.items():
     print(f"{source}: mean error {100 * statistics.mean(all_of):.2f} %, worst {100 * max(all_of):.2f} %")
-print(f"{sum(map(len, errors.values())) / spent:.0f} predicted in a second")
+print(f"{sum(map(len, errors.values())) / spent:.0f} predictions per second")

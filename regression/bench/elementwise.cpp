@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of the kernels that memory bounds, in flops and bytes as the device counts them; of_copy is the ratio that
-// matters, and 0.7 is what we ask for. They work on memory that no cache holds: every call takes the next rows of tensors
-// much taller than it needs, as a step does that walks through its layers.
+// Benchmarks of memory-bound kernels (norms, gates, residual add, embedding, AdamW, cross-entropy). Flops and bytes are
+// those that the device counts. The target is of_copy >= 0.7, the fraction of the bandwidth of a plain copy. Operands
+// are larger than any cache: each call uses the next rows of tall tensors, as a training step does when it walks
+// through its layers.
 #include "kernels/ops/elementwise.hpp"
 #include "kernels/device/random.hpp"
 #include "kernels/ops/activation.hpp"
@@ -15,8 +16,8 @@ namespace {
 
 using namespace gyr;
 
-constexpr Index height = 1024;  // rows of a call: tokens of a micro-batch
-constexpr Index calls = 24;     // calls until a tensor's rows come round again
+constexpr Index height = 1024;  // rows per call: tokens of a micro-batch
+constexpr Index calls = 24;     // calls until the rows of a tensor are used again
 constexpr Index all = calls * height;
 
 struct Ground {
@@ -36,7 +37,7 @@ struct Ground {
   }
 };
 
-// Runs kernel(first row), the only one launched meanwhile, and reports its rates beside the machine's.
+// Times kernel(first row), which must launch nothing else, and reports its rates next to those of the machine.
 template <class Kernel>
 void measure(benchmark::State& state, Ground& ground, const Kernel& kernel, Index rows = height) {
   for (Index i = 0; i < calls; ++i) kernel(i * rows);
@@ -51,7 +52,7 @@ void measure(benchmark::State& state, Ground& ground, const Kernel& kernel, Inde
   bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.arena)), flops, bytes, seconds);
 }
 
-// Rows of one call.
+// Rows of one call, starting at row `first`.
 template <class T>
 Tensor2<T> part(const Tensor2<T>& x, Index first) {
   return rows(x, first, height);
@@ -99,7 +100,7 @@ void swiglu_backward(benchmark::State& state) {
   measure(state, g, [&](Index i) { glu_backward<T>(g.dev, Activation::silu, part(dy, i), part(x, i), 0.7, part(dx, i)); });
 }
 
-// y and z as the mixer has them: y by itself, z among the columns of the projection.
+// Operands of the gated norm as in the Mamba-2 mixer: y is contiguous, z is a range of columns of the projection.
 template <class T>
 struct Gated {
   explicit Gated(benchmark::State& state)
@@ -202,7 +203,7 @@ void bias_gradient(benchmark::State& state) {
   measure(state, g, [&](Index i) { bias_backward<T>(g.dev, Matrix<T>(part(dy, i)), 1, dbias); });
 }
 
-// Tokens spread over a table of 32768 rows.
+// Token ids scattered over an embedding table of 32768 rows.
 template <class T>
 struct Table {
   explicit Table(benchmark::State& state)
@@ -246,7 +247,8 @@ void sum_of_squares_f32(benchmark::State& state) {
   measure(state, g, [&](Index) { benchmark::DoNotOptimize(sum_of_squares<float>(g.dev, x)); });
 }
 
-// One rank's share of a head: rows of logits, their maxima, sums and labels.
+// The part of the output head that one vocabulary-parallel rank has: rows of logits, their maxima, sums of
+// exponentials, and labels.
 struct Head {
   explicit Head(benchmark::State& state)
       : logits(g.normal<float>(state.range(0), state.range(1))), top(g.normal<float>(state.range(0))), sums(g.normal<float>(2, state.range(0))),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# llama.cpp's own converter, on a model whose tokenizer is none of those it knows: only weights are timed. See generate.sh.
-#   TREE MODEL FILE TYPE    writes the model folder as FILE, in f32, bf16 or q8_0, by the converter in llama.cpp's sources
+# Runs llama.cpp's own converter on a model folder whose tokenizer it does not know, by skipping the vocabulary: only weights matter for timing. See generate.sh.
+#   TREE MODEL FILE TYPE    writes the model folder MODEL as the GGUF file FILE, in f32, bf16 or q8_0, with the converter in the llama.cpp sources TREE
 import pathlib
 import runpy
 import sys

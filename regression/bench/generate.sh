@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Generation here and in llama.cpp, in turns on the same cores: a model of Falcon-H1-0.5B's shape with random weights reads a prompt, and goes on from
-# one token, in fp32, bf16 and int8 (llama.cpp's q8_0). For comparison only, by hand: 12 GB of disk and a quarter of an hour the first time, for PyTorch
-# (which writes the model, see peer.sh) and llama.cpp, both from PyPI: the latter's sources lie in the package llama-cpp-python, are built with what
-# they find on this machine, and bring the converter and the benchmark.
-#   BUILD build folder with bin/gyrfalcon   ROUNDS (5) turns   PROMPT (517) tokens read   TOKENS (64) new ones   RANKS (1) cores: ranks here, threads
-#   there   CORES (0, 0-1, ...) which   TYPES ("fp32 bf16 int8")   FOLDER (BUILD/generate) for the models
+# Compares generation throughput with llama.cpp, in alternating turns on the same cores. A model of Falcon-H1-0.5B's shape with random weights reads a
+# prompt and generates tokens in fp32, bf16 and int8 (q8_0 in llama.cpp). Run by hand; the first run takes a quarter of an hour and 12 GB of disk.
+# It installs PyTorch (which writes the model, see peer.sh) and llama.cpp from PyPI. The llama.cpp sources are in the package llama-cpp-python; they
+# are built for this machine and contain the converter and the benchmark.
+#   BUILD build folder with bin/gyrfalcon   ROUNDS (5) turns   PROMPT (517) tokens of the prompt   TOKENS (64) new tokens
+#   RANKS (1) cores: MPI ranks of gyrfalcon, threads of llama.cpp   CORES (0, 0-1, ...) list of cores   TYPES ("fp32 bf16 int8")
+#   FOLDER (BUILD/generate) for the models
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-5} PROMPT=${PROMPT:-517} TOKENS=${TOKENS:-64} RANKS=${RANKS:-1} TYPES=${TYPES:-fp32 bf16 int8}
@@ -33,7 +34,7 @@ done
 
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$BUILD/bin/gyrfalcon")"
 long=$("$venv/bin/python" regression/bench/huggingface.py prompt - "$PROMPT")
-# ours TYPE PROMPT TOKENS: tokens/s of the prompt and of the new tokens behind the first
+# ours TYPE PROMPT TOKENS: prints tokens/s of the prompt, and of the new tokens after the first one.
 ours() {
   local words=(--precision "$1")
   [ "$1" != int8 ] || words=(--precision bf16 --weights int8)
@@ -41,7 +42,7 @@ ours() {
     --prompt "$2" --tokens "$3" --tokenizer "$FOLDER/model/tokenizer.json" "${words[@]}" 2>&1 > "$FOLDER/text" |
     sed -n 's/.*(prompts: [0-9]* at \([0-9.]*\) .* at \([0-9.]*\) tokens\/s)$/\1 \2/p'
 }
-theirs() {  # TYPE PROMPT TOKENS, one of them 0: tokens/s
+theirs() {  # TYPE PROMPT TOKENS, where PROMPT or TOKENS is 0: prints tokens/s
   taskset -c "$CORES" "$llama/bench/bin/llama-bench" -m "$FOLDER/$(theirs_of "$1").gguf" -t "$RANKS" -p "$2" -n "$3" -r 1 -o csv 2> "$FOLDER/log" |
     "$venv/bin/python" -c 'import csv, sys; print(*[row["avg_ts"] for row in csv.DictReader(sys.stdin)])'
 }
@@ -58,15 +59,15 @@ for ((i = 1; i <= ROUNDS; ++i)); do
     echo "turn $i, $type, prompt and new tokens/s: gyrfalcon $(tail -qn 1 "$out"/ours.{prompt,new}."$type" | xargs), llama.cpp $(tail -qn 1 "$out"/theirs.{prompt,new}."$type" | xargs)"
   done
 done
-# Every matrix but the embedding is multiplied with each token: 2 flops and once its bytes.
+# Each token is multiplied by every matrix except the embedding: 2 flops per element, and each element is read once.
 matrices=$("$venv/bin/python" -c 'import json, sys
 c = json.load(open(sys.argv[1]))
 h, i, s = c["hidden_size"], c["intermediate_size"], c["mamba_d_ssm"]
 q, kv = c["num_attention_heads"] * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
 ssm = 3 * s + 2 * c["mamba_n_groups"] * c["mamba_d_state"] + c["mamba_n_heads"]
 print(c["num_hidden_layers"] * h * (ssm + 2 * q + 2 * kv + 3 * i) + h * c["vocab_size"])' "$FOLDER/model/config.json")
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $RANKS core(s); medians of $ROUNDS turns; products of the prompt in GFLOP/s, weights read per new token in GB/s"
-printf '%-6s %-8s %12s %12s %8s %12s %12s\n' type what "gyrfalcon" "llama.cpp" ratio "its products" theirs
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $RANKS core(s); medians of $ROUNDS turns; last columns: GEMMs of the prompt in GFLOP/s, weights read for new tokens in GB/s"
+printf '%-6s %-8s %12s %12s %8s %12s %12s\n' type what "gyrfalcon" "llama.cpp" ratio "gyrfalcon's" "llama.cpp's"
 for type in $TYPES; do
   bytes=$(case $type in fp32) echo 4 ;; bf16) echo 2 ;; int8) echo 1.0625 ;; esac)
   for what in prompt new; do

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The other side of huggingface.sh: transformers on one thread.
-#   write FOLDER                       Falcon-H1-0.5B's shape with random weights in bf16, and a tokenizer of plain bytes
-#   same FOLDER OTHER                  fails unless both hold the same tensors, bit for bit
-#   prompt FOLDER N                    text of N tokens
-#   generate FOLDER PROMPT N           tokens/s of N new tokens, greedy, fp32, the prompt's reading included
-#   versions
+# Runs transformers on one thread, for huggingface.sh.
+#   write FOLDER                       writes a model of Falcon-H1-0.5B's shape with random bf16 weights, and a byte-level tokenizer
+#   same FOLDER OTHER                  fails unless both folders hold the same tensors, bit for bit
+#   prompt FOLDER N                    prints text of N tokens
+#   generate FOLDER PROMPT N           prints tokens/s of N new tokens, greedy, fp32, including the time to read the prompt
+#   versions                           prints the versions of PyTorch and transformers
 import pathlib
 import sys
 import time
@@ -47,7 +47,7 @@ def same(one, other):
     assert a.keys() == b.keys(), set(a) ^ set(b)
     for name in a:
         assert a[name].dtype == b[name].dtype and torch.equal(a[name], b[name]), name
-    print(f"{len(a)} tensors came back bit for bit")
+    print(f"{len(a)} tensors are unchanged bit for bit")
 
 
 def prompt(_, count):

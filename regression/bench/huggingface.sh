@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A model of Falcon-H1-0.5B's shape with random weights, written by transformers: brought here and back, and the same prompt continued by both
-# sides, greedily, in fp32, on one core with one thread, in turns. For comparison only, by hand: it takes some minutes, 5 GB of disk and
-# 6 GB more for PyTorch from PyPI in BUILD/peer (see peer.sh), where VENV names no environment that has torch, transformers and tokenizers.
-#   BUILD build folder with bin/gyrfalcon   ROUNDS (3) turns   PROMPT (128) tokens of the prompt   TOKENS (64) new ones   CORE (0)   FOLDER for the files
+# Compares import, export and generation with transformers. A model of Falcon-H1-0.5B's shape with random weights is imported and exported again. Then
+# both programs continue the same prompt, greedily, in fp32, on one core with one thread, in alternating turns. Run by hand; it takes some minutes and
+# 5 GB of disk. If VENV has no torch, transformers and tokenizers, 6 GB of PyTorch are installed from PyPI into build/peer (see peer.sh).
+#   BUILD build folder with bin/gyrfalcon   ROUNDS (3) turns   PROMPT (128) tokens of the prompt   TOKENS (64) new tokens   CORE (0)   FOLDER for the files
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-3} PROMPT=${PROMPT:-128} TOKENS=${TOKENS:-64} CORE=${CORE:-0} VENV=${VENV:-build/peer}
@@ -18,7 +18,7 @@ mkdir -p "$out"
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 on_core() { taskset -c "$CORE" "$@"; }
 peer() { on_core "$VENV/bin/python" regression/bench/huggingface.py "$@"; }
-seconds() {  # seconds COMMAND...: of the clock, once what was written before is on disk
+seconds() {  # seconds COMMAND...: wall time of the command; earlier writes are synced to disk first
   local begin
   sync
   begin=$(date +%s.%N)
@@ -28,7 +28,7 @@ seconds() {  # seconds COMMAND...: of the clock, once what was written before is
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
 
 [ -f "$out/model/model.safetensors" ] || peer write "$out/model"
-# What a careful copy of the same bytes takes: written, on disk, and read again. Import and export promise no less.
+# Reference time: a copy of the same bytes that is synced to disk and compared. Import and export guarantee as much.
 copied() { cp -r "$out/model" "$out/copy" && sync "$out"/copy/* && cmp "$out/model/model.safetensors" "$out/copy/model.safetensors"; }
 cat "$out"/model/* > /dev/null
 for name in import export copy; do : > "$out/$name.s"; done
@@ -41,7 +41,7 @@ done
 rm -rf "$out/copy"
 copy=$(middle < "$out/copy.s")
 for name in import export; do
-  echo "$(middle < "$out/$name.s") $copy" | awk -v name="$name" '{ printf "%s %.2f s; copied, synchronised and compared %.2f s: %.2f times that\n", name, $1, $2, $1 / $2 }'
+  echo "$(middle < "$out/$name.s") $copy" | awk -v name="$name" '{ printf "%s %.2f s; copy, sync and comparison %.2f s; ratio %.2f\n", name, $1, $2, $1 / $2 }'
 done
 peer same "$out/model" "$out/back"
 

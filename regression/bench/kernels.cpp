@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of kernels at the shapes of input/falcon-h1-73m.yaml. Flops are those of the mathematics (causal half of
-// attention, whole chunks of the scan, no recomputation), bytes those of the arguments, seconds of the fastest pass.
+// Benchmarks of attention, the SSD scan, convolution and RoPE at the shapes of input/falcon-h1-73m.yaml. Flops are
+// algorithmic: the causal half of attention, complete chunks of the scan, no recomputation. Bytes are those of the
+// operands. Seconds are those of the fastest pass.
 #include "kernels/ops/attention.hpp"
 
 #include <limits>
@@ -33,7 +34,7 @@ struct Bench {
   }
 };
 
-// Where the time went: "gemm 0.71 attention 0.29 ".
+// Fraction of the time spent in each kernel, e.g. "gemm 0.71 attention 0.29 ".
 std::string shares(const Device& dev) {
   double all = 0;
   for (const Work& w : dev.work()) all += w.seconds;
@@ -42,7 +43,7 @@ std::string shares(const Device& dev) {
   return text;
 }
 
-// Runs body as often as the library wants; the machine is measured on either side.
+// Runs `body` as often as the benchmark library asks for. The machine's own rates are measured before and after.
 void report(benchmark::State& state, Bench& ground, double flops, double bytes, const auto& body) {
   const bench::Machine before = bench::Machine::measured(ground.dev, ground.memory);
   body();
@@ -53,7 +54,7 @@ void report(benchmark::State& state, Bench& ground, double flops, double bytes, 
   bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.memory)), flops, bytes, best);
 }
 
-// Attention to the whole sequence, or to documents of `document` tokens packed into it.
+// Attention over the full sequence, or over packed documents of `document` tokens each.
 template <class T>
 struct AttentionBench : Bench {
   using A = Acc<T>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this machine can do, measured beside every kernel, and how a kernel's rates are reported next to it:
-//   GFLOP/s, of_sgemm   flops per second, and that over the rate of a 1024^3 float product
-//   GB/s, of_copy       bytes per second that must be read and written, and that over the rate of y = a x from memory
-// Seconds are of the processor, all threads together: other people's load disturbs them least.
+// Measures the peak rates of this machine around every kernel benchmark, and reports the kernel's rates relative to them:
+//   GFLOP/s, of_sgemm   flops per second, and as a fraction of the rate of a 1024^3 float GEMM
+//   GB/s, of_copy       bytes per second that must be read and written, and as a fraction of the rate of y = a x from memory
+// Seconds are processor time of all threads, which other load on the machine disturbs least.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -34,9 +34,9 @@ double least_seconds(const Body& body) {
   return least;
 }
 
-// Rates of the machine; takes 140 MB of the arena while it measures.
+// Peak rates of the machine. The measurement uses 140 MB of the arena.
 struct Machine {
-  double flops = 0, bytes = 0;  // per second
+  double flops = 0, bytes = 0;  // flops per second, bytes per second
 
   static Machine measured(Device& dev, Arena& arena) {
     constexpr Index n = 1024, m = Index(1) << 24;
@@ -51,7 +51,7 @@ struct Machine {
     const double product = least_seconds([&] {
       gemm<float>(dev, MatrixOp::none, Matrix<const float>(a, n, n, n), MatrixOp::none, Matrix<const float>(b, n, n, n), Matrix<float>(c, n, n, n));
     });
-    float factor = 0.5f;  // hidden, lest the loop become a library call
+    float factor = 0.5f;  // opaque to the compiler, so that it cannot replace the loop by a library call
     benchmark::DoNotOptimize(factor);
     const double copy = least_seconds([&] {
 #pragma GCC ivdep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs the benchmarks of kernels: MPI, Kokkos and the benchmark library started once for all of them.
+// Main program of the kernel benchmarks: initializes MPI, Kokkos and the benchmark library once for all of them.
 #include <benchmark/benchmark.h>
 #include <mpi.h>
 

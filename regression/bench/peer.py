@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The models of input/falcon-h1-73m.yaml and input/gpt2-124m.yaml in PyTorch and Hugging Face transformers, on CPU: seconds per training step
-# (forward, backward, AdamW) in fp32, or with autocast to bf16, on random tokens. For comparison only; see peer.sh.
+# Times training steps of the models of input/falcon-h1-73m.yaml and input/gpt2-124m.yaml in PyTorch with transformers,
+# on CPU: forward, backward and AdamW, in fp32 or with autocast to bf16, on random tokens. For comparison only; see
+# peer.sh.
 import argparse
 import statistics
 import time
@@ -34,11 +35,11 @@ models = {"falcon-h1-73m": falcon_h1, "gpt2-124m": gpt2}
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="falcon-h1-73m", choices=models)
-    parser.add_argument("--batch", type=int, default=2, help="sequences of a step")
-    parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
+    parser.add_argument("--batch", type=int, default=2, help="sequences per step")
+    parser.add_argument("--length", type=int, default=1024, help="tokens per sequence")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=2, help="timed, after one that is not")
+    parser.add_argument("--steps", type=int, default=2, help="timed steps, after one warm-up step")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# One training step of input/$MODEL.yaml here and in PyTorch with transformers, in turns on the same two cores: forward, backward and AdamW of
-# 2 sequences of 1024 tokens, one on each rank, and of one of 4096 that the ranks share, in fp32 and in bf16 (there: autocast). PyTorch comes from PyPI
-# into BUILD/peer (6 GB, because PyPI's wheel brings CUDA) and is used for nothing else. Both sides wait actively, so that on a machine with other
-# load processor time counts waiting too.
-#   MODEL falcon-h1-73m or gpt2-124m, which drops nothing on any side
-#   LLMC  of gpt2-124m: train_gpt2 of llm.c, built with OpenMP in a folder that holds gpt2_124M.bin and what it reads of dev/data: its steps of 4 sequences
-#         of 64 tokens, which it has fixed, become a column, and LENGTHS has 64 too
-#   VENV  a virtual environment that has torch and transformers, instead of BUILD/peer
-#   BUILD build folder with step_benchmark   ROUNDS (5) turns   LENGTHS ("1024 4096", of GPT-2 its 1024) tokens of a sequence   PRECISIONS ("fp32 bf16")
+# Compares a training step of input/$MODEL.yaml with PyTorch and transformers, in alternating turns on the same two cores. A step is forward, backward
+# and AdamW, in fp32 and in bf16 (autocast in PyTorch). It has 2 sequences of 1024 tokens, one per rank, or one sequence of 4096 tokens with context
+# parallelism over both ranks. PyTorch comes from PyPI into build/peer (6 GB, because the wheel contains CUDA) and is used for nothing else. Both
+# programs busy-wait, so on a machine with other load their processor time includes waiting.
+#   MODEL falcon-h1-73m, or gpt2-124m without dropout on either side
+#   LLMC  only with gpt2-124m: program train_gpt2 of llm.c, built with OpenMP, in a folder that holds gpt2_124M.bin and the files of dev/data that it
+#         reads. Its steps, fixed at 4 sequences of 64 tokens, become a column, and LENGTHS includes 64
+#   VENV  a virtual environment that has torch and transformers, instead of build/peer
+#   BUILD build folder with step_benchmark   ROUNDS (5) turns   LENGTHS ("1024 4096"; GPT-2: 1024) tokens per sequence   PRECISIONS ("fp32 bf16")
 #   ARGS overrides of the deck
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 MODEL=${MODEL:-falcon-h1-73m} LLMC=${LLMC:-} c_length=64
-[ -z "$LLMC" ] || { [ "$MODEL" = gpt2-124m ] && [ -x "$LLMC" ]; } || { echo "LLMC=$LLMC: is train_gpt2 of llm.c, a program, beside MODEL=gpt2-124m" >&2; exit 64; }
+[ -z "$LLMC" ] || { [ "$MODEL" = gpt2-124m ] && [ -x "$LLMC" ]; } || { echo "LLMC=$LLMC: must be the program train_gpt2 of llm.c, and requires MODEL=gpt2-124m" >&2; exit 64; }
 dropout=()
 if [ "$MODEL" = gpt2-124m ]; then
   LENGTHS=${LENGTHS:-1024} dropout=(model.dropout.embedding=0 model.dropout.residual=0 model.dropout.attention=0)
@@ -39,16 +39,16 @@ ours() {  # LENGTH PRECISION
   OMP_NUM_THREADS=1 "${launcher[@]}" -n $ranks "$BUILD/regression/step_benchmark" "input/$MODEL.yaml" windows=2 micros=1 \
     train.seq_length="$1" train.precision="$2" "${dropout[@]}" "${layout[@]}" $ARGS
 }
-in_c() {  # the median of three steps behind the first one, in seconds; it is ended there
+in_c() {  # prints the median time of three llm.c steps after the first one, in seconds, and then stops llm.c
   local took
   took=$(cd "$(dirname "$LLMC")" && { env --default-signal=PIPE OMP_NUM_THREADS=$ranks stdbuf -oL "./$(basename "$LLMC")" 2>/dev/null || true; } |
     awk '/^step [1-9].*took/ { sub(/.*took /, ""); print $1; if (++n == 3) exit }')
-  [ "$(wc -w <<< "$took")" = 3 ] || { echo "$LLMC: has not told the time of three steps; run it in its folder to see why" >&2; exit 1; }
+  [ "$(wc -w <<< "$took")" = 3 ] || { echo "$LLMC: did not print the time of three steps; run it in its folder to see why" >&2; exit 1; }
   middle <<< "$took" | awk '{ print 1e-3 * $1 }'
 }
 theirs() { "$venv/bin/python" regression/bench/peer.py --model "$MODEL" --batch "$(sequences "$1")" --length "$1" --precision "$2" --threads $ranks --steps 2 2>/dev/null; }
 middle() { sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
-# Nothing where it has no such step.
+# Median time of llm.c's steps; prints nothing for lengths and precisions that llm.c does not run.
 compared_in_c() { [ -z "$LLMC" ] || [ "$1.$2.$3" != "$c_length.fp32.wall" ] || middle < "$out/in_c"; }
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -71,8 +71,8 @@ for ((i = 1; i <= ROUNDS; ++i)); do
   fi
 done
 "$venv/bin/python" -c 'import torch, transformers; print("PyTorch", torch.__version__, "transformers", transformers.__version__)'
-echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), 2 cores, $MODEL; medians of $ROUNDS turns; GFLOP/s: products of the model, counted once, over the step"
-printf '%-7s %-5s %-10s %10s %10s %7s %10s %10s%s\n' tokens "" seconds gyrfalcon PyTorch ratio GFLOP/s theirs "${LLMC:+      llm.c   ratio}"
+echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), 2 cores, $MODEL; medians of $ROUNDS turns; GFLOP/s: model flops without recomputation / seconds of the step"
+printf '%-7s %-5s %-10s %10s %10s %7s %10s %10s%s\n' tokens "" seconds gyrfalcon PyTorch ratio GFLOP/s "PyTorch's" "${LLMC:+      llm.c   ratio}"
 for length in $LENGTHS; do
   for precision in $PRECISIONS; do
     for clock in wall processor; do

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Two ranks that share work against two that have sequences of their own: the same step of input/falcon-h1-73m.yaml on every layout, in turns on
-# the same cores. Of each: the median of a step's seconds, its rate over that of data=2, and of the traced step the largest part that a rank waits
-# for transfers, and for messages of the pipeline.
-#   BUILD build folder   LENGTH (1024) tokens of a sequence   SEQUENCES (4) of a step   ROUNDS (3) turns   LAYOUTS (all) names from the list below
+# Compares parallel layouts of two ranks with data parallelism (data=2): the same step of input/falcon-h1-73m.yaml on every layout, in alternating turns on the same cores. For each layout it prints the median step time, the throughput relative to data=2, and from a traced step the largest fraction of a rank's time spent waiting for transfers, and in pipeline bubbles.
+#   BUILD build folder   LENGTH (1024) tokens per sequence   SEQUENCES (4) per step   ROUNDS (3) turns   LAYOUTS (all) names from the list below
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} LENGTH=${LENGTH:-1024} SEQUENCES=${SEQUENCES:-4} ROUNDS=${ROUNDS:-3}
@@ -18,7 +16,7 @@ make_material 1 6000
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$BUILD/bin/gyrfalcon")"
 export OMP_NUM_THREADS=1
 
-# One step; the second of two where that does not take minutes, since the first one touches the memory.
+# Two steps, of which the second is timed because the first one touches the memory; only one step if it takes minutes.
 steps=$((LENGTH * SEQUENCES > 16384 ? 1 : 2))
 turn() {
   local out=$folder/$1
@@ -28,7 +26,7 @@ turn() {
     train.global_batch_size="$SEQUENCES" train.steps=$steps train.log_every=1 train.eval_every=0 checkpoint.every=0 trace.on=true "trace.steps=[$steps]" \
     output.folder="$out" ${changes[$1]} > "$out.log" || { tail -n 5 "$out.log"; exit 1; }
   "$BUILD/bin/gyrfalcon" trace show "$out/trace" > "$out.trace"
-  # rank, step and busy come first; bubble, rest and what is hidden last, each with its share
+  # columns: rank, step and busy first; bubble, rest and overlapped last, each followed by its fraction
   awk '/^rank +step s/ { table = 1; next } NF == 0 { table = 0 }
        table && $1 ~ /^[0-9]+$/ { step = $2; waits = 1 - ($3 + $(NF - 5) + $(NF - 3)) / $2; bubble = $(NF - 5) / $2
                if (waits > most) most = waits
@@ -44,7 +42,7 @@ done
 
 middle() { cut -d ' ' -f "$2" "$folder/$1.times" | sort -n | awk '{ x[NR] = $1 } END { print (x[int((NR + 1) / 2)] + x[int(NR / 2) + 1]) / 2 }'; }
 grep -m 1 'model name' /proc/cpuinfo | sed 's/.*: //'
-echo "$SEQUENCES sequences of $LENGTH tokens a step, 2 ranks, medians of $ROUNDS"
+echo "$SEQUENCES sequences of $LENGTH tokens per step, 2 ranks, medians of $ROUNDS turns"
 printf '%-12s %9s %9s %8s %8s %8s\n' layout "step s" tokens/s "of data" "waits %" "bubble %"
 base=$(middle "${LAYOUTS%% *}" 1)
 for name in $LAYOUTS; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole training step beside the matrix products it is made of: in every window a step, a step over several micro-batches, and
-// the model's matrix products alone (the same shapes, counts and order, on all ranks at once), one after the other; medians.
-//   mpiexec -n 2 step_benchmark DECK [windows=5] [micros=4] [key=value ...]      micros=1: the shorter step alone
+// Benchmark of a full training step against the GEMMs that it contains. Every window runs a step, a step with several micro-batches, and the model's
+// GEMMs only, with the same shapes, counts and order on all ranks at once. Medians over the windows are printed.
+//   mpiexec -n 2 step_benchmark DECK [windows=5] [micros=4] [key=value ...]      micros=1: only the step with one micro-batch
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -23,9 +23,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Index head_rows = 256;          // rows of logits that the head computes at a time
-constexpr Index copied = Index(1) << 24;  // elements of the copy that memory is measured with
+constexpr Index copied = Index(1) << 24;  // elements of the copy that measures the memory bandwidth
 
-// Weights (out, in) of the products of one layer, those that share an input as the one product they are.
+// Shapes (out, in) of the weights of one layer. Projections with the same input are fused into one GEMM, as in the
+// step.
 struct Linear {
   Index out, in;
 };
@@ -39,8 +40,8 @@ std::vector<Linear> linears_of(const ModelConfig& m, char symbol) {
   return all;
 }
 
-// The matrix products of layers and head for one micro-batch of `rows` tokens: forward, gradient of the input, gradient of the weight. Those of
-// bf16 widen their operands as they do in the step.
+// The GEMMs of all layers and the head for one micro-batch of `rows` tokens: forward, input gradient, weight gradient. In bf16 they widen
+// their operands, as in the step.
 template <class T>
 class Mix {
  public:
@@ -112,7 +113,7 @@ class Mix {
   std::unique_ptr<Device> alone_;
 };
 
-// y = a x from memory.
+// Memory copy y = a x.
 class Copy {
  public:
   Copy()
@@ -138,7 +139,7 @@ double median(std::vector<double> x) {
   return x.size() % 2 ? x[x.size() / 2] : (x[x.size() / 2 - 1] + x[x.size() / 2]) / 2;
 }
 
-// Of this rank, all threads together: what other people's load on the machine disturbs least.
+// Processor seconds of this rank, all threads together. Other load on the machine disturbs them least.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -146,8 +147,8 @@ double processor_seconds() {
 }
 
 struct Time {
-  double seconds;  // from when all ranks are there until the last one is done
-  double cores;    // how many the ranks had meanwhile, on average: fewer than threads where others use the machine
+  double seconds;  // wall time, from the start on all ranks to the end of the last one
+  double cores;    // cores that the ranks used on average; fewer than the threads if other processes use the machine
 };
 template <class Body>
 Time time_of(Communicator& world, const Body& body) {
@@ -165,10 +166,10 @@ struct Window {
 };
 
 struct Extent {
-  int windows = 5, micros = 4;  // measurements, micro-batches of the longer step
+  int windows = 5, micros = 4;  // number of measurements; micro-batches of the longer step
 };
 
-// Of one rank while all compute: flop/s of the products alone, bytes/s of a copy.
+// Rates of one rank while all ranks compute: flop/s of the GEMMs only, bytes/s of a copy.
 struct Limits {
   double products, copy;
 };
@@ -176,9 +177,9 @@ struct Limits {
 void print_kernels(std::vector<Work> work, int steps, double step, const Limits& limits) {
   std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.seconds > b.seconds; });
   fmt::print(
-      "\nkernels of rank 0, per step of one micro-batch; of limit: time at the rate of the products alone ({:.1f} GFLOP/s) or of a copy ({:.1f} "
+      "\nkernels of rank 0, per step of one micro-batch; of limit: time at the rate of the GEMMs only ({:.1f} GFLOP/s) or of a copy ({:.1f} "
       "GB/s),\n"
-      "whichever is longer, over the time taken (above 1: in cache)\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}{:>10}\n",
+      "whichever is longer, divided by the measured time (above 1: data in cache)\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}{:>10}\n",
       1e-9 * limits.products, 1e-9 * limits.copy, "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit");
   double inside = 0;
   for (const Work& w : work) {
@@ -200,12 +201,12 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   const double model_flops = training_factor * forward_flops(model, seq_length).minimal * tokens;
   const double step = over([](const Window& w) { return w.step.seconds; });
   const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
-    fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   products {:5.3f}   MFU {:5.3f}\n", what, seconds, micros * tokens / seconds,
-               1e-9 * micros * model_flops / seconds, products, whole);
+    fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   GEMM fraction {:5.3f}   MFU {:5.3f}\n", what, seconds,
+               micros * tokens / seconds, 1e-9 * micros * model_flops / seconds, products, whole);
   };
   const double whole = model_flops / mix_flops;
   const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
-  fmt::print("median of {} windows, {} ranks, threads: {}; {:.0f} tokens in a micro-batch of all ranks\n", windows.size(), ranks, threads_text(),
+  fmt::print("median of {} windows, {} ranks, threads: {}; {:.0f} tokens per micro-batch, all ranks\n", windows.size(), ranks, threads_text(),
              tokens);
   line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
   if (micros > 1) {
@@ -214,19 +215,19 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
          long_ratio * whole);
   }
   const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
-  fmt::print("matrix products alone       {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
+  fmt::print("GEMMs only                  {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
   const double used = over([](const Window& w) { return w.mix.seconds * w.mix.cores / (w.step.seconds * w.step.cores); });
   fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * whole);
-  fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during its products alone\n",
+  fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during the GEMMs only\n",
              over([](const Window& w) { return w.step.cores; }), ranks * rank_threads(), over([](const Window& w) { return w.mix.cores; }));
   fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
   fmt::print(
-      "products: flops of the products of layers and head / seconds of the whole step, over the rate of the same products alone in\n"
-      "          the same window. Attention's and the scan's own products count as overhead. At least 0.50 is asked for.\n"
-      "MFU:      flops of the model (attention's causal half, minimal recurrence, nothing recomputed; {:.1f} GFLOP per micro-batch of a\n"
-      "          rank) / seconds of the whole step, over the same rate\n"
-      "Where the cores in use are fewer than the threads, others use the machine: then trust the line by processor time, which counts\n"
-      "waiting for another rank as work of the step.\n",
+      "GEMM fraction: flops of the GEMMs of layers and head / seconds of the full step, divided by the rate of the same GEMMs only, in\n"
+      "               the same window. Matrix products inside attention and the scan count as overhead. The target is at least 0.50.\n"
+      "MFU:           flops of the model (causal half of attention, minimal recurrence, no recomputation; {:.1f} GFLOP per micro-batch of a\n"
+      "               rank) / seconds of the full step, divided by the same rate\n"
+      "If the cores in use are fewer than the threads, other processes use the machine. Then trust the line by processor time, which counts\n"
+      "waiting for another rank as time of the step.\n",
       1e-9 * model_flops / ranks);
   fmt::print("model flops per step: {:.6g}\nseconds per step: {:.3f}\nprocessor seconds per step: {:.3f}\n", model_flops, step,
              over([](const Window& w) { return w.step.seconds * w.step.cores; }));
@@ -277,10 +278,11 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
     w.copy = time_of(grid.world(), [&] { copy.run(0.5f); });
     return w;
   };
-  window();  // touches all memory
+  window();  // warm-up: touches all memory
   timers.reset();
   for (const Work& w : work)
-    if (std::string_view(w.kernel) == "gemm") ensure(w.flops == mix.flops(), "the step's products take {} flops, the mix {}", w.flops, mix.flops());
+    if (std::string_view(w.kernel) == "gemm")
+      ensure(w.flops == mix.flops(), "the GEMMs of the step take {} flops, but those of the benchmark take {}", w.flops, mix.flops());
   work.clear();
 
   std::vector<Window> windows;
@@ -301,11 +303,12 @@ void compare(Runtime& runtime, const std::string& file, const Extent& extent, co
   Deck deck = Deck::read(file, overrides);
   RunConfig run = read_run_config(deck);
   deck.finish();
-  require(runtime.ranks() % run.parallel.context == 0, Exit::config, "{} ranks do not share sequences by {}", runtime.ranks(), run.parallel.context);
+  require(runtime.ranks() % run.parallel.context == 0, Exit::config, "{} ranks: the number of ranks must be a multiple of parallel.context = {}",
+          runtime.ranks(), run.parallel.context);
   run.train.global_batch_size = extent.micros * runtime.ranks() / run.parallel.context * run.train.micro_batch_size;
   const Layout layout = layout_of(run, runtime.ranks());
   require(layout.size(Axis::data) * layout.size(Axis::context) == runtime.ranks(), Exit::config,
-          "the products of a step are known where all ranks are on the data and the context axis");
+          "this benchmark supports only data and context parallelism: parallel.data times parallel.context must equal the number of ranks");
   with_type(precision_of(run.train.precision), [&]<class T>(std::type_identity<T>) { compare<T>(runtime, run, layout, extent); });
 }
 
@@ -328,7 +331,7 @@ int main(int argc, char** argv) {
           }
           int& count = windows ? extent.windows : extent.micros;
           count = std::atoi(word.c_str() + word.find('=') + 1);
-          require(count > 0, Exit::usage, "{}: at least 1", word);
+          require(count > 0, Exit::usage, "{}: must be at least 1", word);
         }
         compare(runtime, argv[1], extent, overrides);
       },

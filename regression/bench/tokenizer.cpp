@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// tokenizer_benchmark TOKENIZER.json TEXT [SECONDS]: how fast one thread encodes the paragraphs of a text, after one pass to warm up.
+// tokenizer_benchmark TOKENIZER.json TEXT [SECONDS]: encoding throughput of one thread over the paragraphs of a text,
+// after one warm-up pass.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tokenizer.sh's other side: trains the vocabularies that both sides use, and times `tokenizers`.
+"""Trains the vocabularies for tokenizer.sh, and times the library `tokenizers`.
 
-tokenizer.py train TEXT FOLDER          gpt2.json and llama3.json, 32768 tokens each
-tokenizer.py time TOKENIZER.json TEXT   rates of encode() and encode_batch() over the paragraphs of a text; the faster one counts
+tokenizer.py train TEXT FOLDER          writes gpt2.json and llama3.json, 32768 tokens each
+tokenizer.py time TOKENIZER.json TEXT   prints the best rate of encode(), encode_batch() and encode_batch_fast() over the paragraphs of a text
 """
 import pathlib
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Encoding text here and in Hugging Face's `tokenizers`, in turns on one core: the first 4 MB of Debian's dictionary, paragraph by
-# paragraph, GPT-2's and Llama 3's ways of cutting, vocabularies of 32768. The library comes from PyPI into build/peer-tokenizers and is
-# used for nothing else; of its encode, encode_batch and encode_batch_fast the fastest counts.
-#   BUILD build folder with tokenizer_benchmark   ROUNDS (3) turns   PYTHON an interpreter that has tokenizers already
+# Compares the encoding throughput with Hugging Face's library `tokenizers`, in alternating turns on one core. The text is the first 4 MB of Debian's
+# dictionary, paragraph by paragraph. The vocabularies have 32768 tokens, with the pre-tokenizers of GPT-2 and Llama 3. The library comes from PyPI
+# into build/peer-tokenizers and is used for nothing else. The fastest of its encode, encode_batch and encode_batch_fast counts.
+#   BUILD build folder with tokenizer_benchmark   ROUNDS (3) turns   PYTHON an interpreter that already has tokenizers
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} ROUNDS=${ROUNDS:-3} PYTHON=${PYTHON:-}

@@ -280,7 +280,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
   const Result without = must({"generate", folder / "away", "--prompt", "ka", "--greedy", "--tokens", "1", "--tokenizer", tokenizer});
   EXPECT_NE(without.err.find("the model has a chat template"), std::string::npos) << without.err;
   expect_refused({"generate", folder / "away", "--prompt", "ka", "--chat", "--tokenizer", tokenizer}, Exit::data,
-                 "away/chat_template.jinja: the chat template cannot be taken: character 1: `if tools` is not");
+                 "away/chat_template.jinja: the chat template cannot be converted: character 1: `if tools` is not");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat"}, Exit::data, "has no chat template; write one with --template");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat", "--template", "{role}{content}"}, Exit::usage, "--chat");
   // Data is written down as the model says, too.
@@ -466,7 +466,7 @@ TEST(huggingface, what_people_take_for_a_model_is_told_with_the_way_out) {
   put_contents(folder / "adapter/adapter_config.json", "{}");
   put_contents(folder / "adapter/adapter_model.safetensors", "");
   for (const Words& command : {Words{"import-hf", folder / "adapter", folder / "c"}, Words{"eval", folder / "adapter"}})
-    expect_refused(command, Exit::missing, "holds an adapter");
+    expect_refused(command, Exit::missing, "holds a PEFT adapter");
   Json config = Json::parse(contents(exported() / "config.json"));
   config["intermediate_size"] = config["intermediate_size"].get<int>() / 2;
   fs::copy(exported(), folder / "other");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any text is refused with Exit::data, or is a model that is written and read again as the same.
+// Fuzz target for config.json. Any text is rejected with Exit::data, or gives a model that is the same after writing
+// and reading it again.
 #include <cstdint>
 #include <cstdlib>
 

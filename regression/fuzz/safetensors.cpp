@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any bytes are refused with Exit::data, or are a header whose tensors cover the data.
+// Fuzz target for safetensors files. Any bytes are rejected with Exit::data, or give a header whose tensors cover the
+// data exactly.
 #include <cstdint>
 #include <cstdlib>
 
@@ -31,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   check(Index(size), [&] { return safetensors::read_header(bytes, "input"); });
   if (size < 2) return 0;
-  // The same as JSON whose length is right, in front of as many bytes of data as the first two say.
+  // The input once more as the JSON of a header with a correct length. The first two bytes are the size of the data
+  // area.
   const std::string_view json = bytes.substr(2);
   const Index file_bytes = safetensors::length_bytes + Index(json.size()) + (data[0] | data[1] << 8);
   check(file_bytes, [&] { return safetensors::parse_header(json, file_bytes, "input"); });

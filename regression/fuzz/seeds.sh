@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# seeds.sh FOLDER: small inputs to start the fuzzers from, FOLDER/NAME for fuzz_NAME.
+# seeds.sh FOLDER: writes small seed inputs for the fuzzers, FOLDER/NAME for fuzz_NAME.
 #   cmake -S . -B build-fuzz -G Ninja -DGYR_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 #   cmake --build build-fuzz --target fuzzers && regression/fuzz/seeds.sh seeds
 #   build-fuzz/regression/fuzz_safetensors -dict=regression/fuzz/safetensors.dict -max_total_time=600 seeds/safetensors
@@ -8,10 +8,10 @@ set -eu
 out=${1:?usage: seeds.sh FOLDER}
 mkdir -p "$out/safetensors" "$out/config_json"
 
-# safetensors NAME JSON BYTES: a file of this header (below 256 bytes) and so many bytes of data.
+# safetensors NAME JSON BYTES: writes a file with this header (below 256 bytes) and BYTES zero bytes of data.
 safetensors() {
   {
-    # shellcheck disable=SC2059  # the format is the number
+    # shellcheck disable=SC2059  # the format string is the number
     printf "\\$(printf %03o "${#2}")\000\000\000\000\000\000\000"
     printf %s "$2"
     head -c "$3" /dev/zero
@@ -22,7 +22,7 @@ safetensors one '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 8
 safetensors padded '{"__metadata__":{"format":"pt"},"w":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}      ' 12
 safetensors scalar_and_none '{"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]},"n":{"dtype":"I8","shape":[4,0],"data_offsets":[8,8]}}' 8
 safetensors two '{"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]},"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}' 8
-# The second form: two bytes of data size, then the header.
+# Second form of input: two bytes with the data size, then the JSON of the header.
 printf '\010\000{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' > "$out/safetensors/bare"
 
 printf '{"model_type":"falcon_h1","rope_theta":1e11}' > "$out/config_json/least"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any bytes as a tokenizer.json: refused with Exit::data, or a tokenizer that encodes and decodes. Seeds: the files of
-// regression/golden/tokenizers.
+// Fuzz target for tokenizer.json. Any bytes are rejected with Exit::data, or give a tokenizer that encodes and decodes.
+// Seeds: the files of regression/golden/tokenizers.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The kernels of rates.cpp as PyTorch has them, on a GPU: a line of JSON for each, under the same names. For comparison only; see gpu.sh.
+# Times PyTorch's counterparts of the kernels of rates.cpp on a GPU, and prints a line of JSON for each, with the same names. For comparison only; see gpu.sh.
 #   peer.py LENGTH...
 import json
 import math
@@ -15,7 +15,7 @@ SSM_HEADS, SSM_HEAD_DIM, STATE, CHUNK, VOCAB, LOGITS, PRODUCT, PARAMETERS, COPIE
 
 
 def seconds_of(body, window=0.05, windows=7):
-    """Per call, of the median window; torch.cuda.synchronize() at its ends."""
+    """Seconds per call in the median window; each window starts and ends with torch.cuda.synchronize()."""
     for _ in range(3):
         body()
     times = []
@@ -38,7 +38,7 @@ def normal(*shape, dtype=torch.bfloat16, grad=False):
 
 
 def forward_and_backward(report, name, function, inputs):
-    """Seconds of function(*inputs) without gradients, and of the backward alone, of a graph that is kept."""
+    """Times function(*inputs) without gradients, and only the backward pass on a retained graph."""
     with torch.no_grad():
         report(name + "_forward", lambda: function(*inputs))
     out = function(*inputs)
@@ -55,7 +55,7 @@ def attention(report, batch, length):
 
 
 def scan(report, batch, length):
-    """mamba_ssm's fused scan where it is installed; else the chunked products that transformers falls back to, without its loops."""
+    """Times the fused scan of mamba_ssm if it is installed; otherwise the chunked matmuls of transformers' fallback, without its loops."""
     x, dt = normal(batch, length, SSM_HEADS, SSM_HEAD_DIM, grad=True), normal(batch, length, SSM_HEADS, grad=True)
     b, c = (normal(batch, length, 1, STATE, grad=True) for _ in range(2))
     a, d = -torch.ones(SSM_HEADS, device="cuda"), torch.ones(SSM_HEADS, device="cuda")
@@ -70,7 +70,7 @@ def scan(report, batch, length):
 
 
 def chunked_scan(x, dt, a, b, c, d):
-    """Mamba-2's scan as products of chunks; one group. x (B, T, H, P), dt (B, T, H), b and c (B, T, 1, N)."""
+    """Mamba-2's SSD scan as matmuls over chunks; one group. x (B, T, H, P), dt (B, T, H), b and c (B, T, 1, N)."""
     batch, length, heads, width = x.shape
     cut = lambda t: t.reshape(batch, length // CHUNK, CHUNK, *t.shape[2:])
     xc, bc, cc = cut(x * dt.to(x.dtype)[..., None]), cut(b[:, :, 0]), cut(c[:, :, 0])
@@ -135,7 +135,7 @@ def main():
         def report(name, body):
             try:
                 seconds = seconds_of(body)
-            except Exception as error:  # one kernel that is not there leaves the others
+            except Exception as error:  # continue with the other kernels if one is not available
                 print(f"{name}: {error}", file=sys.stderr)
                 return
             print(json.dumps({"kernel": name, "length": length, "seconds": seconds}), flush=True)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A Falcon-H1 deck's model in PyTorch and transformers on a GPU, a line of JSON for what is timed. Where mamba_ssm and causal_conv1d are installed
-# transformers takes them. MAMBA_SSM may name a folder with the sources of mamba_ssm, of which its Triton scan is taken then. For comparison only; see
-# gpu.sh.
-#   peer_model.py step DECK LENGTH SEQUENCES       tokens/s of training steps: sequences one by one, autocast to bf16, fused AdamW in float
-#   peer_model.py generate FOLDER PROMPT TOKENS    tokens/s behind the first new one, greedy, bf16, for one sequence
+# Times the Falcon-H1 model of a deck in PyTorch and transformers on a GPU, and prints a line of JSON. transformers uses mamba_ssm and causal_conv1d if they are installed. MAMBA_SSM may name a folder with the sources of mamba_ssm, whose Triton scan is then used. For comparison only; see gpu.sh.
+#   peer_model.py step DECK LENGTH SEQUENCES       tokens/s of training steps: one sequence per micro-batch, autocast to bf16, fused AdamW in fp32
+#   peer_model.py generate FOLDER PROMPT TOKENS    tokens/s of new tokens after the first one, greedy, bf16, one sequence
 import json
 import os
 import pathlib
@@ -39,7 +37,7 @@ def config_of(deck):
 
 
 def take_triton_scan():
-    """Only now, behind transformers' import: with all of mamba_ssm it would want kernels that have to be compiled."""
+    """Imported after transformers: if transformers found all of mamba_ssm, it would require compiled kernels."""
     folder = os.environ.get("MAMBA_SSM")
     if not folder:
         return "transformers"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Unit tests give kernels what they keep in vectors. On a GPU (GYR_CUDA_MEMORY=pinned) the heap is therefore memory that it reads by the same
-// addresses: grown once, so that all that is taken afterwards lies in what is registered.
+// Lets unit tests on a GPU (GYR_CUDA_MEMORY=pinned) pass host vectors to kernels. The heap is grown once and registered
+// with cudaHostRegister, so that the GPU reads it at the same addresses. Every later allocation lies inside of the
+// registered range.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -15,9 +16,9 @@
 
 namespace {
 
-constexpr std::size_t room = std::size_t(3) << 29;  // bytes, more than the largest test takes
+constexpr std::size_t room = std::size_t(3) << 29;  // bytes; more than the largest test allocates
 
-// Where the heap begins and ends.
+// Begin and end address of the heap.
 struct Range {
   std::uintptr_t begin = 0, end = 0;
 };

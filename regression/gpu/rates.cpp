@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates of kernels at the shapes of input/falcon-h1-1.5b.yaml in bf16, beside what the device can do, measured in the same run: a large product, and
-// a copy from place to place. Flops and bytes are those of the mathematics, as the device counts them; seconds are the median window's, per call.
+// Rates of kernels in bf16 at the shapes of input/falcon-h1-1.5b.yaml, relative to what the device reaches in the same run in a large GEMM and in a
+// device-to-device copy. Flops and bytes are algorithmic, as the device counts them. Seconds are per call, in the median window.
 //   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small] [only=NAME,...]
-// small: shapes for machines that emulate a device. only: kernels whose names begin so, and the two that others are compared with
-// A table, and for each kernel a line of JSON on standard error. peer.py has the same names for PyTorch's kernels.
+// small: tiny shapes, for emulated devices. only: kernels whose names begin with one of these, and the two reference kernels `copy` and `product`.
+// Prints a table, and a line of JSON for each kernel on standard error. peer.py has the same names for PyTorch's kernels.
 #include <mpi.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ struct Extents {
   Index experts = 64, expert_wide = 768, top_k = 8;
   Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
   int windows = 7;
-  double seconds = 0.05;  // of a window, at least
-  std::string only;       // names begin with one of these, or empty
+  double seconds = 0.05;  // minimum length of a window
+  std::string only;       // comma-separated beginnings of kernel names; empty: all kernels
 
   bool wants(const std::string& name) const {
     if (only.empty() || name == "copy" || name == "product") return true;
@@ -64,7 +64,7 @@ struct Extents {
   }
 };
 
-// The tensors of a case, and the numbers that they are filled with before it is timed.
+// Tensors of a case, and the values that they are filled with before it is timed.
 class Ground {
  public:
   explicit Ground(Arena arena) : arena_(std::move(arena)) {}
@@ -99,7 +99,8 @@ class Ground {
   Index high_water() const { return arena_.high_water(); }
 
  private:
-  // Normal, from a table that is read round and round: products of equal numbers take less power than others, and so less time.
+  // Normally distributed values from a periodic table. Constant values are avoided, because a GEMM of equal values
+  // takes less power and hence less time.
   template <class T>
   static void fill_in(const Tensor1<T>& x, double scale) {
     constexpr Index period = 65521;
@@ -119,13 +120,13 @@ class Ground {
   std::vector<std::function<void()>> fillers_;
 };
 
-// What is timed: `run`, behind `prepare`.
+// A benchmark case: only `run` is timed; `prepare` runs once before it.
 struct Case {
   std::function<void(Device&)> run, prepare = [](Device&) {};
 };
 using Maker = std::function<Case(Ground&, const Extents&)>;
 
-// The same, with attention by cuDNN where it covers the case.
+// The same case with cuDNN's attention, if cuDNN supports the case.
 Maker by_cudnn(const Maker& make) {
   struct Asked {
     Asked() { setenv("GYR_CUDA_ATTENTION", "cudnn", 1); }
@@ -144,7 +145,7 @@ Maker by_cudnn(const Maker& make) {
 }
 
 struct Rate {
-  double seconds, flops, bytes;  // of a call
+  double seconds, flops, bytes;  // seconds, flops and bytes of one call
 };
 
 double seconds_of_window(Device& dev, const Case& c, const Extents& e) {
@@ -197,7 +198,7 @@ Case product_case(Ground& g, const Extents& e) {
   return {[=](Device& dev) { gemm<T>(dev, MatrixOp::none, Matrix<const T>(a), MatrixOp::transpose, Matrix<const T>(b), Matrix<T>(c)); }};
 }
 
-// The largest of a layer: gate and up of SwiGLU; its weight's gradient is added up in float.
+// The largest GEMM of a layer: gate and up projection of SwiGLU. The weight gradient is accumulated in float.
 Case layer_forward(Ground& g, const Extents& e) {
   const auto x = g.normal<bf16>(e.tokens(), e.hidden), w = g.normal<bf16>(2 * e.wide, e.hidden), y = g.normal<bf16>(e.tokens(), 2 * e.wide);
   return {[=](Device& dev) { linear<bf16>(dev, Matrix<const bf16>(x), Matrix<const bf16>(w), Matrix<bf16>(y)); }};
@@ -212,8 +213,8 @@ Case layer_backward(Ground& g, const Extents& e) {
   }};
 }
 
-// Gate and up of experts with as many rows each, one of the largest products with a matrix for each of them; `apart`: by a product of the library for
-// each, whose counts the host waits for.
+// Gate and up projection of experts with equally many rows. By default one grouped GEMM covers all experts; `apart`
+// uses one library GEMM per expert, for which the host waits for the row counts.
 struct ExpertsCase {
   ExpertsCase(Ground& g, const Extents& e, Index rows, Index experts, bool apart)
       : x(g.normal<bf16>(rows, e.hidden)), y(g.normal<bf16>(rows, 2 * e.expert_wide)), dx(g.normal<bf16>(rows, e.hidden)),
@@ -247,7 +248,7 @@ Case experts_backward(Ground& g, const Extents& e) {
   for (Index i = 0; i < e.experts; ++i) c.dw.data.push_back(g.normal<float>(2 * e.expert_wide, e.hidden).data());
   return {[=](Device& dev) { c.backward(dev); }};
 }
-// Of a token that is generated, which has chosen so many.
+// Experts of one generated token: `top_k` experts with one row each.
 template <bool apart>
 Case experts_token(Ground& g, const Extents& e) {
   const ExpertsCase c(g, e, e.top_k, e.top_k, apart);
@@ -386,7 +387,7 @@ Case layernorm_gradient(Ground& g, const Extents& e) {
              mean = g.constant<float>(e.tokens(), 0), rstd = g.constant<float>(e.tokens(), 1);
   return {[=](Device& dev) { layernorm_backward<bf16>(dev, dy, x, w, mean, rstd, Add::no, dx, dw, db); }};
 }
-// Of all queries, by a norm for each head.
+// QK norm: one norm per head, over twice as many heads as there are query heads.
 Case head_norm_forward(Ground& g, const Extents& e) {
   const Index width = 2 * e.heads * e.head_dim;
   const auto x = g.normal<bf16>(e.tokens(), width), y = g.normal<bf16>(e.tokens(), width);
@@ -403,7 +404,7 @@ Case head_norm_gradient(Ground& g, const Extents& e) {
     head_norm_backward<bf16>(dev, Matrix<const bf16>(dy), Matrix<const bf16>(x), w, Matrix<const float>(rstd), Matrix<bf16>(dx), dw);
   }};
 }
-// Queries and keys of a layer.
+// Queries and keys of one layer, rotated in place.
 Case rotary(Ground& g, const Extents& e) {
   const auto q = g.normal<bf16>(e.tokens(), e.heads * e.head_dim), k = g.normal<bf16>(e.tokens(), e.kv_heads * e.head_dim);
   const Rotation<float> table{g.normal<float>(e.length, e.head_dim / 2), g.normal<float>(e.length, e.head_dim / 2)};
@@ -444,7 +445,7 @@ Case embedding_gradient(Ground& g, const Extents& e) {
   const auto dtable = g.normal<float>(e.vocab, e.hidden);
   return {[=](Device& dev) { embedding_backward<bf16>(dev, tokens, dx, 0, 2, -1, dtable); }};
 }
-// A block of rows of the head.
+// Cross-entropy of one block of rows of logits, forward and backward.
 Case loss(Ground& g, const Extents& e) {
   const auto logits = g.normal<float>(e.logits, e.vocab), sums = g.normal<float>(2, e.logits);
   const auto top = g.constant<float>(e.logits, 0);
@@ -509,7 +510,7 @@ const std::vector<std::pair<const char*, Maker>>& kernels() {
   return all;
 }
 
-// And where the program has cuDNN, attention by it, in whose place the program's own is timed else.
+// All kernels, and attention by cuDNN as separate cases if this program is built with cuDNN.
 std::vector<std::pair<const char*, Maker>> kernels_of_this_program() {
   auto all = kernels();
   if (backend::name().find("cuDNN") != std::string::npos) {
@@ -521,7 +522,7 @@ std::vector<std::pair<const char*, Maker>> kernels_of_this_program() {
 
 void print_rates(const Extents& e) {
   std::map<std::string, Rate> rates;
-  Table table({{"kernel"}, {"ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"of product", true}, {"of copy", true}});
+  Table table({{"kernel"}, {"ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"of GEMM", true}, {"of copy", true}});
   for (const auto& [name, make] : kernels_of_this_program()) {
     if (!e.wants(name)) continue;
     const Rate& r = rates[name] = measured(make, e);
@@ -538,7 +539,7 @@ void print_rates(const Extents& e) {
   fmt::print("{} sequences of {} tokens; {}\n{}", e.sequences, e.length, threads_text(), table.str());
 }
 
-// The extents that words of the command line ask for.
+// Parses the command line.
 Extents read_extents(const std::vector<std::string>& words) {
   Extents e;
   for (const std::string& word : words)
@@ -553,7 +554,7 @@ Extents read_extents(const std::vector<std::string>& words) {
     }
     const double value = equals == word.npos ? 0 : std::strtod(word.c_str() + equals + 1, nullptr);
     require((key == "length" || key == "sequences" || key == "windows" || key == "seconds") && (value > 0 || key == "seconds"), Exit::usage,
-            "{}: words are length=N, sequences=N, windows=N, seconds=S, only=NAME,... and small", word);
+            "{}: unknown or invalid argument; valid are length=N, sequences=N, windows=N, seconds=S, only=NAME,... and small", word);
     if (key == "length") e.length = Index(value);
     else if (key == "sequences") e.sequences = Index(value);
     else if (key == "windows") e.windows = int(value);

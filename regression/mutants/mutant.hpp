@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The switch of a mistake: on in every process that has the mistake's name in its environment. Asked once at each place, for some places
-// are inner loops.
+// Switch of a mutant: true in every process whose environment variable GYRFALCON_MUTANT has the mutant's name. Each
+// place reads the variable only once, because some places are in inner loops.
 #pragma once
 
 #include <cstdlib>

@@ -19,7 +19,8 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-// The only place of `part` in [begin, end) of `text`; otherwise an error that says how often it occurs.
+// Position of the only occurrence of `part` in [begin, end) of `text`. Throws an error with the number of occurrences
+// if there is not exactly one.
 std::size_t only_place(const std::string& text, const std::string& part, std::size_t begin, std::size_t end, const std::string& who) {
   std::vector<std::size_t> places;
   for (auto at = text.find(part, begin); at != std::string::npos && at + part.size() <= end; at = text.find(part, at + 1)) places.push_back(at);
@@ -27,12 +28,13 @@ std::size_t only_place(const std::string& text, const std::string& part, std::si
   return places.front();
 }
 
-// Whether brackets close in order and, of an expression, no comma or semicolon stands outside of them. Enough to tell half a snippet.
+// True if brackets are balanced and, in an expression, no comma or semicolon is outside of brackets. This suffices to
+// recognize an incomplete snippet.
 bool whole(const std::string& code, bool statement) {
   std::string open;
   for (std::size_t i = 0; i < code.size(); ++i) {
     const char c = code[i];
-    if (c == '\'' || c == '"') {  // what is quoted is no bracket
+    if (c == '\'' || c == '"') {  // brackets in quoted text do not count
       for (++i; i < code.size() && code[i] != c; ++i) i += code[i] == '\\';
       continue;
     }
@@ -46,7 +48,8 @@ bool whole(const std::string& code, bool statement) {
   return open.empty();
 }
 
-// Whether what is whole can stand in a switch: no half of an if, no declaration of what is used behind it, no condition without its other case.
+// True if a complete snippet can be placed in a switch: not half of an if, not a declaration that later code uses, not
+// a condition without its else part.
 bool stands_alone(const std::string& code, bool statement) {
   static const std::regex half("(else|case)\\b.*"), control("(if|for|while|return)\\b.*"),
       declaration("(const|auto|static)\\b.*|[A-Za-z_][A-Za-z_0-9:<>, *&]*[ >*&][A-Za-z_][A-Za-z_0-9]*( =[^=].*|\\{.*)");
@@ -63,10 +66,10 @@ struct Change {
 };
 
 Change change_of(const std::string& source, const Mutant& m) {
-  const std::string who = "mutant " + m.name + ": what stands in " + m.file;
+  const std::string who = "mutant " + m.name + ": snippet in " + m.file;
   std::size_t begin = 0, end = source.size();
   if (!m.in.empty()) {
-    const std::size_t at = only_place(source, m.in, 0, source.size(), who + " around it");
+    const std::size_t at = only_place(source, m.in, 0, source.size(), who + " (field `in`)");
     const std::size_t before = source.rfind('\n', at), after = source.find('\n', at + m.in.size());
     begin = before == std::string::npos ? 0 : before + 1;
     end = after == std::string::npos ? source.size() : after;
@@ -95,9 +98,9 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
     if (m.file.empty() || m.was.empty() || m.why.empty() || (m.now.empty() && !m.was.ends_with(';')))
       wrong("mutant " + m.name + " lacks file, was, now or why");
     if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';')))
-      wrong("mutant " + m.name + " is no whole expression or statement");
+      wrong("mutant " + m.name + " is not a complete expression or statement");
     if (!stands_alone(m.was, m.was.ends_with(';')) || !stands_alone(m.now, m.was.ends_with(';')))
-      wrong("mutant " + m.name + " is half of a statement, or declares what is used behind it; take an expression in it");
+      wrong("mutant " + m.name + " is an incomplete statement, or declares a name that later code uses; use an expression inside it instead");
     if (m.was == m.now) wrong("mutant " + m.name + " changes nothing");
     if (!m.file.ends_with(".cpp")) wrong("mutant " + m.name + ": only .cpp files can be switched");
   };
@@ -107,23 +110,23 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
     const std::string key = line.substr(0, line.find(' ')), rest = trimmed(line.substr(std::min(line.size(), key.size())));
     if (key == "mutant") {
       close();
-      if (!names.insert(rest).second) wrong("mutant " + rest + " comes twice");
+      if (!names.insert(rest).second) wrong("mutant " + rest + " occurs twice");
       mutants.push_back({rest, "", "", "", "", "", {}});
       continue;
     }
-    if (mutants.empty()) wrong("a mutant begins with its name: mutant NAME");
+    if (mutants.empty()) wrong("a mutant must start with its name: mutant NAME");
     Mutant& m = mutants.back();
     if (key == "try") {
       const auto space = rest.find(' ');
       m.tries.push_back({rest.substr(0, space), space == std::string::npos ? "" : trimmed(rest.substr(space))});
       const std::string& kind = m.tries.back().kind;
-      if ((kind != "unit" && kind != "grid" && kind != "commands") || m.tries.back().filter.empty()) wrong("try unit|grid|commands FILTER");
+      if ((kind != "unit" && kind != "grid" && kind != "commands") || m.tries.back().filter.empty()) wrong("expected: try unit|grid|commands FILTER");
       continue;
     }
     const std::map<std::string, std::string*> fields{{"file", &m.file}, {"in", &m.in}, {"was", &m.was}, {"now", &m.now}, {"why", &m.why}};
     const auto field = fields.find(key);
     if (field == fields.end()) wrong("unknown word " + key);
-    if (!field->second->empty()) wrong(key + " comes twice in mutant " + m.name);
+    if (!field->second->empty()) wrong(key + " occurs twice in mutant " + m.name);
     *field->second = rest;
   }
   close();

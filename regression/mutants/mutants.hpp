@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mistakes that somebody could make, one line each, to see whether the suite notices. A list names them:
+// Mutants: plausible one-line errors in the program, to test whether the test suite detects them. A list describes each one:
 //
-//   mutant  optimizer.decay_forgotten               its name
-//   file    src/engine/step/optimizer.cpp                       a .cpp of the program: headers would change every other file too
-//   in      const AdamW update{                     only if needed: a place that occurs once, in whose line the snippet occurs once
-//   was     p->weight.decays ? c_.decay : 0         what stands there. Ends with ';': a statement; otherwise an expression
-//   now     0                                       the mistake; may be empty for a statement
-//   try     unit optimizer.*                        where to look first: unit, grid or commands, and a filter; several lines are possible
-//   why     the factor is easily lost ...           why it is plausible
+//   mutant  optimizer.decay_forgotten               name
+//   file    src/engine/step/optimizer.cpp                       a .cpp file of the program: a header would change every other file too
+//   in      const AdamW update{                     only if needed: text that occurs once in the file, and in whose line the snippet occurs once
+//   was     p->weight.decays ? c_.decay : 0         original code. A statement if it ends with ';', otherwise an expression
+//   now     0                                       the error; may be empty for a statement
+//   try     unit optimizer.*                        tests to run first: unit, grid or commands, and a test filter; several lines are possible
+//   why     The factor is easily lost ...           why the error is plausible
 //
-// with blank lines between them and comments after '#'. switched() turns the snippets into switches that regression/mutants/mutant.hpp reads.
+// Mutants are separated by blank lines; comments start with '#'. switched() turns each one into a switch that regression/mutants/mutant.hpp reads.
 #pragma once
 
 #include <filesystem>
@@ -27,12 +27,12 @@ struct Mutant {
   std::vector<Try> tries;
 };
 
-// std::runtime_error naming file and line where the list is not of this form, a name comes twice or something is missing.
+// Throws std::runtime_error with file and line if the list is malformed, a name occurs twice or a field is missing.
 std::vector<Mutant> read_mutants(const std::filesystem::path& list);
 std::vector<Mutant> parse_mutants(const std::string& text, const std::string& origin);
 
-// The text of a source with every mistake of `mutants` that names `file` as a switch. std::runtime_error naming the mutant whose snippet
-// is not there, or not once, or overlaps another's.
+// Returns the text of a source file in which every mutant of `file` is a switch. Throws std::runtime_error naming the
+// mutant if its snippet is missing, occurs more than once, or overlaps that of another mutant.
 std::string switched(const std::string& source, const std::string& file, const std::vector<Mutant>& mutants);
 
 }  // namespace gyr::testing

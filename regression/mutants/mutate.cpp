@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mutate LIST names                     a line of each mutant: its name, file and tries, between tabs
-// mutate LIST switch ROOT FILE OUT      writes ROOT/FILE with its mistakes as switches; leaves OUT alone where it says that already
+// mutate LIST names                     prints a line per mutant: name, file and tries, separated by tabs
+// mutate LIST switch ROOT FILE OUT      writes ROOT/FILE with its mutants as switches to OUT; OUT is not touched if it is up to date
 #include <fstream>
 #include <iostream>
 #include <iterator>

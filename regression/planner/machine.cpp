@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `make planner`: steps of random decks on this machine, predicted and then measured. Each deck is profiled as a user would (gyrfalcon profile DECK
-// --out), with two layers of each type; the links are those of gyrfalcon probe. Other work on the machine is in both, at different times: the last
-// columns tell how far the measured steps themselves lie apart.
+// `make planner`: compares predicted and measured step times of random decks on this machine. Each deck is profiled as
+// a user would do it (gyrfalcon profile DECK --out), with two layers of each type. Links are measured as in gyrfalcon
+// probe. Other load on the machine disturbs both, at different times. The last column, the quartiles, shows the spread
+// of the measured steps.
 //   mpiexec -n RANKS planner_machine [decks] [seed]
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,7 @@ struct Axes4 {
   int data, pipeline, context, tensor;
 };
 
-// Decks whose steps take about a tenth of a second to two.
+// A random deck whose step takes about 0.1 to 2 seconds.
 RunConfig random_run(std::mt19937& random, int ranks) {
   const auto between = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
   Axes4 axes{1, 1, 1, 1};
@@ -111,8 +112,8 @@ void compare(int decks, unsigned seed) {
   }
   if (rank != 0) return;
   std::sort(errors.begin(), errors.end());
-  std::printf("%d random decks (seed %u) on %d ranks here, predicted and measured\n%s median error %.1f %%, worst %.1f %%\n%s", decks, seed, ranks,
-              table.str().c_str(), 100 * errors[errors.size() / 2], 100 * errors.back(), to_yaml(cluster, "the machine").c_str());
+  std::printf("%d random decks (seed %u) on %d ranks of this machine, predicted and measured\n%s median error %.1f %%, worst %.1f %%\n%s", decks,
+              seed, ranks, table.str().c_str(), 100 * errors[errors.size() / 2], 100 * errors.back(), to_yaml(cluster, "the machine").c_str());
 }
 
 }  // namespace

@@ -18,11 +18,11 @@ namespace {
 struct Source {
   const char *name, *cluster;
   Index seq_length, vocabulary;
-  const char* changes;            // sections of the deck
-  const char* earlier = nullptr;  // the same machine with the software of others before them
+  const char* changes;            // deck sections of all steps of this source
+  const char* earlier = nullptr;  // cluster file of the same machine with the software of an earlier paper
 };
 
-// What the papers say of each.
+// Cluster, sequence length, vocabulary and recomputation of each publication.
 const std::vector<Source>& sources() {
   static const std::vector<Source> list{
       {"sc21", "a100-selene", 2048, 51200, "activation: {recompute: full}\n"},
@@ -41,7 +41,8 @@ const Source& source_of(const std::string& name) {
 
 int number(const std::string& cell) { return cell == "-" ? 0 : std::stoi(cell); }
 
-// What ranks cut among themselves, and whether the stream is in shares: Megatron-LM of 2021 had neither.
+// Section `parallel` of the deck. The sources sc21 and korthikanti-full use neither sequence parallelism nor a sharded
+// optimizer.
 std::string parallel_of(const PublishedStep& s, const Way& way) {
   const bool early = s.source == "sc21" || s.source == "korthikanti-full";
   std::string stages;
@@ -113,7 +114,7 @@ RunConfig run_of(const PublishedStep& s, const Way& way) {
 
 namespace {
 
-// Of the first stage, which keeps most.
+// True if the first pipeline stage, which stores the most activations, fits into the memory of a device.
 bool fits(const EngineConfig& config, const Layout& layout, const Cluster& cluster) {
   EngineConfig shorter = config;
   shorter.micros = std::min(config.micros, 2 * int(layout.stages.size()));
@@ -131,7 +132,7 @@ PlannedStep::PlannedStep(const PublishedStep& step, const Cluster& cluster) : pu
     if (ways.size() > 1 && !fits(config, layout, cluster)) continue;
     all_.push_back({way, config, layout, std::make_shared<StagePlans>(config, layout)});
   }
-  ensure(!all_.empty(), "{} fits no memory in any way", step.name());
+  ensure(!all_.empty(), "{} does not fit into the device memory with any micro-batch and number of virtual stages", step.name());
   ways_ = all_;
 }
 
@@ -186,7 +187,7 @@ std::vector<double> residuals(const Cluster& c, const std::vector<const PlannedS
 
 double square(const std::vector<double>& x) { return std::inner_product(x.begin(), x.end(), x.begin(), 0.0); }
 
-// x of a x = b, a positive definite.
+// Solves a x = b, where a is positive definite.
 Vector solved(Matrix5 a, Vector b) {
   for (int i = 0; i < constants; ++i)
     for (int row = i + 1; row < constants; ++row) {
@@ -203,7 +204,7 @@ Vector solved(Matrix5 a, Vector b) {
 
 }  // namespace
 
-// Levenberg and Marquardt's steps on logarithms.
+// Levenberg-Marquardt steps on the logarithms of the constants.
 Cluster fitted(Cluster cluster, const std::vector<const PlannedStep*>& steps, int rounds) {
   double damping = 1e-2;
   std::vector<double> r = residuals(cluster, steps);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Published steps of others' runs (published_steps.csv) as decks of ours: what the planner's constants are fitted to, and what it is judged by.
+// Published step times of other training programs (published_steps.csv) as decks. The planner's constants are fitted to
+// them and judged by them.
 #pragma once
 
 #include <map>
@@ -14,36 +15,37 @@ namespace gyr::testing {
 
 struct PublishedStep {
   std::string source;
-  double parameters;  // in 1e9
+  double parameters;  // billions of parameters
   int heads, hidden, layers, tensor, pipeline, data, devices, batch;
   int micro_batch, virtual_stages;  // 0: not published
   double seconds;
   std::string name() const { return fmt::format("{} {}B on {}", source, parameters, devices); }
 };
 
-std::vector<PublishedStep> published_steps();  // in the order of the file
-// The file under input/clusters/ that describes the machine of a source, and has constants that are fitted to its steps.
+std::vector<PublishedStep> published_steps();  // in file order
+// File in input/clusters/ that describes the machine of a source. Its constants are fitted to the steps of that source.
 std::string cluster_file(const std::string& source);
-// That of the same machine with the software of an earlier paper; empty: there is none.
+// Cluster file of the same machine with the software of an earlier paper; empty if there is none.
 std::string earlier_cluster_file(const std::string& source);
 
-// A way in which such a step may have been run.
+// One way in which a published step may have been run: micro-batch size and number of virtual pipeline stages.
 struct Way {
   int micro_batch, virtual_stages;
 };
-// The published way, or those that a step of whose way nothing is known may have been run in.
+// Returns the published way, or all plausible ways if micro-batch and virtual stages were not published.
 std::vector<Way> ways_of(const PublishedStep&);
 RunConfig run_of(const PublishedStep&, const Way&);
 
-// A step in all its ways that fit the memory of its machine, counted once and timed with any constants.
+// A published step in every way that fits into its machine's memory. The plans are made once and timed with any
+// constants.
 class PlannedStep {
  public:
   PlannedStep(const PublishedStep&, const Cluster&);
-  // Of the fastest way: who ran it looked for that.
+  // Predicted time of the fastest way, which the authors presumably chose.
   double seconds(const Cluster&) const;
-  std::string fastest(const Cluster&) const;  // "micro-batch 1, 6 virtual stages"
+  std::string fastest(const Cluster&) const;  // micro-batch size and virtual stages of the fastest way, e.g. "1 / 6"
   Prediction prediction(const Cluster&) const;
-  // Looks at no other way from now on: for fits, in which thousands of constants are tried.
+  // Keeps only the way that is fastest with these constants. Fits use this, because they try thousands of constants.
   void settle(const Cluster&);
   const PublishedStep& published() const { return published_; }
 
@@ -59,7 +61,8 @@ class PlannedStep {
   std::vector<Planned> ways_, all_;
 };
 
-// The constants, from those that the cluster has, by which the sum of the squares of log(predicted / published) is least.
+// Fits the constants of a cluster, starting from the current ones, by minimizing the sum of squares of log(predicted /
+// published).
 Cluster fitted(Cluster, const std::vector<const PlannedStep*>&, int rounds);
 double error_of(const PlannedStep&, const Cluster&);  // predicted / published - 1
 

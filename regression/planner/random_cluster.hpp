@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Machines drawn at random.
+// Random clusters for planner tests.
 #pragma once
 
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs drawn at random, for what plans say of them.
+// Random runs for planner tests.
 #pragma once
 
 #include "regression/planner/random_cluster.hpp"
@@ -14,7 +14,8 @@ struct Drawn {
   EngineConfig config;
 };
 
-// A small run on up to 16 ranks, with every kind of sharing among them.
+// A random small run on up to 16 ranks: any combination of data, tensor, pipeline and context parallelism, virtual
+// stages, ZeRO sharding, sequence parallelism and recomputation.
 inline Drawn draw(Dice& dice) {
   for (;;) {
     const int tensor = dice.one_of<int>({1, 1, 2}), pipeline = dice.one_of<int>({1, 2, 3, 4}), data = dice.one_of<int>({1, 2}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `make planner`: the planner beside the public record, and the speed of a search for layouts. `--fit`: fits the constants of each cluster anew, with
-// the error on steps left out.
+// `make planner`: compares the planner with published step times, and measures the speed of a layout search. `--fit`
+// fits the constants of each cluster again, and prints the error on held-out steps too; `--fit-only` omits these.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +13,8 @@
 namespace gyr::testing {
 namespace {
 
-// The steps of the machine that a file describes, to which its constants are fitted; or those of later software there.
+// Published steps by cluster file. `file_of` returns the file of a source: cluster_file, or earlier_cluster_file for
+// steps that later software ran on the same machine.
 std::map<std::string, std::vector<PlannedStep>> steps_by_cluster(std::string (*file_of)(const std::string& source)) {
   std::map<std::string, std::vector<PlannedStep>> all;
   for (const PublishedStep& step : published_steps())
@@ -34,9 +35,9 @@ void show(const std::string& file, const std::vector<PlannedStep>& steps, const 
                {"error %", true},
                {"micro-batch / virtual stages"},
                {"compute %", true},
-               {"layers' transfers %", true},
-               {"messages %", true},
-               {"replicas %", true},
+               {"tensor/context comm %", true},
+               {"pipeline comm %", true},
+               {"data-parallel comm %", true},
                {"rest %", true}});
   double sum = 0, worst = 0;
   for (const PlannedStep& step : steps) {
@@ -52,7 +53,8 @@ void show(const std::string& file, const std::vector<PlannedStep>& steps, const 
               100 * sum / double(steps.size()), 100 * worst);
 }
 
-// Which of the ways a step was run in, and the constants, settle each other.
+// Alternates between choosing the fastest way of each step and fitting the constants. Step number `without` is left out
+// of the fit.
 Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t without, int times, int rounds) {
   Cluster cluster = from;
   for (int time = 0; time < times; ++time) {
@@ -80,10 +82,10 @@ void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool
   if (!leave_out) return;
   double out = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) out += std::abs(error_of(steps[i], fit(all, steps, i, 1, 3)));
-  std::printf("  mean error of a step that the constants were not fitted to %.2f %%\n", 100 * out / double(steps.size()));
+  std::printf("  mean error on held-out steps %.2f %%\n", 100 * out / double(steps.size()));
 }
 
-// How fast layouts are searched through, and how many of them have to be predicted for it.
+// Prints the speed of layout searches, and the number of layouts that a search has to predict.
 void show_searches() {
   struct Asked {
     const char *deck, *cluster;
@@ -99,7 +101,7 @@ void show_searches() {
                {"s", true},
                {"layouts/s", true},
                {"fastest", false, 80},
-               {"s a step", true},
+               {"s per step", true},
                {"GiB", true}});
   for (const Asked& a : all) {
     Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, a.deck));
@@ -113,8 +115,9 @@ void show_searches() {
                r.best.empty() ? "" : fmt::format("{:.4g}", r.best.front().prediction.seconds),
                r.best.empty() ? "" : fmt::format("{:.1f}", double(r.best.front().bytes) / double(1 << 30))});
   }
-  std::printf("\nThe ten fastest layouts of all; layouts/s are those that no rule refuses. That none is lost: ctest -R search\n%s",
-              table.str().c_str());
+  std::printf(
+      "\nSearches for the ten fastest layouts; layouts/s counts those that no rule excludes. ctest -R search proves that no layout is lost\n%s",
+      table.str().c_str());
 }
 
 }  // namespace
@@ -134,7 +137,7 @@ int main(int argc, char** argv) {
       else show(file, steps, "constants fitted to these steps");
     }
     if (!word.starts_with("--fit"))
-      for (const auto& [file, steps] : steps_by_cluster(earlier_cluster_file)) show(file, steps, "the same constants on steps of later software");
+      for (const auto& [file, steps] : steps_by_cluster(earlier_cluster_file)) show(file, steps, "the same constants, for steps of later software");
     if (!word.starts_with("--fit")) show_searches();
     std::printf("%.1f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }

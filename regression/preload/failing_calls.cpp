@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A disk that fails once, for a program started with LD_PRELOAD: of the calls that bring a checkpoint to disk (pwrite, write, fsync,
-// rename, and close of what was open for writing, with "/checkpoints" in its path) number GYR_FAILING_CALL of all fails with the error number
-// GYR_FAILING_ERROR; with the number 0 a write takes no byte. It says so on standard error, and how many calls there were at the end. With
-// GYR_DISK_SPACE the disk of rank GYR_DISK_RANK of a job takes so many bytes of such files, and is full. With GYR_CALL_LOG every such call is a line
-// of that file, "CALL PATH" and where a rename leads, in their order; with GYR_SYNC_DELAY fsync takes so many milliseconds longer.
+// LD_PRELOAD library that simulates disk failures in a program. It intercepts the calls that write files with
+// "/checkpoints" in the path: pwrite, write, fsync, rename, and close of a file that was open for writing. Call number
+// GYR_FAILING_CALL fails with the error number GYR_FAILING_ERROR; with error 0, a write returns 0 bytes. The library
+// prints the failing call, and at exit the number of calls, on standard error. With GYR_DISK_SPACE, the disk of rank
+// GYR_DISK_RANK is full after that number of bytes. With GYR_CALL_LOG, every call appends a line "CALL PATH" (and the
+// target of a rename) to that file, in order. With GYR_SYNC_DELAY, fsync takes that number of milliseconds longer.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -28,7 +29,7 @@ long number(const char* variable) {
 
 bool concerned(const char* path) { return std::strstr(path, "/checkpoints") != nullptr; }
 
-// In one write, so that lines of threads and processes do not mix.
+// Appends a line to the log in a single write, so that lines of several threads and processes do not mix.
 void record(const char* call, const char* path, const char* to = "") {
   static const char* log = std::getenv("GYR_CALL_LOG");
   if (!log || !concerned(path)) return;
@@ -61,7 +62,7 @@ bool fails(const char* call, int fd) {
   return fails(call, path.text);
 }
 
-// How many of these bytes the disk still takes.
+// Number of these bytes for which the disk still has space.
 size_t room(int fd, size_t size) {
   static const char *space = std::getenv("GYR_DISK_SPACE"), *of = std::getenv("GYR_DISK_RANK"), *rank = std::getenv("PMI_RANK");
   static std::atomic<long> left{number("GYR_DISK_SPACE")};
@@ -71,7 +72,7 @@ size_t room(int fd, size_t size) {
   return size_t(std::clamp(before, 0L, long(size)));
 }
 
-// As write(2) on such a disk: what fits, and an error where nothing does.
+// Imitates write(2) on a full disk: writes the bytes that fit, and fails if there is no space at all.
 template <class Write>
 ssize_t written(const char* call, int fd, size_t size, Write&& write) {
   if (fails(call, fd)) return errno == 0 ? 0 : -1;

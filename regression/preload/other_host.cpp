@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Another machine, for a program started with LD_PRELOAD: it is called GYR_HOST, and its file system does not carry locks to others. With
-// GYR_NFS it is of a kind that others see too.
+// LD_PRELOAD library that simulates another machine: the host name is GYR_HOST, and file locks do not reach other
+// machines. With GYR_NFS, the file system appears to be NFS.
 #include <dlfcn.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>

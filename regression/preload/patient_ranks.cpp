@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks of tests are many and cores few. MPICH spins inside calls that block, as those that make communicators, while the rank it waits for has
-// no core. For programs started with LD_PRELOAD: UCX, which MPICH waits with, lets others run whenever it has nothing to do, and sleeps where
-// that goes on, as beside a rank that writes a file. With another library below MPI nothing changes.
+// LD_PRELOAD library for tests with more ranks than cores. MPICH busy-waits inside blocking calls, such as the creation
+// of communicators, while the other rank has no core. UCX, on which MPICH waits, is made to yield the core when it is
+// idle, and to sleep if that continues. With another communication library there is no effect.
 #include <dlfcn.h>
 #include <sched.h>
 #include <time.h>

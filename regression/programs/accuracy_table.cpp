@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `make accuracy`: the errors of single precision beside PyTorch's, one line for each model and kind of weight. Names of models may be given.
+// `make accuracy`: prints the error of fp32 gradients next to PyTorch's, one line per model and kind of weight.
+// Arguments: names of models (default: all).
 #include <mpi.h>
 
 #include <algorithm>

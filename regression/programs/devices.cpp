@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The program on GPUs, emulated: every layout computes what one rank does, whether its ranks share a GPU or have NCCL between them, and whenever work
-// begins; hosts and GPUs learn the same; what one has saved the other goes on with. Memories are apart: who reads a GPU's on the host ends by a
+// Tests of the program on emulated GPUs. Every layout computes what one rank does, with ranks that share a GPU or
+// communicate by NCCL, and for every emulated order of asynchronous work. Training on hosts and GPUs agrees, and either
+// continues from checkpoints of the other. Host and GPU memory are separate: host code that reads GPU memory ends by a
 // signal.
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ Words on_devices(const Words& arguments, int ranks) {
   return words;
 }
 
-// `devices`: GPUs of this machine; as many as ranks have NCCL between them.
+// `devices`: GPUs of this machine. With one GPU per rank, ranks communicate by NCCL.
 Result run_on_devices(const Words& arguments, int ranks, int devices, const std::string& emulation = "apart") {
   return execute(on_devices(arguments, ranks),
                  {.env = {{"GYR_EMULATION", emulation}, {"GYR_EMULATED_DEVICES", std::to_string(devices)}}, .limit = 120});
@@ -33,7 +34,7 @@ struct Setting {
   Words changes;
 };
 
-// The axes of a layout of two to four ranks, and what else lets ranks talk to each other in other ways.
+// Axes of a layout of two to four ranks, and settings that change the communication.
 Setting drawn_setting(std::mt19937_64& random) {
   const auto one_of = [&](const Words& all) { return all[random() % all.size()]; };
   static const std::vector<std::vector<std::pair<std::string, int>>> layouts = {{{"data", 2}},
@@ -54,7 +55,8 @@ Setting drawn_setting(std::mt19937_64& random) {
   s.changes.push_back("model.pattern=" + one_of({"P x 4", "PM*-", "M*PP"}));
   if (has("tensor")) s.changes.push_back("parallel.sequence=" + one_of({"true", "false"}));
   if (has("data")) s.changes.push_back("parallel.shard=" + one_of({"none", "optimizer", "gradients", "weights"}));
-  if (has("context")) s.changes.push_back("parallel.context_mode=" + (s.ranks == 3 ? "ring" : one_of({"ring", "heads"})));  // 4 heads
+  // the model has 4 heads, which 3 ranks cannot divide
+  if (has("context")) s.changes.push_back("parallel.context_mode=" + (s.ranks == 3 ? "ring" : one_of({"ring", "heads"})));
   s.changes.push_back("activation.recompute=" + one_of({"none", "full"}));
   s.changes.push_back("activation.policy=" + one_of({"keep", "swap", "memo"}));
   return s;
@@ -68,7 +70,7 @@ std::string text_of(const Words& words) {
 
 }  // namespace
 
-TEST(devices, layouts_compute_what_one_rank_does) {
+TEST(devices, layouts_match_single_rank) {
   const char* const given = std::getenv("GYR_SEED");
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 20261123;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
@@ -85,7 +87,7 @@ TEST(devices, layouts_compute_what_one_rank_does) {
   }
 }
 
-TEST(devices, learn_what_hosts_learn) {
+TEST(devices, training_losses_match_host) {
   const Folder folder;
   constexpr int steps = 8;
   for (const std::string precision : {"fp32", "bf16"}) {
@@ -104,8 +106,9 @@ TEST(devices, learn_what_hosts_learn) {
   }
 }
 
-// Whenever work begins, the bits are the same; so they are behind a checkpoint, on GPUs, and hosts read what GPUs wrote.
-TEST(devices, go_on_with_the_same_bits) {
+// The results are bitwise identical for every order of asynchronous work and after resuming on GPUs, and a host resumes
+// from a GPU's checkpoint.
+TEST(devices, resumed_training_is_bitwise_identical) {
   const Folder folder;
   const auto trained = [&](const std::string& where, int steps, const std::string& policy) {
     const Words words = Material::get().train(folder.path() / where, {"train.steps=" + std::to_string(steps), "optimizer.decay_steps=6",
@@ -124,9 +127,9 @@ TEST(devices, go_on_with_the_same_bits) {
   EXPECT_EQ(losses(folder.path() / "parts").size(), 6u);
 }
 
-// Texts are those that GPUs write when they are told kernel by kernel, from whatever layout; a graph holds what NCCL moves, and none is made where
-// ranks that share heads have one GPU.
-TEST(devices, write_the_same_texts_by_graphs) {
+// Generation with CUDA graphs gives the text of generation without graphs, for every layout. Graphs include NCCL
+// communication. No graph is captured if tensor-parallel ranks share one GPU.
+TEST(devices, generation_with_cuda_graphs_gives_same_text) {
   const Words ask{"generate", Material::get().trained(), "--tokens", "24", "--greedy", "--prompt", "ka",
                   "--prompt", "lomi tusha ven",          "--prompt", "or"};
   const auto answer = [&](const Words& more, int ranks, int devices, const std::string& emulation, const std::string& graphs) {
@@ -153,9 +156,9 @@ TEST(devices, write_the_same_texts_by_graphs) {
   EXPECT_EQ(execute(on_devices(ask, 1), {.env = {{"GYR_CUDA_GRAPHS", "yes"}}, .limit = 120}).code, 64);
 }
 
-// So does training: what a run ends with are the bits of one that is told kernel by kernel, in layouts that have something between graphs and in
-// graphs, whenever work begins, also behind a checkpoint.
-TEST(devices, train_with_the_same_bits_by_graphs) {
+// Training with CUDA graphs ends with the same bits as training without, also after a resume. The layouts have
+// communication between graphs and inside of graphs.
+TEST(devices, training_with_cuda_graphs_is_bitwise_identical) {
   const Folder folder;
   struct Row {
     int ranks, devices;
@@ -189,9 +192,9 @@ TEST(devices, train_with_the_same_bits_by_graphs) {
   }
 }
 
-// Attention by cuDNN, for which plain loops stand, learns what ours does, with graphs and in memory that was planned, but not its bits; its own are
-// the same whenever work begins, with graphs and without.
-TEST(devices, attention_by_cudnn_learns_what_ours_does) {
+// Losses with cuDNN attention, here emulated by plain loops, match those with our own attention up to rounding. They
+// are bitwise independent of the order of asynchronous work and of CUDA graphs.
+TEST(devices, cudnn_attention_losses_match_own_attention) {
   const Folder folder;
   constexpr int steps = 3;
   const auto trained = [&](const std::string& attention, const std::string& emulation, const std::string& graphs) {
@@ -210,8 +213,9 @@ TEST(devices, attention_by_cudnn_learns_what_ours_does) {
   EXPECT_EQ(trained("cudnn", "apart backward any random=5", "off"), by_cudnn);
 }
 
-// A program has code for GPUs from 8.0 on; on another it says so before it begins.
-TEST(devices, without_code_for_them_are_refused) {
+// The program has code for compute capability 8.0 and later. On an older GPU it exits with one line before training
+// starts.
+TEST(devices, unsupported_compute_capability_is_rejected) {
   const Folder folder;
   const auto trained = [&](const std::string& capability) {
     return run_on_devices(Material::get().train(folder.path() / capability, {"train.steps=1"}), 1, 1, "capability=" + capability);
@@ -224,8 +228,9 @@ TEST(devices, without_code_for_them_are_refused) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "75"));
 }
 
-// Products of warpgroups are tried before anything is learnt with them; where they do not hold, the run ends and says how to do without.
-TEST(devices, whose_warpgroups_multiply_wrongly_are_found_before_a_step) {
+// A self-test checks wgmma results before training uses them. If they are wrong, the run ends and its message names the
+// setting that avoids wgmma.
+TEST(devices, wrong_wgmma_result_is_detected_before_training) {
   const Folder folder;
   const auto trained = [&](const std::string& where, const std::string& emulation, const std::map<std::string, std::string>& more) {
     std::map<std::string, std::string> env{{"GYR_EMULATION", emulation}, {"GYR_CUDA_TRIAL", "on"}};
@@ -245,8 +250,9 @@ TEST(devices, whose_warpgroups_multiply_wrongly_are_found_before_a_step) {
   EXPECT_EQ(losses(folder.path() / "without"), losses(folder.path() / "of_80"));
 }
 
-// A rank hangs while the others' GPUs wait for it in NCCL, and their hosts for the GPUs: the watchdog names it, and what the others wait for.
-TEST(devices, that_wait_for_a_hanging_rank_name_it) {
+// One rank hangs while the other ranks' GPUs wait for it in NCCL and their hosts wait for the GPUs. The watchdog names
+// the rank and the operation that the others wait for.
+TEST(devices, watchdog_names_hanging_rank) {
   const Folder folder;
   for (const std::string axis : {"data", "tensor", "pipeline"}) {
     SCOPED_TRACE(axis);
@@ -259,8 +265,8 @@ TEST(devices, that_wait_for_a_hanging_rank_name_it) {
   }
 }
 
-// Nothing is asked of a GPU by plans and versions; what needs one says in one line that there is none.
-TEST(devices, that_are_not_there) {
+// `plan` and `--version` need no GPU. Training without a GPU ends with one line that says so.
+TEST(devices, missing_gpu_is_reported_in_one_line) {
   const Folder folder;
   EXPECT_EQ(run_on_devices({"--version"}, 1, 0).code, 0);
   EXPECT_EQ(run_on_devices({"plan", Material::get().deck()}, 1, 0).code, 0);

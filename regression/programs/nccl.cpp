@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory and the communicators that know it: whichever comes and goes first, each communicator has registered all that there is, the stand-in of NCCL
-// meets none that is not, and nothing is left behind. Every rank runs all of it, on a GPU of its own, emulated.
+// Tests of NCCL memory registration on emulated GPUs, one per rank. Arenas and communicators are created and destroyed
+// in any order. At any time each communicator has registered all arenas, the NCCL emulation sees no unregistered
+// buffer, and no registration is left at the end.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -36,7 +37,7 @@ int world_size() {
   return size;
 }
 
-class Variable {  // of the environment, until the end of a block
+class Variable {  // sets an environment variable until the end of a block
  public:
   Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
   ~Variable() { unsetenv(name_); }
@@ -51,10 +52,11 @@ std::unique_ptr<Transport> joined() {
   return nccl_transport(mpi_transport(all, wait_policy_of(MPI_COMM_WORLD)));
 }
 
-// Communicators of NCCL that a rank has for one group of these: that of all, and those with its neighbours round a ring, one each way.
+// NCCL communicators that a rank has per group: one of all ranks, and one per direction with each neighbour of the
+// ring.
 Index communicators(int ranks) { return 1 + (ranks == 1 ? 0 : (ranks == 2 ? 2 : 4)); }
 
-// Arenas and groups, made and dropped in an order drawn at random, the same on all ranks.
+// Creates and destroys arenas and groups in a random order that is the same on all ranks.
 class RandomLifetimes {
  public:
   explicit RandomLifetimes(unsigned seed) : random_(seed) {}
@@ -81,7 +83,7 @@ class RandomLifetimes {
   void drop(List& all) {
     if (!all.empty()) all.erase(drawn(all));
   }
-  // Numbers somewhere in an arena are summed over all ranks and go once round the ring.
+  // All-reduces values in a random place of an arena, then shifts them once around the ring.
   void talk() {
     if (arenas_.empty() || groups_.empty()) return;
     Arena& arena = *drawn(arenas_);
@@ -123,7 +125,8 @@ void expect_all_registered(unsigned seed) {
   EXPECT_EQ(Registrations::instance().count(), before);
 }
 
-// What is registered while there is an arena and a group, where the environment says so on rank 0 and, maybe otherwise, on the others.
+// Number of registrations while there is one arena and one group, with GYR_NCCL_REGISTER set to `first` on rank 0 and
+// to `others` on the other ranks.
 Index registered(const std::string& first, const std::string& others) {
   const Variable variable("GYR_NCCL_REGISTER", world_rank() == 0 ? first : others);
   const Index before = Registrations::instance().count();
@@ -141,7 +144,7 @@ std::string complaint(const std::function<void()>& mistake) {
   return "";
 }
 
-// A communicator of this rank alone.
+// A communicator with only this rank.
 ncclComm_t alone() {
   ncclUniqueId id;
   ncclComm_t c = nullptr;
@@ -159,7 +162,7 @@ TEST(nccl, registers_all_memory_with_all_communicators) {
   expect_all_registered(seed + 1);
 }
 
-TEST(nccl, registers_nothing_where_the_first_rank_is_told_so) {
+TEST(nccl, registration_setting_of_first_rank_applies_to_all) {
   EXPECT_EQ(registered("on", "on"), communicators(world_size()));
   EXPECT_EQ(registered("on", "off"), communicators(world_size()));
   EXPECT_EQ(registered("off", "on"), 0);
@@ -169,7 +172,7 @@ TEST(nccl, registers_nothing_where_the_first_rank_is_told_so) {
   EXPECT_THROW(Arena(Memory::activations, 1000), Error);
 }
 
-TEST(nccl, stand_in_finds_mistakes_with_registered_memory) {
+TEST(nccl, nccl_emulation_detects_registration_errors) {
   const ncclComm_t one = alone(), other = alone();
   void *known = nullptr, *unknown = nullptr, *handle = nullptr;
   ASSERT_EQ(cudaMalloc(&known, 4096), cudaSuccess);
@@ -184,7 +187,8 @@ TEST(nccl, stand_in_finds_mistakes_with_registered_memory) {
   ASSERT_EQ(ncclCommRegister(one, known, 4096, &handle), ncclSuccess);
   EXPECT_EQ(complaint(sum_of(known)), "");
   EXPECT_NE(complaint(sum_of(unknown)).find("ncclAllReduce of 32 bytes that are not registered"), std::string::npos);
-  EXPECT_NE(complaint(sum_of(static_cast<char*>(known) + 4080)).find("not registered"), std::string::npos);  // not to its end
+  // the registered range ends inside of the buffer
+  EXPECT_NE(complaint(sum_of(static_cast<char*>(known) + 4080)).find("not registered"), std::string::npos);
   EXPECT_NE(complaint([&] { ncclCommDeregister(other, handle); }).find("has not registered"), std::string::npos);
   EXPECT_NE(complaint([&] { cudaFree(known); }).find("1 communicators have registered"), std::string::npos);
   EXPECT_NE(complaint([&] { ncclCommDestroy(one); }).find("ends with 1 pieces"), std::string::npos);

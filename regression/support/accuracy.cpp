@@ -18,24 +18,25 @@ namespace gyr::testing {
 namespace {
 
 constexpr std::uint64_t orders = 16;
-constexpr double rounding = 3e-6;  // some dozen roundings one after the other: no digits were lost on the way
+constexpr double rounding = 3e-6;  // a dozen successive roundings: no digits were lost on the way
 
 const nlohmann::json& torch_errors() {
   static const nlohmann::json all = nlohmann::json::parse(std::ifstream(GYR_SOURCE_DIR "/regression/golden/huggingface_accuracy.json"));
   return all.at("errors");
 }
 
-// Squares of differences and of what they are differences to.
+// Sums of squares of the differences and of the reference values.
 struct Squares {
   double apart = 0, length = 0;
   void add(const std::vector<double>& a, const std::vector<double>& b) {
-    ensure(a.size() == b.size(), "{} numbers and {}", a.size(), b.size());
+    ensure(a.size() == b.size(), "{} values, but {} reference values", a.size(), b.size());
     for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
   }
   double part() const { return apart == 0 ? 0 : std::sqrt(apart / length); }
 };
 
-// The hidden channels in another order: the same model, whose sums are rounded elsewhere.
+// A permutation of the hidden channels. It gives the same model, but its sums are rounded differently. Seed 0 is the
+// identity.
 std::vector<Index> order_of(Index width, std::uint64_t seed) {
   std::vector<Index> order(width);
   std::iota(order.begin(), order.end(), Index(0));
@@ -44,7 +45,7 @@ std::vector<Index> order_of(Index width, std::uint64_t seed) {
   return order;
 }
 
-// Where element i of a weight lies in the weight of the model as it was.
+// Index in the original weight of element i of the permuted weight.
 Index source(const Weight& w, Index i, const std::vector<Index>& order) {
   const auto among = [&](std::initializer_list<const char*> names) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return w.name.find(name) != std::string::npos; });
@@ -55,7 +56,7 @@ Index source(const Weight& w, Index i, const std::vector<Index>& order) {
   return hidden ? i / inner * inner + order[i % inner] : i;
 }
 
-// The gradients in float of the model with its channels in that order, given back in their own.
+// Gradients in fp32 of the model with permuted hidden channels, returned in the original order.
 std::map<std::string, std::vector<double>> gradients_in_float(const Golden& g, std::uint64_t seed) {
   EngineConfig config;
   config.model = g.model;

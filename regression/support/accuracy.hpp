@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How far single precision is from double, beside how far PyTorch's is: on the models of regression/golden/huggingface, whose folders hold
-// what transformers computes in double, and huggingface_accuracy.json beside them what its single precision is off by.
+// Error of fp32 gradients relative to fp64, compared with PyTorch's error. The models are those of
+// regression/golden/huggingface, whose folders hold the fp64 results of transformers. huggingface_accuracy.json, next
+// to these folders, holds the fp32 errors of transformers.
 #pragma once
 
 #include <string>
@@ -10,16 +11,17 @@
 
 namespace gyr::testing {
 
-// Of the gradients of one kind of weight in all layers ("mamba.A_log"): the distance to transformers' own in double as a part of their
-// length, the root of its mean square over some orders of the hidden channels: one order alone is off by chance.
+// Error of the fp32 gradients of one kind of weight in all layers, e.g. "mamba.A_log": ||g - g64|| / ||g64||, where g64
+// is transformers' fp64 gradient. It is a root mean square over several permutations of the hidden channels, because
+// the error of a single order depends on chance.
 struct Accuracy {
   std::string what;
   double ours, torch;
 };
 std::vector<Accuracy> accuracies(const Golden&);
 
-// What ours may be: PyTorch's. Where PyTorch's is no more than rounding, below 3e-6, both are chance that orders of the hidden channels
-// alone do not draw anew everywhere, and 1.7 times as much will do. (Ratios seen: 0.5 to 1.45, 0.97 in the mean.)
+// Largest acceptable error: PyTorch's own. Where that is below 3e-6, both errors are pure rounding and vary by chance,
+// so 1.7 times PyTorch's error is accepted. (Ratios seen: 0.5 to 1.45, mean 0.97.)
 double accuracy_limit(const Accuracy&);
 
 }  // namespace gyr::testing

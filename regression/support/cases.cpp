@@ -130,7 +130,7 @@ ModelConfig widened(const Case& c) {
   m.attention.num_kv_heads = std::min<Index>(8, c.model.attention.num_kv_heads * (c.name == "T7" ? 2 : 1));
   m.mamba.num_heads = 8;
   m.mamba.num_groups = c.model.mamba.num_groups == 3 ? 4 : c.model.mamba.num_groups;
-  m.vocab_size = 62;  // pads over 4 and 8 ranks
+  m.vocab_size = 62;  // not divisible by 4 and 8: the vocabulary is padded there
   return m;
 }
 

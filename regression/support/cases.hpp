@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tiny models every proof runs on: configurations T1 to T11 with weights and tokens that are functions of name and index,
-// and reference values from two independent double-precision formulations of the model (sequential recurrence; full semiseparable
-// matrix), which agreed to 1e-15.
+// The tiny models of most tests: configurations T1 to T11. Weights and tokens are functions of name and index. The
+// reference values come from two independent formulations of the model in double precision (sequential recurrence; full
+// semiseparable matrix), which agree to 1e-15.
 #pragma once
 
 #include <map>
@@ -18,10 +18,10 @@ namespace gyr::testing {
 struct Reference {
   Index parameters;
   double loss;
-  std::vector<double> logits;  // [0, T-1, 0..2]
-  double logits_sum;           // of absolute values
+  std::vector<double> logits;  // logits at [0, T-1, 0..2]: first sequence, last token, first three columns
+  double logits_sum;           // sum of the absolute values of all logits
   double gradient_norm;
-  std::map<std::string, double> gradient_norms;  // of single weights
+  std::map<std::string, double> gradient_norms;  // gradient norms of single weights, by name
 };
 
 struct Case {
@@ -33,12 +33,14 @@ struct Case {
 
 const std::vector<Case>& cases();
 const Case& named(std::string_view name);
-// The same kind of model, wide enough for 8 tensor ranks and deep enough for 8 stages: 8 heads, 8 layers.
+// A model of the same kind that is wide enough for 8 tensor-parallel ranks and deep enough for 8 pipeline stages: 8
+// heads, 8 layers.
 ModelConfig widened(const Case&);
-// As deep, but with two heads of six channels and four in the MLP: 4 and 8 tensor ranks hold parts of heads, and some the same as others.
+// A model with the same depth, but two heads of six channels and an MLP of width four. With 4 or 8 tensor-parallel
+// ranks, ranks hold parts of heads or replicate them.
 ModelConfig narrowed(const Case&);
 
-// The weights of the cases by Hugging Face name and flat logical index.
+// Values of a weight of the cases, by its Hugging Face name and flat logical index.
 class WeightValues {
  public:
   explicit WeightValues(const Weight&);
@@ -50,23 +52,25 @@ class WeightValues {
 };
 void set_weights(Engine&);
 
-// Sequences `first` to `first + batch` of the cases' tokens; labels are the next tokens, the last one ignored.
+// Sequences [first, first + batch) of the cases' tokens. Labels are the next tokens; the last one of each sequence is
+// ignored.
 MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size);
 
-// The same tokens as documents of these lengths, in other turns in every sequence (positions_of), of which the batch begins with number
-// `first`; the last token of each document has no label.
+// Turns the batch into packed documents of these lengths, rotated from sequence to sequence (positions_of). `first` is
+// the number of the batch's first sequence. The last token of each document has no label.
 MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
-// Each document alone.
+// Splits packed sequences into one micro-batch per document.
 std::vector<MicroBatch> split_documents(const MicroBatch&);
 
-// The same in the precision of T.
+// The configuration with the precision of T.
 template <class T>
 EngineConfig in(EngineConfig config) {
   config.precision = dtype_of<T>();
   return config;
 }
 
-// An engine on `grid` with the weights of the cases, its memory sized by a dry run. `working`: shared with others (engine.hpp).
+// An engine on `grid` with the weights of the cases; a dry run determines its memory. `working`: working memory shared
+// with other engines (engine.hpp).
 struct AnyRig {
   AnyRig(const EngineConfig& config, Grid& grid, const Arena* working = nullptr);
   Timers timers;
@@ -78,12 +82,12 @@ struct Rig : AnyRig {
   Rig(const EngineConfig& config, Grid& grid) : AnyRig(in<T>(config), grid) {}
 };
 
-// Whether a layer type stands in models with an encoder and a decoder alone.
+// True if a layer type occurs only in encoder-decoder models.
 inline bool of_encoder_and_decoder(const LayerType& type) { return type.symbol == 'X' || type.symbol == encoder_end; }
 
-// The grid of this process alone.
+// Grid of this single process.
 Grid& alone(Index layers);
-// Waiting without blocking inside MPI until all ranks of the program are here.
+// Barrier over all ranks of the program that polls and sleeps instead of blocking inside MPI.
 void meet();
 
 }  // namespace gyr::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Computes what a chain of regression/support/random_chain.hpp says, on ranks that hold its tensors and weights as a layout has them: plain loops in
-// double for what is local, the project's communicators for what is not. Forward and backward; what is kept for the backward is in closures.
+// Reference executor for the operator chains of regression/support/random_chain.hpp, on ranks that hold tensors and weights as
+// a layout distributes them. Local computation uses plain loops in double, and communication uses the project's
+// communicators. It runs forward and backward; closures keep what the backward pass needs.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,7 @@ namespace gyr::testing {
 
 using Reals = std::vector<double>;
 
-// A function of name and index in [-1, 1).
+// A pseudo-random value in [-1, 1), a function of name and index.
 inline double drawn(const std::string& name, Index i) { return 2 * Stream(1, name).uniform(i) - 1; }
 
 inline std::string direction_of(const std::string& name) { return "direction of " + name; }
@@ -28,17 +29,17 @@ class ChainExecutor {
     std::function<Reals(const Reals& dy)> backward;  // returns dx
   };
 
-  // Weights are drawn by their names; each goes `nudge` steps in a direction of its own.
+  // Weights are drawn by their names. Each weight is displaced by `nudge` times a random direction of its own.
   ChainExecutor(Communicator& ranks, Device& dev, Index rows, double nudge = 0) : ranks_(ranks), dev_(dev), rows_(rows), nudge_(nudge) {}
 
-  // x and y: what this rank has of them in the states that the layout begins and ends in.
+  // Runs the chain. x and y are this rank's parts, in the states in which the layout begins and ends.
   Run run(const OperatorChain& chain, const ChainLayout& layout, const Reals& x) {
     return run(chain, layout, chain.front().in, std::make_shared<Value>(x));
   }
-  // Of whole weights, of all ranks together: what this one adds.
+  // Gradients of full weights, to be summed over all ranks: the contribution of this rank.
   const std::map<std::string, Reals>& gradients() const { return gradients_; }
 
-  // This rank's part of a whole tensor.
+  // Part of a full tensor that this rank has in the given state.
   Reals part(const Reals& all, const Channels& c, TensorState state) const {
     if (state == TensorState::rows) return take_rows(all, c.width);
     return state == TensorState::units ? take_units(all, c, false) : all;
@@ -46,7 +47,7 @@ class ChainExecutor {
   Index rows_in(TensorState state) const { return state == TensorState::rows ? rows_ / ranks_.size() : rows_; }
 
  private:
-  // A tensor, and how a backward comes by it: kept, or gathered once more.
+  // A tensor that the backward pass needs: either kept, or gathered again by `again`.
   struct Value {
     Reals now;
     std::function<Reals()> again = {};
@@ -97,9 +98,9 @@ class ChainExecutor {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += x[i];
   }
 
-  // --- moves
+  // --- moves between states
 
-  // What is gathered by rows is not kept, and gathered again in the backward, whoever asks for it first.
+  // A tensor that was gathered along rows is not kept: the first use in the backward pass gathers it again.
   Run move(const LayoutStep& step, const Channels& c, const Shared& x, const Shared& y) {
     const bool of_rows = step.in == TensorState::rows || step.out == TensorState::rows;
     const bool one_of_copies = step.in == TensorState::units && step.out == TensorState::partial;
@@ -141,7 +142,7 @@ class ChainExecutor {
     at[Axis::tensor] = {ranks_.size(), rank};
     return place({"channels", {c.width}, by_rows(c.units), zeros()}, at);
   }
-  // visit(whole column, column of the rank's share)
+  // Calls visit(column of the full tensor, column of the rank's shard).
   template <class Visit>
   void for_columns(const Channels& c, int rank, bool one_of_copies, const Visit& visit) const {
     for (const Held& held : placed(c, rank).boxes)
@@ -165,7 +166,7 @@ class ChainExecutor {
     });
     return y;
   }
-  // From every rank's columns, one rank behind the other, to whole rows; and back.
+  // in_order: concatenated column shards of all ranks to full rows. by_rank: the inverse.
   Reals in_order(const Reals& x, const Channels& c) const {
     const Index share = share_of(c, ranks_.size());
     Reals y(std::size_t(rows_ * c.width));
@@ -208,11 +209,12 @@ class ChainExecutor {
     if (kind == "pointwise") return pointwise(x);
     if (kind == "norm") return norm(op, step, x);
     if (kind == "attention") return attention(op, step, x);
-    ensure(kind == "scan", "what does {} compute?", op.name);
+    ensure(kind == "scan", "operator {} has an unknown kind", op.name);
     return scan(op, step, x);
   }
 
-  // This rank's share of a weight, and what it adds to the gradient of the whole: nothing where another one knows the same.
+  // This rank's shard of a weight. `counts`: true if this rank contributes to the full gradient, false if another rank
+  // computes the same values.
   struct Local {
     Weight weight;
     Placement held;
@@ -240,7 +242,7 @@ class ChainExecutor {
       });
   }
 
-  // y = x w'. Of inputs that neighbours have alike, one counts.
+  // y = x w'. If neighbouring ranks hold copies of an input column, only the first copy counts.
   Run linear(const Operator& op, const LayoutStep& step, const Shared& x) {
     const Local w = local(op.weights[0], step);
     const Index n = w.held.shape[0], k = w.held.shape[1], rows = rows_in(step.in);
@@ -305,7 +307,8 @@ class ChainExecutor {
             }};
   }
 
-  // Units of a run on this rank, channels of each, and the first column of it.
+  // Units (heads, groups) of one range of channels on this rank: their number, the channels of each, and the first
+  // column.
   struct Units {
     Index count, each, first;
   };
@@ -321,7 +324,7 @@ class ChainExecutor {
   }
   Index width_of(const Channels& c, TensorState state) const { return state == TensorState::units ? share_of(c, ranks_.size()) : c.width; }
 
-  // Causal, all rows being one text: p = softmax(q k'), y = p v.   ds = p (dp - <p, dp>)
+  // Causal attention; all rows are one sequence: p = softmax(q k'), y = p v.   ds = p (dp - <p, dp>)
   Run attention(const Operator& op, const LayoutStep& step, const Shared& x) {
     const auto runs = units_of(op.in, step.in);
     const Units q = runs[0], k = runs[1], v = runs[2];
@@ -372,7 +375,8 @@ class ChainExecutor {
             }};
   }
 
-  // S_t = a_t S_{t-1} + x_t B_t', y_t = S_t C_t, a_t = sigmoid(dt_t + w): from head to head apart, B and C shared by groups of them.
+  // Scan with independent heads: S_t = a_t S_{t-1} + x_t B_t', y_t = S_t C_t, a_t = sigmoid(dt_t + w). Groups of heads
+  // share B and C.
   Run scan(const Operator& op, const LayoutStep& step, const Shared& x) {
     const Local w = local(op.weights[0], step);
     const auto runs = units_of(op.in, step.in);
@@ -380,7 +384,7 @@ class ChainExecutor {
     const Index in_width = width_of(op.in, step.in), out_width = width_of(op.out, step.in), n = b.each, size = u.each * n;
     const auto at = [=](const Units& of, Index t, Index h) { return t * in_width + of.first + h * of.count / u.count * of.each; };
     const auto decay = [=](const Reals& x, Index t, Index h) { return 1 / (1 + std::exp(-x[at(d, t, h)] - w.numbers[h])); };
-    const auto states = [=, this](const Reals& x, Index h) {  // before the first token, and behind every one
+    const auto states = [=, this](const Reals& x, Index h) {  // states before the first token and after each token
       Reals s(std::size_t((rows_ + 1) * size));
       for (Index t = 0; t < rows_; ++t)
         for (Index e = 0; e < u.each; ++e)

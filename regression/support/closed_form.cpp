@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//   L layers of this stage, R rows of a micro-batch, D width, t tensor ranks
+// Symbols in this file: L layers of this stage, R rows of a micro-batch, D hidden width, t tensor-parallel ranks.
 #include "regression/support/closed_form.hpp"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace gyr::testing {
 
 namespace {
 
-constexpr Index head_block = 256;  // rows of logits at a time
+constexpr Index head_block = 256;  // rows of logits that the head computes at a time
 
 void add(Ledger& ledger, const std::string& communicator, Operation op, Index calls, Index bytes_each) {
   if (calls == 0) return;
@@ -22,27 +22,27 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
   entry.bytes += calls * bytes_each;
 }
 
-// Layers with products of which a part of the rows can be made again.
+// Symbols of layers in which a part of the rows of GEMM outputs can be recomputed (memo policy).
 const std::string rows_apart = "PM*W-LB";
 
-// Where one rank stands and what it computes with.
+// Position of one rank in the layout, and the configuration that it computes with.
 struct Place {
   EngineConfig config;
-  int copies, pipeline, context, tensor;  // sizes; copies: ranks with the same weights
-  std::string copies_name;                // of their communicator
-  SequenceLayout tokens, source;          // of a micro-batch here
+  int copies, pipeline, context, tensor;  // sizes of the axes; copies: number of ranks with the same weights
+  std::string copies_name;                // name of the communicator of these copies
+  SequenceLayout tokens, source;          // token layout of a micro-batch on this rank: decoder or only stack; encoder input
   bool sequence;
   Shard shard;
   Index bucket_bytes;
-  int stage, chunks;                 // on the pipeline axis; and what the rank has there
-  std::vector<int> parts;            // of each chunk
-  std::string layers;                // symbols of this rank's
-  std::string encoder;               // of these, those that read the source
-  std::string memo, encoder_memo;    // of each of both 'a' where products of a part of its rows are made again
-  std::string of_head;               // and those of its head, which are never run again
-  Index narrow, wide;                // bytes of the scalar and of its accumulator
-  int attention_ranks, tensor_rank;  // of the first: 0 where mixers are not apart
-  int expert, expert_rank;           // ranks that deal experts, and which of them this is
+  int stage, chunks;               // coordinate on the pipeline axis; chunks (virtual stages) per rank
+  std::vector<int> parts;          // parts (layers, embedding, head) of each chunk
+  std::string layers;              // symbols of the layers on this rank
+  std::string encoder;             // symbols of the encoder layers on this rank
+  std::string memo, encoder_memo;  // per layer of `layers` and of `encoder`: 'a' if GEMM outputs of a part of its rows are recomputed, otherwise '-'
+  std::string of_head;             // symbols of the head's own layers (multi-token prediction), which are never recomputed
+  Index narrow, wide;              // bytes of the scalar type and of its accumulator type
+  int attention_ranks, tensor_rank;  // tensor-parallel ranks of attention (0: mixers are not split among ranks); coordinate on the tensor axis
+  int expert, expert_rank;           // number of expert-parallel ranks, and the index of this rank among them
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -90,17 +90,17 @@ struct Place {
             layout.expert,
             layout.coordinate(position, token_axes) % layout.expert};
   }
-  // The layers that read the source, and the embedding of that where it is here.
+  // The encoder's view: only encoder layers, with the encoder's embedding if it is on this rank.
   Place reading() const {
     Place p = *this;
     p.layers = encoder, p.memo = encoder_memo, p.of_head.clear(), p.tokens = source;
     p.stage = first() ? 0 : 1, p.pipeline = 3;
     return p;
   }
-  // The others.
+  // The decoder's view: all layers except the encoder's.
   Place writing() const {
     Place p = *this;
-    for (const char symbol : encoder) {  // chunk by chunk they come first
+    for (const char symbol : encoder) {  // encoder layers come first in each chunk
       const std::size_t at = p.layers.find(symbol);
       p.layers.erase(at, 1), p.memo.erase(at, 1);
     }
@@ -114,16 +114,16 @@ struct Place {
   const ModelConfig& model() const { return config.model; }
   bool has(std::string_view objective) const { return model().objective->name() == objective; }
   bool masked() const { return has("mlm"); }
-  // Each row of a text has the mean of all.
+  // True if the objective pools the mean over all tokens of a text.
   bool pools() const { return pool_of(*model().objective) == Pool::mean; }
-  // A layer of hidden_size x hidden_size stands in front of the output matrix.
+  // True if the head has a dense layer of hidden_size x hidden_size before the output matrix.
   bool dense() const { return masked() || has("classify") || transforms(); }
   bool dense_bias() const {
     return masked() ? masking_of(*model().objective)->head_bias : front_of(*model().objective) != ClassFront::transform_no_bias;
   }
-  // And a norm behind it.
+  // True if a norm follows that dense layer.
   bool transforms() const { return masked() || front_of(*model().objective) != ClassFront::usual; }
-  // Beside it, where the order of halves is told: such a layer and two columns.
+  // True if this rank has a sentence-order head: a dense layer and two output columns.
   bool predicts_sentence_order() const { return last() && model().objective->predicts_sentence_order(); }
   Index order_columns_here() const { return (2 + tensor - 1) / tensor; }
   Index columns_here() const {
@@ -132,11 +132,12 @@ struct Place {
   }
   Index reduced() const { return config.reduce_dtype ? size_of(*config.reduce_dtype) : wide; }
   Index rows() const { return tokens.rows(); }
-  // Rows of the stream that a rank keeps: as many on all ranks, the last ones padded.
+  // Rows of the residual stream that a rank keeps: with sequence parallelism, equal numbers on all ranks with padding
+  // at the end.
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
-  // Those that may have labels.
+  // Rows that may have labels.
   Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
-  // Choices of experts that go somewhere: at most as many as these have room for.
+  // Upper bound of (token, expert) pairs that are routed, given the capacity of the experts.
   Index slots() const {
     const MoeConfig& c = model().moe;
     const Index all = rows() * c.routing.top_k, whole = tokens.whole_length();
@@ -153,13 +154,14 @@ struct Place {
     const std::string all = layers + of_head;
     return std::count_if(all.begin(), all.end(), [&](char c) { return std::string(symbols).find(c) != std::string::npos; });
   }
-  // Tokens further ahead that are told here.
+  // Depths of multi-token prediction that this rank computes.
   Index depths() const { return last() ? model().objective->depths() : 0; }
-  // Of texts that are compared in a micro-batch, here.
+  // Upper bound of text pairs (preference objective) of a micro-batch on this rank.
   Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.whole_length()) : 0; }
-  // Whether a loss is smoothed, or has a z term.
+  // True if the loss has label smoothing or a z term.
   bool is_smoothed() const { return model().loss_terms.smoothing > 0; }
-  // Of them those whose forward is run again for what takes so much effort; or for products of which only a part of the rows was kept.
+  // Number of these layers whose forward is recomputed at a cost of at least `least`, or whose GEMM outputs were kept
+  // only for a part of the rows.
   Index count(const char* symbols, RecomputeCost least) const {
     Index count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -171,7 +173,8 @@ struct Place {
   }
 };
 
-// Units that fewer or more ranks than there are units share: how many a rank holds, of how much of one's width, and how many ranks hold it.
+// Units (heads, groups, channels) sharded over ranks: units per rank, width of the rank's part of each unit, and ranks
+// that hold the same part.
 struct Part {
   Index units, width;
   int replicas;
@@ -183,11 +186,11 @@ Part cut_units(int ranks, Index units, Index width) {
   return {whole.units, width / parts, whole.replicas / parts};
 }
 
-// What a rank holds of the branches of a layer.
+// Channels of each branch of a layer that a rank holds, and the number of ranks that hold the same ones.
 struct Shards {
   Index d, q, k, out, num_heads, inner, group, channels, projected, f;
   int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
-  Part expert, shared;  // of the inner channels of each expert, and of the one that all tokens share
+  Part expert, shared;  // inner channels of each routed expert, and of the shared expert
 
   Shards(const ModelConfig& m, int ranks) {
     d = m.hidden_size;
@@ -209,11 +212,11 @@ struct Shards {
   }
 };
 
-// Layers whose mixer some ranks share, of which this is one.
+// A group of layers whose mixer is sharded over the same ranks, of which this rank is one.
 struct Mixers {
   const char* symbols;
   int ranks;
-  std::string name;  // of their communicator
+  std::string name;  // name of the communicator of these ranks
 
   Shards shards(const Place& p) const { return {p.model(), ranks}; }
   std::string block(int size) const { return size == ranks ? name : fmt::format("{}/{}", name, size); }
@@ -227,13 +230,13 @@ std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all
 std::vector<Mixers> ssm_of(const Place& p) { return mixers_of(p, "M", "PM", p.computes_ssm(), p.tensor - p.attention_ranks, "ssm"); }
 std::vector<Mixers> attention_of(const Place& p) { return mixers_of(p, "*WB", "P*WB", p.computes_attention(), p.attention_ranks, "attention"); }
 
-// Elements of matrices, and of vectors and filters, which are stored in the accumulator's precision.
+// Elements of matrices (narrow), and of vectors and filters (wide), which are stored in the accumulator's precision.
 struct Run {
   FlatRun narrow, wide;
 };
-// What all ranks of the tensor axis hold of a part, and what those of a team do.
+// Weights of a part by sharding: over all tensor-parallel ranks, over a mixer team, and over expert-parallel ranks.
 struct PartRun {
-  Run all, team, experts;  // those that are dealt
+  Run all, team, experts;  // expert weights that are distributed over expert-parallel ranks
 };
 
 void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
@@ -273,7 +276,7 @@ void norm_weights(const ModelConfig& m, Run& x) {
   x.wide.next(m.hidden_size);
   if (m.norm == NormType::layer) x.wide.next(m.hidden_size);
 }
-// Of a sum of branches.
+// Norms of a residual branch.
 void residual_norm_weights(const ModelConfig& m, Run& x) {
   norm_weights(m, x);
   if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
@@ -319,7 +322,8 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
   if (symbol == 'L') latent_weights(m, p.tensor, x.all);
 }
 
-// Of what tells tokens further ahead: three norms, a matrix of both they read, and layers.
+// Weights of multi-token prediction modules: per depth three norms, a projection of both inputs, and the module's
+// layers.
 void module_weights(const Place& p, const Shards& s, PartRun& x) {
   const std::size_t each = p.depths() > 0 ? p.of_head.size() / std::size_t(p.depths()) : 0;
   for (Index k = 0; k < p.depths(); ++k) {
@@ -329,16 +333,16 @@ void module_weights(const Place& p, const Shards& s, PartRun& x) {
   }
 }
 
-// Weights that are reduced, updated and gathered together: elements of each type, with the padding that makes equal parts of them.
+// A bucket of weights that are reduced, updated and gathered together: elements of each type, padded to equal shards.
 struct BucketSizes {
-  bool whole = false;  // a tied matrix
+  bool whole = false;  // true for a matrix that is shared between stages (tied or MTP embedding)
   Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts_narrow = 0, experts_wide = 0;
   Index common() const { return narrow + wide + team_narrow + team_wide; }
   Index experts() const { return experts_narrow + experts_wide; }
   Index size() const { return common() + experts(); }
 };
 
-// All of a rank's, and by part the bucket whose turn in a buffer it takes; -1: none.
+// All buckets of a rank, and for each part the bucket that occupies a buffer when the part runs; -1: none.
 struct Buckets {
   std::vector<BucketSizes> sizes;
   std::vector<int> of_part;
@@ -348,9 +352,9 @@ Buckets buckets_of(const Place& p) {
   const ModelConfig& m = p.model();
   const Shards s(m, p.tensor);
   const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
-  const bool shares = tied || m.objective->depths() > 0;  // both ends have the table
+  const bool shares = tied || m.objective->depths() > 0;  // the first and the last stage both have the embedding table
   Buckets all;
-  int turn = -1;  // the bucket that others join
+  int turn = -1;  // bucket to which further parts are added
   const auto add = [&](PartRun x, bool whole) {
     for (Run* run : {&x.all, &x.team, &x.experts}) {
       run->narrow.align(), run->wide.align();
@@ -395,7 +399,8 @@ Buckets buckets_of(const Place& p) {
     if (p.masked() || !m.objective->classes().empty()) head.all.wide.next(p.columns_here());
     module_weights(p, s, head);
     (tied ? matrix : head).all.narrow.next(p.columns_here() * s.d);
-    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense() && p.depths() == 0;  // nothing stands in front of the matrix
+    // the head consists only of the output matrix
+    const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense() && p.depths() == 0;
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
     if (shares && !tied) matrix.all.narrow.next(p.tokens_here() * s.d);
     if (shares && !p.first()) add(matrix, true);
@@ -411,15 +416,15 @@ Buckets buckets_of(const Place& p) {
   return all;
 }
 
-// Of all buckets, and what a rank keeps of it where that is cut.
+// Total extent of all buckets, or of the rank's shards of them if `cut`.
 Index flat_extent(const Place& p, bool cut) {
   Index sum = 0;
   for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
   return sum;
 }
 
-// The buckets that take turns in a step, each as often as its turn comes: of values by what is computed, of gradients by what writes some. The head
-// writes its own in the forward, and needs nothing behind that.
+// Order in which a step uses the buckets: `values` when a part computes, `gradients` when a part writes gradients. The
+// head writes its gradients in its forward pass and is not needed afterwards.
 struct Turns {
   std::vector<int> values, gradients;
 };
@@ -443,14 +448,15 @@ Turns turns_of(const Place& p, const Buckets& buckets) {
   return turns;
 }
 
-// Layers that are run again to their last sum, which only a norm behind it needs.
+// Number of layers that are recomputed up to their last residual sum, which is needed only if a norm follows that sum.
 Index last_sums_again(const Place& p, const char* symbols) {
   return p.model().norm_placement == NormPlacement::before ? 0 : p.count(symbols, RecomputeCost::sum);
 }
 
-// Every residual is summed each way; the embedding once, the head's input gradient once, and each block of logits its largest element and
-// two sums per row. Where ranks keep shares of rows, what is read and the gradient of the sum are gathered besides, what is read twice. Norm groups
-// over several ranks add a number per row each way, and the weights of a row's experts one each in the backward.
+// Tensor-parallel traffic. Every residual branch is reduced in forward and backward, the embedding and the head's input
+// gradient once. Each block of logits needs its maximum and two sums per row. With sequence parallelism, the input of
+// each branch is gathered twice and the gradient of its sum once. Norm groups that span several ranks add one value per
+// row in each direction. The backward pass adds one value per row and chosen expert.
 void tensor_axis(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
@@ -458,12 +464,13 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const Index micros = p.config.micros;
   const Index residuals = 2 * p.count("P") + p.count("M*W-EBLX");
   const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
-  // Where a layer is run again, what its products read is gathered once more.
+  // Where a layer is recomputed, the inputs of its GEMMs are gathered again.
   const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLX"),
               gathers_again = 2 * again("P", RecomputeCost::product) + again("M*W-EBLX", RecomputeCost::product);
-  // What tells tokens further ahead sums what it embeds, what it joins and the gradients of both it reads, and like the head its input's gradient.
-  // Where ranks keep shares of rows it gathers both it reads twice, the gradients of what it joins and embeds, and what the head reads.
-  // What tells the order of halves reads rows and sums the gradient as the head does.
+  // A multi-token prediction module reduces its embedding, its projection, and the gradients of both inputs; like the
+  // head it reduces its input gradient. With sequence parallelism it gathers both inputs twice, the gradients of
+  // projection and embedding, and the head's input. The sentence-order head gathers rows and reduces the gradient like
+  // the main head.
   const Index sums_ahead = 5 * p.depths() + p.predicts_sentence_order(), gathers_ahead = 7 * p.depths() + p.predicts_sentence_order();
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead),
@@ -473,7 +480,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
   }
-  const Index sums = p.is_smoothed() ? 3 : 2;                             // a smoothed loss takes one more
+  const Index sums = p.is_smoothed() ? 3 : 2;                             // label smoothing adds one sum
   const Index scored = micros * (1 + p.depths() + (p.most_pairs() > 0));  // rows of pairs are scored twice
   for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.scored_rows() - row);
@@ -491,7 +498,8 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   }
 }
 
-// Attention to a source reads that, twice where ranks keep shares of its rows, and sums its gradient.
+// Cross-attention over tensor-parallel ranks: gathers the encoder output (twice, with sequence parallelism) and reduces
+// its gradient.
 void source_over_tensor(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const Place source = p.reading();
@@ -504,7 +512,8 @@ void source_over_tensor(const Place& p, Ledger& ledger) {
   }
 }
 
-// What several ranks hold the same of: the gradients are summed once per step, all those of one number of replicas together.
+// Weights that several tensor-parallel ranks replicate: their gradients are summed once per step, in one call per
+// number of replicas.
 void replicas(const Place& p, Ledger& ledger) {
   const ModelConfig& m = p.model();
   const MambaConfig& c = m.mamba;
@@ -514,7 +523,8 @@ void replicas(const Place& p, Ledger& ledger) {
   };
   for (const Mixers& ssm : ssm_of(p)) {
     const Shards s = ssm.shards(p);
-    const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;  // of the projection, and of the convolution besides
+    // elements per channel: of the projection; of projection and convolution
+    const Index rows = s.d + c.in_bias, through = rows + c.conv_kernel + c.conv_bias;
     hold(ssm, s.inner_replicas, s.inner * (rows + through + (c.norm != SsmNorm::none) + s.d));
     hold(ssm, s.group_replicas, 2 * s.group * through);
     hold(ssm, s.head_replicas, s.num_heads * (rows + 3));
@@ -548,7 +558,7 @@ void replicas(const Place& p, Ledger& ledger) {
   const Index compressed = l.q_rank + l.kv_rank + l.rope_dim, q_from = l.q_rank > 0 ? l.q_rank : s.d;
   hold(latent, p.tensor, compressed * (s.d + l.bias) + l.q_rank + l.kv_rank);
   hold(latent, heads.replicas, heads.units * (l.qk_head_dim() * q_from + (l.head_dim + l.v_head_dim) * l.kv_rank + s.d * l.v_head_dim));
-  const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // of a sum of branches
+  const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // norms per residual branch
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence)
     elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") +
@@ -560,7 +570,7 @@ void replicas(const Place& p, Ledger& ledger) {
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
 
-// What meets on a rank: channels of all its queries, keys, values and results, and how many heads these are of.
+// Channels of all queries, keys, values and outputs on a rank, and the numbers of query and key heads.
 struct Heads {
   Index q, k, v, out, heads, k_heads;
 
@@ -574,9 +584,10 @@ struct Heads {
   }
 };
 
-// Balanced attention of rank r of n, in t = 1 ... (n - 1) / 2: where r + t < n its keys and values leave, otherwise its queries; where r >= t it
-// receives keys and values, otherwise queries. With n even, half of the ranks send keys to the other half besides. The state of queries comes back;
-// in the backward every gradient, and with queries go their gradients, lse and delta.
+// Load-balanced context-parallel attention of rank r of n, in steps t = 1 ... (n - 1) / 2. If r + t < n, the rank sends
+// keys and values, otherwise queries. If r >= t, it receives keys and values, otherwise queries. With n even, half of
+// the ranks also send keys and values to the other half. The attention state of sent queries is returned. The backward
+// pass returns every gradient, and sends output gradients, lse and delta along with queries.
 void balanced_attention(const Place& p, const Heads& s, Index kv, Index forwards, Index backwards, Ledger& ledger) {
   const Index n = p.context, r = p.tokens.rank, steps = (n - 1) / 2, rows = p.rows(), heads = s.heads;
   const Index keys_sent = std::min(steps, n - 1 - r), keys_met = std::min(steps, r), queries_sent = steps - keys_sent, helped = steps - keys_met;
@@ -600,9 +611,9 @@ void balanced_attention(const Place& p, const Heads& s, Index kv, Index forwards
   context(Operation::shift, backwards * helped, rows * s.q * p.wide);
 }
 
-// Steps of a ring. Of neighbouring tokens those of as many ranks as a window reaches into, and the own; a zigzag has neighbouring blocks on ranks
-// that are next to each other either way, and where a
-// window shows what is ahead the keys of the next rank come last.
+// Steps of ring attention. With a sliding window and contiguous tokens, only the ranks within the window's reach and
+// the rank itself take part. Zigzag order has neighbouring blocks on adjacent ranks in both directions. A bidirectional
+// window needs the keys of the next rank last.
 Index ring_steps(const Place& p, char symbol) {
   const Index n = p.context, length = p.tokens.seq_length, w = p.model().window.size;
   if (symbol != 'W') return n;
@@ -610,12 +621,12 @@ Index ring_steps(const Place& p, char symbol) {
   return std::min(n, 1 + (w - 1 + length - 1) / length);
 }
 
-// Keys and values go round, the gradients of both besides and home, or as the mode has it; in front of every block of tokens its convolution's inputs
-// and its state are known, and behind it the gradients of both.
+// Context-parallel traffic of attention. In a ring, keys and values are passed around, and in the backward pass also
+// their gradients; other modes exchange heads for tokens or balance the load.
 void attention_over_context(const Place& p, const char* symbols, const Heads& s, Ledger& ledger) {
   const Index kv = p.rows() * (s.k + s.v);
   const Index back = p.config.micros * p.count(symbols), attention = back + p.config.micros * p.count(symbols, RecomputeCost::mixing);
-  if (p.tokens.mode == ContextMode::heads) {  // of each rank's part of the heads: all rows
+  if (p.tokens.mode == ContextMode::heads) {  // each rank computes all rows for its part of the heads
     const Index rows = p.context * p.rows(), copies = std::max<Index>(1, p.context / s.k_heads);
     const Index part = (s.q + (s.k + s.v) * copies) / p.context, out = s.out / p.context, q_heads = s.heads / p.context;
     add(ledger, "context", Operation::all_to_all, attention + back, rows * part * p.narrow);
@@ -649,7 +660,7 @@ void context_axis(const Place& p, Ledger& ledger) {
   for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention.symbols, Heads::of(m.attention, attention.shards(p)), ledger);
   attention_over_context(p, "L", Heads::of(m.latent, p.tensor), ledger);
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
-  if (p.pools() && p.last())  // sums and counts of the texts, that a row of any rank may begin
+  if (p.pools() && p.last())  // sums and counts of the texts; a text may begin in a row of any rank
     for (const Index columns : {m.hidden_size, Index(1)})
       add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.whole_length() * columns * p.wide);
   if (p.most_pairs() > 0) add(ledger, "context", Operation::all_reduce, p.config.micros, 2 * p.most_pairs() * Index(sizeof(double)));
@@ -658,7 +669,8 @@ void context_axis(const Place& p, Ledger& ledger) {
     add(ledger, "context", Operation::all_reduce, p.config.micros * p.count("E"), p.tokens.batch * moe.experts * p.wide);
 }
 
-// Keys and values of the source are gathered each time that they are met, and their gradients summed.
+// Cross-attention over context-parallel ranks: keys and values of the encoder output are gathered at each use, and
+// their gradients are reduced.
 void source_over_context(const Place& p, Ledger& ledger) {
   if (p.context == 1) return;
   const Index kv = p.source.rows() * 2 * Shards(p.model(), p.tensor).k, each = p.config.micros * p.count("X");
@@ -666,8 +678,9 @@ void source_over_context(const Place& p, Ledger& ledger) {
   add(ledger, "context", Operation::reduce_scatter, each, p.context * kv * p.wide);
 }
 
-// How often each expert was chosen is summed once. Each row goes to its experts with its weight and comes back, both ways. What a rank receives and
-// gives back is counted for an even routing: what does not divide goes to the experts in turn.
+// Expert-parallel traffic. The counts of chosen experts are summed once per step. Each row is sent to its experts with
+// its weight and returned, in both directions. Received rows are counted for even routing; a remainder goes to the
+// experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
   const MoeConfig& moe = p.model().moe;
   if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
@@ -684,7 +697,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
 }
 
 void pipeline_axis(const Place& p, Ledger& ledger) {
-  const Index neighbours = 2 * p.chunks - p.first() - p.last();  // every chunk's, but for the model's ends
+  const Index neighbours = 2 * p.chunks - p.first() - p.last();  // neighbours of all chunks, except at the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
   for (const Index beside : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
@@ -697,7 +710,7 @@ void tied_matrix(const Place& p, Ledger& ledger) {
     add(ledger, "embedding", Operation::all_reduce, 1, p.tokens_here() * p.model().hidden_size * p.wide);
 }
 
-// Every section of a bucket by itself.
+// Adds the traffic of a bucket, one call per section (type and sharding).
 void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index reductions, Index gathers) {
   for (const auto& [size, bytes] :
        {std::pair{bucket.narrow, p.narrow}, {bucket.wide, p.wide}, {bucket.team_narrow, p.narrow}, {bucket.team_wide, p.wide}}) {
@@ -712,8 +725,10 @@ void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index
   }
 }
 
-// All gradients once, bucket by bucket. Where ranks cut among themselves: their sum, and the weights that have changed, once; with gradients in
-// turns a sum at every turn; with weights in turns a gather at every turn, unless one of the two buffers still holds the bucket.
+// Data-parallel traffic. Without sharding, each bucket is all-reduced once. With optimizer sharding, gradients are
+// reduce-scattered and changed weights are all-gathered once. With gradient sharding there is a reduce-scatter at every
+// turn of a bucket. With weight sharding (ZeRO-3) there is an all-gather at every turn, unless one of the two buffers
+// still holds the bucket.
 void data_axis(const Place& p, Ledger& ledger) {
   if (p.copies == 1) return;
   const Buckets buckets = buckets_of(p);
@@ -785,7 +800,7 @@ Index gradient_bytes(const EngineConfig& config, const Layout& layout, int posit
 template <class T>
 Index optimizer_bytes(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
-  const Index runs = p.narrow == p.wide ? 2 : 3;  // moments and masters
+  const Index runs = p.narrow == p.wide ? 2 : 3;  // Adam moments and fp32 master weights
   return runs * flat_extent(p, p.shard != Shard::none) * p.wide;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a training step hands to every communicator, in closed form from the model's shapes and the layout: written down here a second time,
-// without the program's own arithmetic of shares.
+// Traffic of a training step on every communicator, as closed-form formulas of the model's shapes and the layout. This
+// is an independent second derivation that does not use the program's own sharding arithmetic.
 #pragma once
 
 #include <map>
@@ -16,11 +16,12 @@ inline void PrintTo(const Traffic& t, std::ostream* out) { *out << t.calls << " 
 
 namespace gyr::testing {
 
-// Traffic by communicator and operation, where there was any.
+// Calls and bytes by communicator and operation; entries without traffic are left out.
 using Ledger = std::map<std::pair<std::string, Operation>, Traffic>;
 Ledger ledger_of(const std::vector<CommunicatorTraffic>&);
 
-// Elements of a rank's weights in the order of the model, each on the next multiple of 64 unless it continues the one before.
+// Counts the elements of a rank's weights in model order. Each weight starts at a multiple of 64, unless it continues
+// the previous one.
 struct FlatRun {
   Index extent = 0;
   void next(Index size) { align(), extent += size; }
@@ -28,25 +29,27 @@ struct FlatRun {
   void align() { extent = (extent + 63) / 64 * 64; }
 };
 
-// Of the rank at `position`: every weight trained, buckets either smaller than any part of a stage or larger than all of it.
+// Traffic of the rank at `position`, if every weight is trained and buckets are either smaller than any part of a stage
+// or larger than the full stage.
 template <class T>
 Ledger closed_form(const EngineConfig&, const Layout&, int position);
-// What comes to that for all ranks together that cut among themselves what they keep: each reduces its part of what several tensor ranks hold the
-// same of, and of a tied matrix.
+// Additional traffic over all ranks when states are sharded: each rank reduces its part of the gradients of weights
+// that several tensor-parallel ranks replicate, and of a tied matrix.
 template <class T>
 Ledger closed_form_of_parts(const EngineConfig&, const Layout&, int position);
-// Bytes of its gradients, and of its optimizer.
+// Bytes of the rank's gradients, and of its optimizer state.
 template <class T>
 Index gradient_bytes(const EngineConfig&, const Layout&, int position);
 template <class T>
 Index optimizer_bytes(const EngineConfig&, const Layout&, int position);
 
-inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // Layout::bucket_bytes
+inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // values of Layout::bucket_bytes: one bucket per part, one bucket for everything
 
-// Whether context ranks can exchange the attention heads of a tensor rank against tokens.
+// True if the context-parallel ranks can exchange the attention heads of a tensor-parallel rank for tokens (Ulysses
+// all-to-all).
 bool can_exchange(const ModelConfig&, int tensor, int context, int attention_ranks = 0);
 
-// Whether the layers' heads, groups and channels can be sharded over so many tensor ranks at all.
+// True if the heads, groups and channels of all layers can be sharded over `tensor` ranks.
 bool can_shard(const ModelConfig&, int tensor, int attention_ranks = 0);
 
 }  // namespace gyr::testing

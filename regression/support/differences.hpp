@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gradients against central differences, in double.
+// Checks gradients against central differences, in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,8 @@
 
 namespace gyr::testing {
 
-// Some elements of gradient(parameter, element) of every weight that is trained are differences of loss().
+// Expects that gradient(parameter, element) equals the central difference of loss(), for two elements of every trained
+// weight.
 template <class Gradient, class Loss>
 void expect_differences(Engine& engine, const Gradient& gradient, const Loss& loss, double tolerance) {
   for (const auto& p : engine.stage().parameters().all())
@@ -26,21 +27,21 @@ void expect_differences(Engine& engine, const Gradient& gradient, const Loss& lo
     }
 }
 
-// Those that the engine holds.
+// Checks the gradients that the engine holds.
 template <class Loss>
 void expect_differences(Engine& engine, const Loss& loss) {
   expect_differences(
       engine, [](Parameter& p, Index at) { return p.vector_gradient<double>()(at); }, loss, 2e-8);
 }
 
-// Those of a loss which is that of another step, so that it writes gradients too.
+// Checks given gradients, for a loss() that runs a training step itself and so overwrites the engine's gradients.
 template <class Loss>
 void expect_differences(Engine& engine, const NamedGradients& gradients, const Loss& loss) {
   expect_differences(
       engine, [&](const Parameter& p, Index at) { return gradients.at(p.weight.name)[std::size_t(at)]; }, loss, 5e-8);
 }
 
-// The same of the step of one micro-batch, of its mean loss over labels.
+// Checks the gradients of a step with one micro-batch; the loss is the mean over labels.
 inline void expect_differences_of(Engine& engine, const MicroBatch& batch) {
   const auto source = [&](int) { return batch; };
   engine.gradients(source, 1, 1);

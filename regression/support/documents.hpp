@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packed documents for tests: lengths of documents, cut into the positions that kernels and micro-batches take.
+// Packed documents for tests: converts document lengths into the positions that kernels and micro-batches take.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 
 namespace gyr::testing {
 
-// Lengths of the documents of a sequence, one behind the other; the last of a sequence is cut at its end.
+// Lengths of the consecutive documents of a sequence. The last document is truncated at the end of the sequence.
 using Lengths = std::vector<Index>;
 
-// Cuts that matter for chunks of 4 and a convolution over 4 tokens: a document per token, shorter than that, longer than a chunk, at the edges of
-// chunks and beside them, and the whole.
+// Document lengths that matter for chunks of 4 tokens and a convolution over 4 tokens: one token per document, shorter
+// than a chunk, longer than a chunk, at and next to chunk boundaries, and one document for the full sequence.
 inline std::vector<Lengths> cuts(Index seq_length) {
   return {Lengths(seq_length, 1), {1, 2, 3, 1, 2, seq_length}, {3, 9, 1, seq_length}, {4, 4, 8, seq_length}, {5, 6, 2, seq_length}, {seq_length}};
 }
 
-// Documents of these lengths in each of the sequences `first` to `first + batch`. Sequence b begins with the b-th length and comes back to the
-// first after the last, so that the cuts of neighbours differ and a place in one says nothing about another.
+// Positions within documents for the sequences [first, first + batch). Sequence b starts with the b-th length and wraps
+// around, so that document boundaries differ between neighbouring sequences.
 inline std::vector<std::int32_t> positions_of(const Lengths& lengths, Index batch, Index seq_length, Index first = 0) {
   std::vector<std::int32_t> all;
   for (Index b = first; b < first + batch; ++b) {
@@ -32,7 +32,7 @@ inline std::vector<std::int32_t> positions_of(const Lengths& lengths, Index batc
   return all;
 }
 
-// Rows of a batch that hold a document: those of [first, first + count) of sequence b.
+// Rows of a batch that belong to one document: [first, first + count) of sequence `sequence`.
 struct Extent {
   Index sequence, first, count;
 };
@@ -45,7 +45,7 @@ inline std::vector<Extent> extents_of(const std::vector<std::int32_t>& positions
   return extents;
 }
 
-// The rows of a document out of an array with `width` values to a row, and back.
+// Copy the rows of one document out of an array with `width` values per row, and back.
 inline std::vector<double> cut_out(const std::vector<double>& x, const Extent& e, Index seq_length, Index width) {
   const auto begin = x.begin() + (e.sequence * seq_length + e.first) * width;
   return {begin, begin + e.count * width};
@@ -54,7 +54,7 @@ inline void put_back(const std::vector<double>& part, const Extent& e, Index seq
   std::copy(part.begin(), part.end(), x.begin() + (e.sequence * seq_length + e.first) * width);
 }
 
-// Tokens of each row's document behind it.
+// Number of tokens after each row in its document.
 inline std::vector<std::int32_t> ahead_of(const std::vector<std::int32_t>& positions, Index seq_length) {
   std::vector<std::int32_t> ahead;
   for (const Extent& e : extents_of(positions, seq_length))
@@ -62,7 +62,8 @@ inline std::vector<std::int32_t> ahead_of(const std::vector<std::int32_t>& posit
   return ahead;
 }
 
-// On the host, where kernels under test run. With `ahead`, for attention both ways.
+// Document information in host memory, where the tested kernels run. `ahead` (ahead_of) is needed for bidirectional
+// attention.
 inline Documents documents_of(const std::vector<std::int32_t>& positions, const std::vector<std::int32_t>& ahead = {}) {
   if (positions.empty()) return {};
   const auto tensor = [](const std::vector<std::int32_t>& x) { return Tensor1<const std::int32_t>(x.data(), x.size()); };

@@ -39,10 +39,10 @@ std::vector<Index> divisors(Index n) {
   return all;
 }
 
-// A count of heads, groups or channels that is sharded over so many ranks: divides their number or is a multiple of it.
+// A number of heads, groups or channels that can be sharded over `ranks` ranks: a divisor or a multiple of `ranks`.
 Index units(Dice& dice, int ranks) { return dice.chance(0.5) ? dice.of(divisors(ranks)) : ranks * dice.between(1, 3); }
 
-// A multiple of `part` that is sharded over so many ranks; `part` itself is.
+// A multiple of `part` that can be sharded over `ranks` ranks, if `part` can.
 Index multiple(Dice& dice, Index part, int ranks) {
   std::vector<Index> suit;
   for (Index n = part; n <= 24; n += part)
@@ -89,7 +89,7 @@ MlpConfig mlp_of(Dice& dice, int tensor) {
   return c;
 }
 
-// Terms that balance the router are as large as the loss itself.
+// Router loss terms (auxiliary and z loss) of the same size as the main loss.
 MoeConfig moe_of(Dice& dice, int tensor) {
   MoeConfig c;
   Routing& r = c.routing;
@@ -128,13 +128,13 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   m.embedding_multiplier = dice.real(0.5, 2), m.lm_head_multiplier = dice.real(0.5, 2);
   if (dice.chance(0.2)) m.pad_token_id = std::int32_t(dice.between(0, m.vocab_size - 1));
   m.attention = attention_of(dice, attention_ranks > 0 ? attention_ranks : tensor);
-  m.window.size = dice.of<Index>({1, dice.between(2, 4), dice.between(5, 12), 20});  // less than a block of tokens, and more than a sequence
+  m.window.size = dice.of<Index>({1, dice.between(2, 4), dice.between(5, 12), 20});  // shorter than a block of tokens up to longer than a sequence
   if (dice.chance(0.5)) m.window.rope_theta = 100;
   m.mamba = mamba_of(dice, tensor - attention_ranks);
   m.mlp = mlp_of(dice, tensor);
   m.moe = moe_of(dice, tensor);
   m.latent = latent_of(dice, tensor);
-  if (attention_ranks > 0)  // layers of one mixer are dealt over all ranks
+  if (attention_ranks > 0)  // layers with one mixer are sharded over all tensor ranks, so they must be divisible
     for (char& symbol : m.pattern) {
       ModelConfig of_one = m;
       of_one.pattern = symbol;
@@ -143,7 +143,7 @@ ModelConfig model_of(Dice& dice, int tensor, int attention_ranks, Index layers) 
   return m;
 }
 
-// What dice of its own decides, so that draws stay what they are beside it.
+// Settings with random streams of their own, so that adding them did not change the other draws.
 void draw_extras(Dice& dice, ModelConfig& m) {
   if (dice.chance(0.4)) {
     DropoutConfig& d = m.dropout;
@@ -162,7 +162,7 @@ void draw_extras(Dice& dice, ModelConfig& m) {
   }
 }
 
-// Layers of kinds that the model has, so that they are dealt as these are.
+// Multi-token prediction modules with layer types of the model, so that they are shardable too.
 void draw_ahead(Dice& dice, Draw& d) {
   if (d.masked || d.classes > 0 || d.source_length > 0 || d.model.attention.relative_bias.buckets > 0 || !dice.chance(0.4)) return;
   const std::string& pattern = d.model.pattern;
@@ -184,7 +184,8 @@ std::vector<int> permutation_of(Dice& dice, int ranks) {
   return order;
 }
 
-// Blocks that are shared have what the convolution reads before each.
+// Minimum sequence length: with context parallelism, every block of tokens must hold the inputs of the convolution
+// before the next block.
 Index least_length(const Draw& d) {
   if (d.context == 1) return 1;
   return (d.model.mamba.conv_kernel - 2) * d.context * (d.tokens == SequenceOrder::zigzag ? 2 : 1) + 1;
@@ -203,7 +204,7 @@ bool sound(const Draw& d) {
          (d.context_mode != ContextMode::heads || can_exchange(d.whole_model(), d.tensor, d.context, d.attention_ranks));
 }
 
-// Layers up to one of them become an encoder, and this one its end.
+// Turns the first layers into an encoder that ends at a random layer, and the others into its decoder.
 void make_encoder(Draw& d, Dice& dice) {
   ModelConfig& m = d.model;
   const Index end = dice.between(1, m.layers() - 2);
@@ -253,7 +254,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   const auto mode = layout.of<ContextMode>({ContextMode::ring, ContextMode::heads, ContextMode::balanced, ContextMode::balanced});
   if (d.context > 1) d.context_mode = mode;
   if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
-  if (d.context_mode == ContextMode::heads) {  // key heads as they come, and as many query heads as that takes
+  if (d.context_mode == ContextMode::heads) {  // key heads as drawn; query heads to fit the all-to-all of heads
     const int ranks = d.attention_ranks > 0 ? d.attention_ranks : d.tensor;
     for (const char alone : {'*', 'W'})
       if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), alone, 'P');
@@ -263,7 +264,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     while (d.model.attention.num_heads % (ranks * d.context) != 0) d.model.attention.num_heads += d.model.attention.num_kv_heads;
     d.model.latent.num_heads = d.tensor * d.context * dice.between(1, 2);
   }
-  if (dice.chance(0.06)) {  // counts as they come
+  if (dice.chance(0.06)) {  // counts that may not be shardable
     d.model.mamba.num_groups = dice.between(1, 7), d.model.mamba.num_heads = d.model.mamba.num_groups * dice.between(1, 3);
     d.model.mlp.intermediate_size = dice.between(1, 30), d.model.moe.intermediate_size = dice.between(1, 30);
   }
@@ -283,7 +284,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
   d.masked = dice.chance(0.3);
   if (d.masked) d.share = dice.of<double>({1, 0.5, 0.2, 0.01}), d.head_bias = dice.chance(0.5);
-  if (dice.chance(0.3)) {  // often fewer than ranks
+  if (dice.chance(0.3)) {  // often fewer classes than ranks
     d.classes = dice.between(2, 5), d.tagged = dice.chance(0.4);
     d.pool = dice.of<Pool>({Pool::first, Pool::mean});
     d.front = dice.of<ClassFront>({ClassFront::usual, ClassFront::transform, ClassFront::transform_no_bias});
@@ -351,7 +352,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
 }
 
 namespace {
-// Documents of a sequence that follow each other, two and two, with the labels that the batch has.
+// Pairs successive documents of each sequence, with the labels of the batch, for the preference objective.
 TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
   TextPairs all;
   for (Index b = 0; b < m.batch; ++b) {
@@ -365,14 +366,14 @@ TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
       if (positions[t] == 0) texts.push_back({t, 0, Index(texts.size()), -3.0 - double(t % 5)});
       ++texts.back().count;
     }
-    ++texts.back().count;  // the token behind the last that is read
+    ++texts.back().count;  // the target token after the last token that is read
     tokens.push_back(0);
     all.append(objective.label({tokens, learned, {}, b, m.batch, positions, {}, 0, texts}).pairs);
   }
   return all;
 }
 
-// Some documents tell the order of their halves, of which each token is in one.
+// Adds sentence-order labels for some documents, and a token type (half 0 or 1) for every token.
 void label_halves(MicroBatch& m, Dice& dice) {
   for (Index r = 0; r < Index(m.tokens.size()); ++r) {
     const bool begins = m.positions.empty() ? r % m.seq_length == 0 : m.positions[r] == 0;
@@ -385,7 +386,7 @@ void label_halves(MicroBatch& m, Dice& dice) {
 MicroBatch Draw::batch(Index i) const {
   MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, model.vocab_size);
   Dice dice(1, fmt::format("batch {}", i));
-  const double begins = dice.of<double>({0.3, 0.1, 0.03});  // documents of a block of tokens, and of many
+  const double begins = dice.of<double>({0.3, 0.1, 0.03});  // probability that a document starts: documents within a block of tokens, or across many
   if (packed)
     for (Index r = 0, at = 0; r < micro_batch_size * seq_length; ++r) {
       at = r % seq_length == 0 || dice.chance(begins) ? 0 : at + 1;
@@ -394,7 +395,7 @@ MicroBatch Draw::batch(Index i) const {
     }
   for (Token& label : m.labels)
     if (some_ignored && dice.chance(0.5)) label = ignored_label;
-  if (i == 0) m.labels[0] = m.tokens[0];  // a step learns something
+  if (i == 0) m.labels[0] = m.tokens[0];  // guarantees at least one label per step
   m.source_length = source_length;
   if (source_length > 0) m.source = testing::micro_batch(1000 + i * micro_batch_size, micro_batch_size, source_length, model.vocab_size).tokens;
   for (Index b = 0; b < micro_batch_size && padded; ++b) m.source_lengths.push_back(dice.between(1, source_length));
@@ -405,7 +406,7 @@ MicroBatch Draw::batch(Index i) const {
     if (r % seq_length == 0) count = 0;
     if (m.labels[r] != ignored_label && ++count > most) m.labels[r] = ignored_label;
   }
-  if (beta > 0 && i == 0)  // a step has a pair
+  if (beta > 0 && i == 0)  // guarantees at least one pair of texts per step
     for (Index r = 0; r < seq_length; ++r) {
       m.positions[r] = std::int32_t(r < 2 ? r : r - 2);
       if (r < 3) m.labels[r] = r == 1 ? ignored_label : m.tokens[r];
@@ -422,11 +423,10 @@ std::string Draw::layout_text() const {
       context > 1
           ? fmt::format(" context {}{}", context, fmt::format("{} {}", tokens == SequenceOrder::zigzag ? "" : " in order", name_of(context_mode)))
           : "";
-  return fmt::format("data {}{}{} pipeline {}{}{} tensor {}{}{}{}, buckets of {}, {} layers cut at [{}], permutation [{}]", data,
+  return fmt::format("data {}{}{} pipeline {}{}{} tensor {}{}{}{}, buckets of {}, {} layers split at [{}], permutation [{}]", data,
                      shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)),
-                     expert > 1 ? fmt::format(" experts dealt among {}", expert) : "", pipeline,
-                     chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", shared, tensor,
-                     attention_ranks > 0 ? fmt::format(" ({} attention)", attention_ranks) : "", sequence ? " sequence" : "",
+                     expert > 1 ? fmt::format(" expert parallel {}", expert) : "", pipeline, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "",
+                     shared, tensor, attention_ranks > 0 ? fmt::format(" ({} attention)", attention_ranks) : "", sequence ? " sequence" : "",
                      axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
 }
 
@@ -437,37 +437,38 @@ std::string Draw::text() const {
   const auto list = [](const auto& all) { return fmt::format("[{}]", fmt::join(all, " ")); };
   std::string s = fmt::format("{}, {} micro-batches of {} x {}", layout_text(), micros, micro_batch_size, seq_length);
   if (schedule == all_forward) s += ", all forward first";
-  if (schedule == zero_bubbles) s += ", split backwards";
+  if (schedule == zero_bubbles) s += ", zero bubble";
   const auto policy = [](const Recompute& r) { return r ? int(*r) : -1; };
   if (recompute.all) s += fmt::format(", recomputing {}", policy(recompute.all));
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
-  if (offload.on) s += fmt::format(", swapping with alpha {}", offload.alpha);
+  if (offload.on) s += fmt::format(", offloading with alpha {}", offload.alpha);
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
-  if (ahead.depths > 0) s += fmt::format(", {} tokens ahead by {} counting {:.3}", ahead.depths, ahead.pattern, ahead.weight);
-  if (beta > 0) s += fmt::format(" pairs counting {:.3}", beta);
-  if (masked) s += fmt::format(" {} masked tokens{}{}", share, head_bias ? "" : " head without bias", ordered ? " and the order of halves" : "");
+  if (ahead.depths > 0) s += fmt::format(", MTP depth {} with layers {} weight {:.3}", ahead.depths, ahead.pattern, ahead.weight);
+  if (beta > 0) s += fmt::format(" pairs with beta {:.3}", beta);
+  if (masked) s += fmt::format(" {} masked tokens{}{}", share, head_bias ? "" : " head without bias", ordered ? " and sentence order" : "");
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
   if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
-  if (source_length > 0) s += fmt::format(" sources of {}{}", source_length, padded ? " and less" : "");
+  if (source_length > 0) s += fmt::format(" encoder inputs of {}{}", source_length, padded ? " or less" : "");
   if (model.attention.relative_bias.buckets > 0)
-    s += fmt::format(" {} buckets up to {}", model.attention.relative_bias.buckets, model.attention.relative_bias.max_distance);
+    s += fmt::format(" relative bias with {} buckets up to distance {}", model.attention.relative_bias.buckets,
+                     model.attention.relative_bias.max_distance);
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
   if (!frozen.empty()) s += " frozen " + list(frozen);
-  if (model.lora) s += fmt::format(" lora of rank {} beside {}", model.lora.rank, list(model.lora.also));
+  if (model.lora) s += fmt::format(" LoRA of rank {} and trained weights {}", model.lora.rank, list(model.lora.also));
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
   s += fmt::format("{}{}{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
                    std::array{"", " LayerNorm", " LayerNorm without bias"}[int(model.norm)], model.embed_norm ? " first norm of the embedding" : "",
                    model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
-                   model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " both ways");
+                   model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " bidirectional");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
-  if (model.norm_offset > 0) s += fmt::format(", norms' weights and {}", model.norm_offset);
-  if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
+  if (model.norm_offset > 0) s += fmt::format(", norm offset {}", model.norm_offset);
+  if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", soft caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
   const DropoutConfig& d = model.dropout;
   if (d.any()) s += fmt::format(", dropout {:.3} {:.3} {:.3} {:.3}", d.embedding, d.residual, d.attention, d.head);
-  s += fmt::format("{}{}", a.sinks ? ", sinks" : "", a.rope_scaling.type == RopeScaling::dynamic ? ", turned by length" : "");
-  s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " turned otherwise" : "");
+  s += fmt::format("{}{}", a.sinks ? ", sinks" : "", a.rope_scaling.type == RopeScaling::dynamic ? ", dynamic RoPE scaling" : "");
+  s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " with its own rope_theta" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
                    c.conv_bias ? " conv_bias" : "");
@@ -479,7 +480,8 @@ std::string Draw::text() const {
   const MoeConfig& e = model.moe;
   const Routing& r = e.routing;
   if (e.capacity_factor > 0)
-    s += fmt::format("; room of experts {:.3} by {}", e.capacity_factor, e.drop_policy == DropPolicy::position ? "position" : "probability");
+    s += fmt::format("; expert capacity factor {:.3} dropping by {}", e.capacity_factor,
+                     e.drop_policy == DropPolicy::position ? "position" : "probability");
   s += fmt::format("; experts{}{}{}", e.router_bias ? " of a biased router" : "", e.expert_bias ? " with biases" : "",
                    e.activation == Activation::silu ? "" : fmt::format(" activated by {}", int(e.activation)));
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,

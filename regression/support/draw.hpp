@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A model, a batch and a layout drawn at random, so that a class of mistakes cannot hide behind shapes that somebody picked. A draw is a
-// function of (seed, number); one that fails is made smaller as long as it still fails.
+// A random model, batch and layout for property tests, so that no error can hide behind shapes that a person picked. A
+// draw is a function of (seed, number). A failing draw is simplified as long as it still fails.
 #pragma once
 
 #include "modules/objectives/classes.hpp"
@@ -12,34 +12,34 @@ namespace gyr::testing {
 struct Draw {
   ModelConfig model;
   int data = 1, pipeline = 1, context = 1, tensor = 1;
-  int expert = 1;                                // of data x context, which deal experts
-  std::vector<Axis> order;                       // of the axes, or none
-  SequenceOrder tokens = SequenceOrder::zigzag;  // on context ranks
+  int expert = 1;                                // expert-parallel ranks, among the data x context ranks
+  std::vector<Axis> order;                       // order of the axes in the rank numbering; empty: default
+  SequenceOrder tokens = SequenceOrder::zigzag;  // order of tokens on context-parallel ranks
   ContextMode context_mode = ContextMode::ring;
-  int attention_ranks = 0;       // of the tensor axis, where mixers of hybrid blocks are apart
-  bool sequence = false;         // tensor ranks keep shares of the stream
-  int chunks = 1;                // of every pipeline rank; several are interleaved
-  std::vector<Index> cuts;       // first layer of every chunk but the first
-  std::vector<int> permutation;  // or none
-  enum Kind { one_forward_one_backward, all_forward, zero_bubbles } schedule = one_forward_one_backward;  // of one chunk
+  int attention_ranks = 0;       // tensor-parallel ranks that compute the attention of hybrid blocks; 0: all ranks compute both mixers
+  bool sequence = false;         // sequence parallelism
+  int chunks = 1;                // chunks (virtual stages) per pipeline rank; more than one means an interleaved schedule
+  std::vector<Index> cuts;       // first layer of every chunk except the first
+  std::vector<int> permutation;  // permutation of the ranks; empty: none
+  enum Kind { one_forward_one_backward, all_forward, zero_bubbles } schedule = one_forward_one_backward;  // schedule for one chunk per rank
   Index micro_batch_size = 1, seq_length = 1;
-  Index source_length = 0;    // of what an encoder reads; 0: the model has none
-  bool padded = false;        // sources of several lengths
-  int micros = 1;             // per data rank
-  bool packed = false;        // every sequence holds other documents
-  bool some_ignored = false;  // labels that are not learned
+  Index source_length = 0;    // tokens of the encoder input; 0: the model has no encoder
+  bool padded = false;        // encoder inputs have different lengths and are padded
+  int micros = 1;             // micro-batches per data-parallel rank
+  bool packed = false;        // sequences are packed with documents of random lengths
+  bool some_ignored = false;  // some labels are ignored
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;
   OffloadConfig offload;
-  LossTerms terms;                // smoothing, or none
-  MultiToken ahead = {0, "", 1};  // tokens further ahead are told ...
-  double beta = 0;                // or pairs of documents are compared; 0: they are not
-  bool masked = false;            // the objective is masked tokens ...
-  double share = 1;               // ... so many of all, at most
+  LossTerms terms;                // label smoothing and z loss
+  MultiToken ahead = {0, "", 1};  // multi-token prediction (MTP), if depths > 0
+  double beta = 0;                // preference objective (DPO) on pairs of documents, if above 0
+  bool masked = false;            // masked language modelling
+  double share = 1;               // masked: largest fraction of tokens that are masked
   bool head_bias = true;
-  bool ordered = false;  // and whether halves stand in their order
-  Index classes = 0;     // or so many of texts or, `tagged`, of tokens; 0: none
+  bool ordered = false;  // masked: sentence-order prediction too
+  Index classes = 0;     // classes of texts, or of tokens if `tagged`; 0: no classification
   bool tagged = false;
   Pool pool = Pool::first;
   ClassFront front = ClassFront::usual;
@@ -47,19 +47,20 @@ struct Draw {
 
   int ranks() const { return data * pipeline * context * tensor; }
   Layout layout() const;
-  ModelConfig whole_model() const;  // with the objective
+  ModelConfig whole_model() const;  // model with the objective
   EngineConfig config(int micros_of_a_rank) const;
-  // Micro-batch number i of the step, whoever computes it.
+  // Micro-batch number i of the step, independent of the rank that computes it.
   MicroBatch batch(Index i) const;
   std::shared_ptr<const Objective> objective() const;
   std::string layout_text() const;
-  std::string text() const;  // on one line, with the layout's
+  std::string text() const;  // one line of text, including the layout
 };
 
-// At most `most_ranks`; five after one another have the layout in common. Nearly all can be sharded; the others are for the refusal.
+// A draw on at most `most_ranks` ranks. Five successive draws share a layout. A few draws cannot be sharded; they test
+// the error.
 Draw draw(std::uint64_t seed, Index number, int most_ranks);
 
-// Every way to make it a little smaller or plainer; the boldest first.
+// All slightly simpler variants of a draw, the largest simplifications first.
 std::vector<Draw> simpler(const Draw&);
 
 }  // namespace gyr::testing

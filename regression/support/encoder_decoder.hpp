@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small models of an encoder and a decoder.
+// Small encoder-decoder models for tests.
 #pragma once
 
 #include "regression/support/cases.hpp"
 
 namespace gyr::testing {
 
-// Of these layers; positions by what scores are added by distance, in so many buckets, or by angles where there are none.
+// Model with this layer pattern. Positions enter through a relative bias with `buckets` buckets, or through RoPE if
+// `buckets` is 0.
 inline ModelConfig encoder_and_decoder(const std::string& pattern, Index buckets) {
   ModelConfig m = named("T2").model;
   m.pattern = pattern;

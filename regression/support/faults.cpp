@@ -22,7 +22,7 @@ struct Grid {
 };
 
 constexpr int steps = 12, save_every = 4, slow_steps = 40;
-constexpr double restart_seconds = 5;  // to end what is left of a job, start eight ranks on two cores, and load
+constexpr double restart_seconds = 5;  // allowance to end the rest of a job, start eight ranks on two cores, and load
 
 const Grid signal_grids[] = {{0, 1, {}}, {2, 2, {"parallel.data=2"}}, {4, 2, {"parallel.data=2", "parallel.tensor=2"}}};
 const Grid fault_grids[] = {{4, 2, {"parallel.data=2", "parallel.tensor=2"}},
@@ -46,7 +46,7 @@ Words settings(const Grid& grid) {
   return words;
 }
 
-// An undisturbed run on this grid, once per program.
+// Output folder of an undisturbed run on this grid, made once per test program.
 const fs::path& undisturbed(const Grid& grid) {
   static std::map<const Grid*, std::unique_ptr<Folder>> done;
   static std::map<const Grid*, fs::path> paths;
@@ -60,7 +60,7 @@ const fs::path& undisturbed(const Grid& grid) {
   return paths[&grid];
 }
 
-// The phase in the first record of heartbeat.bin.
+// Phase that the first record of heartbeat.bin names.
 std::string phase(const fs::path& output) {
   const std::string bytes = contents(output / "heartbeat.bin");
   return bytes.size() < 176 ? "" : std::string(bytes.c_str() + 152);
@@ -80,7 +80,7 @@ std::vector<fs::path> shards_of(const fs::path& checkpoint) {
   return found;
 }
 
-// Between two steps of a run, in seconds, by the clock.
+// Longest wall time between two steps of a run, in seconds.
 double longest_pause(const fs::path& output) {
   const auto steps = metrics(output, "step");
   double pause = 0;
@@ -111,7 +111,7 @@ void signal_trial(unsigned seed) {
   std::mt19937 random(seed);
   const Grid& grid = signal_grids[random() % 3];
   const int drawn = std::array{SIGTERM, SIGUSR1, SIGINT}[random() % 3];
-  const int number = drawn == SIGINT && grid.ranks > 0 ? SIGTERM : drawn;  // at Ctrl-C Hydra ends the ranks itself
+  const int number = drawn == SIGINT && grid.ranks > 0 ? SIGTERM : drawn;  // on Ctrl-C, Hydra itself ends the ranks
   const std::string moment = std::array{"start", "step", "validate", "save", "end"}[seed % 5];
   const int at_step = moment == "end" ? steps : int(1 + random() % (steps - 2));
   const double delay = double(random() % 20) * 1e-3;
@@ -135,9 +135,10 @@ void signal_trial(unsigned seed) {
   Words words = Material::get().train(folder.path(), settings(grid));
   words.push_back("watchdog.heartbeat=0.01");
   const Result first = run(words, {.ranks = grid.ranks, .meanwhile = disturb});
-  // Of a job that was sent a signal Hydra sometimes says 0 whatever its ranks ended with: the run's own last line counts.
+  // After a signal, Hydra sometimes exits with 0 whatever the ranks' exit codes are. Therefore the run's own last line
+  // counts.
   if (first.out.find("RUN OK") != std::string::npos) {
-    EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), steps)));  // it was done when the signal came
+    EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), steps)));  // the run had finished before the signal
   } else {
     EXPECT_TRUE(first.code == 75 || (first.code == 0 && grid.ranks > 0)) << first.code << first.out << first.err;
     EXPECT_NE(first.out.find("RUN STOPPED 75"), std::string::npos) << first.out;
@@ -182,7 +183,7 @@ double fault_trial(const std::string& kind, unsigned seed, Ranks ranks) {
   } else {
     EXPECT_EQ(status["restarts"], 1) << status.dump(1) << r.out << r.err;
     EXPECT_NE((culprit + " ").find(named + " "), std::string::npos) << culprit << "\n" << r.out << r.err;
-    EXPECT_GE(status["attempts"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // nothing is lost but the steps since the last save
+    EXPECT_GE(status["attempts"][1]["from"], std::max(0, (step - 1) / save_every * save_every));  // only the steps since the last save are lost
   }
   expect_bitwise_equal_runs(undisturbed(grid), folder.path(), kind == "slow" ? slow_steps : steps);
   const double pause = longest_pause(folder.path());
@@ -230,7 +231,7 @@ void full_disk_trial(unsigned seed) {
                   .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_DISK_SPACE", std::to_string(space)}, {"GYR_DISK_RANK", std::to_string(rank)}}});
   EXPECT_EQ(r.code, 74) << r.out << r.err;
   EXPECT_NE(r.err.find("full disk: "), std::string::npos) << r.err;
-  // Of the first rank it may also be the index or the manifest that does not fit.
+  // On rank 0, the index or the manifest may also be the file that does not fit.
   const std::string culprit = rank == 0 ? "/checkpoints/" : fmt::format("/shard_{:05}.h5", rank);
   const Words said = lines_of(r.err);
   EXPECT_TRUE(std::any_of(said.begin(), said.end(), [&](const std::string& line) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trials of a run that is disturbed: a signal in some phase, a fault of some rank, damage to what it has stored. Each is drawn from a seed, and
-// ends with the bits of a run that was left alone.
+// Fault injection trials: a signal in some phase, a fault of one rank, or damage to stored files. Each trial is drawn
+// from a seed. After recovery, the run must end bitwise identical to an undisturbed run.
 #pragma once
 
 #include "regression/support/material.hpp"
@@ -8,23 +8,25 @@
 
 namespace gyr::testing {
 
-// A signal at a moment drawn from the seed: while the run starts, takes a step, validates, saves, or ends. It saves and ends with code 75
-// (or was done), and goes on with the same bits.
+// Sends a signal at a random moment: during start, a step, validation, a save, or the end. The run must save and exit
+// with code 75 (or have finished already), and resume bitwise identically.
 void signal_trial(unsigned seed);
 
 enum class Ranks { three_to_eight, eight };
 
-// One fault of this kind ("kill", "stop", "hang", "exit", "slow", "nan", "bitflip") on a rank and at a step drawn from the seed, under
-// gyrfalcon run: it is noticed in time, the rank is named, and losses and weights are the undisturbed ones.
-// Returns the longest time between two steps, in seconds: that of noticing, starting again and loading.
+// Injects a fault of this kind ("kill", "stop", "hang", "exit", "slow", "nan", "bitflip") on a random rank at a random
+// step, under gyrfalcon run. The fault must be detected in time and the rank named. Losses and weights must equal those
+// of an undisturbed run. Returns the longest time between two steps in seconds, which includes detection, restart and
+// loading.
 double fault_trial(const std::string& kind, unsigned seed, Ranks = Ranks::three_to_eight);
 
-// A run of eight ranks of which one dies at a step drawn from the seed, and whose newest checkpoint then has a shard with a flipped bit, cut
-// short, or removed: the next attempt names the file and goes on from the checkpoint before it.
+// A run of eight ranks in which one rank dies at a random step. Then a shard of the newest checkpoint gets a flipped
+// bit, is truncated, or is removed. The next attempt must name the file and resume from the previous checkpoint.
 enum class Damage { flipped_bit, cut_short, removed };
 void damage_trial(Damage, unsigned seed);
 
-// The disk of one of eight ranks is full after a number of bytes drawn from the seed: the run ends with one error, and what was saved serves.
+// The disk of one of eight ranks is full after a random number of bytes. The run must end with one error, and the
+// checkpoints saved before must be usable.
 void full_disk_trial(unsigned seed);
 
 }  // namespace gyr::testing

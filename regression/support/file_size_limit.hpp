@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A full disk, as far as one process is concerned.
+// Simulates a full disk for the current process, by a limit on file sizes (RLIMIT_FSIZE).
 #pragma once
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 namespace gyr::testing {
 
-// While this lives, the file system takes no more than `bytes` of any file of this process.
+// During its lifetime, writes of this process beyond `bytes` of any file fail.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A folder of a test's own, gone when the test ends.
+// A temporary folder for one test, which is removed when the test ends; helpers for files and errors.
 #pragma once
 
 #include <cstdlib>
@@ -44,7 +44,7 @@ inline std::string contents(const std::filesystem::path& path) {
 }
 inline void put_contents(const std::filesystem::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// The Error that f throws; Exit::ok where it throws none.
+// The Error that f throws; an Error with code Exit::ok if it throws none.
 template <class F>
 Error error_of(F&& f) {
   try {

@@ -17,7 +17,7 @@ namespace gyr::testing {
 
 namespace {
 
-// In the folder that the tests were built in, unless they run elsewhere.
+// Folder of the reference models: in GYR_SOURCE_DIR of the environment, otherwise where the tests were built.
 std::filesystem::path golden_folder() {
   const char* const elsewhere = std::getenv("GYR_SOURCE_DIR");
   return std::filesystem::path(elsewhere ? elsewhere : GYR_SOURCE_DIR) / "regression/golden";
@@ -55,7 +55,7 @@ class Expected {
   }
 
  private:
-  // Of every weight that lies in the tensor `stored`.
+  // Adds the gradients of all weights that the tensor `stored` contains.
   void add_gradients(const std::string& name, const std::string& stored, const StoredNames& names, GoldenNumbers& to) const {
     TensorReader all{name, DType::f64, shape(name), {}};
     all.read_parts = [x = numbers(name), s = shape(name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
@@ -85,8 +85,8 @@ class Expected {
   std::map<std::string, const safetensors::Tensor*> tensors_;
 };
 
-// Sequences begin with their first real token, which is the one that a class of the text belongs to; labels of next tokens move to the token before
-// them.
+// Moves padding to the right: sequences start with their first real token, which carries the class of a text. Labels of
+// next tokens are shifted to the preceding token.
 void read_batch(const Expected& expected, Golden& g) {
   const auto tokens = expected.tokens("input_ids"), labels = expected.tokens("labels");
   const Index batch = expected.shape("input_ids")[0], seq_length = expected.shape("input_ids")[1];
@@ -117,7 +117,8 @@ void read_batch(const Expected& expected, Golden& g) {
   }
 }
 
-// Behind an encoder the text is labels, read one place behind; a label that is ignored is read as padding, which begins a text too.
+// Encoder-decoder batch: the decoder input is the labels shifted by one. A label of -100 is read as the decoder start
+// token.
 void read_text_of_source(const Expected& expected, Golden& g) {
   const auto source = expected.tokens("input_ids"), labels = expected.tokens("labels");
   g.batch = {expected.shape("labels")[0], expected.shape("labels")[1], {}, labels};
@@ -137,7 +138,8 @@ void read_text_of_source(const Expected& expected, Golden& g) {
   }
 }
 
-// Without rotary positions their gradients are zero but for rounding: they are measured by those of queries, beside which GPT-2 stores them.
+// Without RoPE, the gradients of key biases are only rounding. Their error is therefore measured relative to the
+// gradients of query biases, with which GPT-2 stores them.
 void measure_biases_of_keys(const ModelConfig& m, GoldenNumbers& n) {
   const std::string_view keys = ".k_proj.bias";
   for (auto& [name, length] : n.lengths)
@@ -261,7 +263,7 @@ template class GoldenReader<double>;
 template class GoldenReader<float>;
 
 double distance(std::span<const double> a, std::span<const double> b, double length) {
-  ensure(a.size() == b.size(), "{} numbers and {}", a.size(), b.size());
+  ensure(a.size() == b.size(), "{} values, but {} reference values", a.size(), b.size());
   double apart = 0;
   for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]);
   return apart == 0 ? 0 : std::sqrt(apart) / length;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tiny models with what transformers' own classes make of them, written by scripts beside the folders: regression/golden/huggingface, of
-// Falcon-H1, and regression/golden/families, of the others.
+// Tiny reference models with expected results of transformers' own classes, written by scripts next to the folders.
+// regression/golden/huggingface has Falcon-H1 models, and regression/golden/families has those of other families.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,15 @@
 
 namespace gyr::testing {
 
-// In one precision.
+// Expected results in one precision.
 struct GoldenNumbers {
   double loss = 0;
-  std::vector<double> ahead_losses;                      // of tokens further ahead, by depth, where the model tells them
-  std::vector<double> logits;                            // (batch, seq_length, columns), or of texts (batch, columns)
-  std::map<std::string, std::vector<double>> gradients;  // by our names of the weights
-  // Of the tensor that each lies in: where weights are stored in one, some may have gradients that are zero but for rounding (biases of keys without
-  // positions, which move all scores of a query alike).
+  std::vector<double> ahead_losses;                      // losses of multi-token prediction by depth, if the model has it
+  std::vector<double> logits;                            // (batch, seq_length, columns), or (batch, columns) for classification of texts
+  std::map<std::string, std::vector<double>> gradients;  // gradients by our weight name
+  // Norm of the gradient of the stored tensor that contains each weight. Errors are relative to this norm, because
+  // single weights of a fused tensor may have gradients that are only rounding. An example are biases of keys without
+  // positions: they shift all scores of a query equally.
   std::map<std::string, double> lengths;
 };
 
@@ -29,36 +30,37 @@ struct Golden {
   std::string name;
   std::filesystem::path folder;
   ModelConfig model;
-  MicroBatch batch;             // labels are next tokens, masked ones or classes; padding stands at the right of every sequence, without labels,
-                                // and is a document of its own where a model looks ahead
-  std::vector<Index> row;       // row[r]: where row r of the batch lies in the expected logits; -1 where it does not
-  GoldenNumbers single, twice;  // fp32 and fp64
-  std::vector<Token> prompt, generated;  // greedy, in fp32; none of a model that does not write
+  MicroBatch batch;  // labels are next tokens, masked tokens or classes. Every sequence is padded on the right, without labels; in bidirectional
+                     // models the padding is a document of its own
+  std::vector<Index> row;                // row[r]: row of the expected logits that belongs to row r of the batch; -1 if there is none
+  GoldenNumbers single, twice;           // expected results in fp32 and in fp64
+  std::vector<Token> prompt, generated;  // greedy generation in fp32; empty if the model does not generate
 };
 
-const std::vector<std::string>& golden_names();         // of Falcon-H1
-const std::vector<std::string>& golden_family_names();  // of the other families
+const std::vector<std::string>& golden_names();         // Falcon-H1 models
+const std::vector<std::string>& golden_family_names();  // models of the other families
 const Golden& golden(std::string_view name);
-// Sequence b of a batch, with its source where there is one.
+// Sequence b of a batch, with its encoder input if there is one.
 MicroBatch one_sequence(const MicroBatch& all, Index b);
-// Whether `ranks` tensor ranks can share the model.
+// True if the model can be sharded over `ranks` tensor-parallel ranks.
 bool splits(const ModelConfig&, int ranks);
 
-// The folder's weights in a stage of its own on `grid`; `model` may differ from the folder's in what no weight depends on.
+// Loads the folder's weights into a stage on `grid`. `model` may differ from the folder's model in settings that do not
+// affect the weights.
 template <class T>
 class GoldenReader {
  public:
   GoldenReader(const Golden&, const ModelConfig& model, Grid& grid);
   Stage& stage() { return stage_; }
   Device& device() { return device_; }
-  // The largest difference to the expected logits among this rank's columns, as a part of the largest of them, where only the first
-  // `length` tokens of every sequence are read.
+  // Largest difference to the expected logits among this rank's columns, relative to the largest expected logit. Only
+  // the first `seq_length` tokens of every sequence are read.
   double error(const GoldenNumbers& expected, Index seq_length);
   double error(const GoldenNumbers& expected) { return error(expected, g_.batch.seq_length); }
 
  private:
   void read_with_state(Index seq_length);
-  void read_at_once();  // all of it
+  void read_at_once();  // runs the forward pass over the full batch, without a KV cache
 
   const Golden& g_;
   Device device_{false, Index(1) << 22};
@@ -66,9 +68,9 @@ class GoldenReader {
   Stage stage_;
 };
 
-// |a - b| over |b|, as vectors.
+// Relative distance |a - b| / |b| of two vectors.
 double distance(std::span<const double> a, std::span<const double> b);
-// As parts of another length than that of b.
+// Distance |a - b| / length.
 double distance(std::span<const double> a, std::span<const double> b, double length);
 
 }  // namespace gyr::testing

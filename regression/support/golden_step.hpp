@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A step of a golden model, with the weights of its folder, on any grid.
+// One training step of a reference model, with the weights of its folder, on any grid.
 #pragma once
 
 #include "regression/support/cases.hpp"
@@ -9,7 +9,8 @@
 
 namespace gyr::testing {
 
-// Sequences one by one, sharded over the data axis; the gradients are whole on every rank.
+// Runs one sequence per micro-batch, distributed over the data-parallel ranks. The gradients are complete on every
+// rank.
 template <class T>
 StepOutcome step_of(const Golden& g, Grid& grid) {
   const int data = grid.layout().size(Axis::data), micros = int(g.batch.batch) / data;

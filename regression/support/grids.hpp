@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Grids over the ranks of a test program that runs under mpiexec.
+// Grids and layouts for test programs that run under mpiexec.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace gyr::testing {
 
-// Eight layers in equal stages.
+// Layout of eight layers in equal pipeline stages.
 inline Layout layout_of(int data, int pipeline, int tensor, std::vector<int> permutation = {}, const std::vector<Axis>& order = {}) {
   std::vector<Span> stages;
   for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
@@ -24,13 +24,14 @@ inline Layout with_sequence(Layout layout) {
   return layout;
 }
 
-// With the attention of hybrid blocks on the first so many tensor ranks, and their SSM on the others.
+// The layout with the attention of hybrid blocks on the first `attention_ranks` tensor-parallel ranks, and the SSM on
+// the others.
 inline Layout with_separate_mixers(Layout layout, int attention_ranks) {
   layout.attention_ranks = attention_ranks;
   return layout;
 }
 
-// The same with ranks that share sequences.
+// Layout of eight layers with context parallelism.
 inline Layout layout_with_context(int data, int pipeline, int context, int tensor, SequenceOrder order = SequenceOrder::zigzag) {
   std::vector<Span> stages;
   for (int s = 0; s < pipeline; ++s) stages.push_back({8 * s / pipeline, 8 * (s + 1) / pipeline});
@@ -39,19 +40,19 @@ inline Layout layout_with_context(int data, int pipeline, int context, int tenso
   return layout;
 }
 
-// Those ranks help each other with attention.
+// The layout with load-balanced context parallelism.
 inline Layout balanced(Layout layout) {
   layout.order = SequenceOrder::contiguous, layout.context_mode = ContextMode::balanced;
   return layout;
 }
 
-// What data ranks keep cut among them, bucket by bucket.
+// The layout with ZeRO sharding over the data-parallel ranks, in buckets.
 inline Layout sharded(Layout layout, Shard shard, Index bucket_bytes = 4096) {
   layout.shard = shard, layout.bucket_bytes = bucket_bytes;
   return layout;
 }
 
-// The grid of a layout over the first ranks of the program, made once; null on the other ranks.
+// Grid of a layout over the first ranks of the program; made once, null on the other ranks.
 inline Grid* grid_of(const Layout& layout) {
   static std::map<std::string, std::unique_ptr<Grid>> grids;
   std::string key;
@@ -78,7 +79,8 @@ inline Grid* grid_of(const Layout& layout) {
   return entry->second.get();
 }
 
-// Every gradient on the grid that `where` names is the expected one, to so much of its largest element.
+// Expects every gradient to equal the expected one up to `tolerance` times its largest element. `where` names the grid
+// in messages.
 inline void expect_same_gradients(const NamedGradients& found, const NamedGradients& expected, double tolerance, const std::string& where) {
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [name, gradient] : expected) {
@@ -89,7 +91,8 @@ inline void expect_same_gradients(const NamedGradients& found, const NamedGradie
   }
 }
 
-// Four layers on up to 8 ranks: every axis alone and with others, chunks, shard levels, and every way to share a sequence.
+// Layouts of four layers on up to 8 ranks: every axis by itself and combined with others, virtual stages, ZeRO levels,
+// and every context-parallel mode.
 inline std::vector<Layout> layouts_of_four_layers() {
   const auto of = [](int data, int pipeline, int context, int tensor, int chunks = 1) {
     std::vector<Span> stages;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of grouped rows in bf16 beside those of the same numbers in double.
+// Compares grouped GEMMs in bf16 with the same GEMMs in double.
 #pragma once
 
 #include <numeric>
@@ -10,7 +10,7 @@
 namespace gyr::testing {
 
 struct GroupedCase {
-  std::vector<Index> rows;  // of each group
+  std::vector<Index> rows;  // rows of each group
   Index n, k, even;
 
   Index all() const { return std::accumulate(rows.begin(), rows.end(), Index(0)); }
@@ -21,7 +21,7 @@ struct GroupedCase {
   }
 };
 
-// y, dx and, one behind the other, the groups' dw.
+// Results of grouped GEMMs: y, dx, and the stacked dw of all groups.
 template <class T>
 struct GroupedProducts {
   Tensor2<T> y, dx;

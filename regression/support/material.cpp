@@ -44,7 +44,7 @@ output:
   folder: {FOLDER}/out
 )";
 
-// Documents in which a word mostly says which comes next: something to learn within seconds.
+// Documents in which each word mostly determines the next one, so that a model learns within seconds.
 std::string sentences() {
   std::mt19937 random(7);
   const Words syllables{"ka", "lo", "mi", "ren", "tu", "sha", "ven", "or", "ith", "dal", "pe", "qua"};

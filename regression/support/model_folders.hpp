@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Model folders of the tests' own making: weights of the cases, by the writer under test, in any type and any number of shards.
+// Writes Hugging Face model folders with the weights of the test cases, in any type and number of shards. It uses the
+// safetensors writer under test.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ inline std::string bytes_of(safetensors::Type type, double x) {
   }
 }
 
-// A file of the `weights` of the cases.
+// Writes a safetensors file with values of the test cases for these weights.
 inline void write_weights(const std::filesystem::path& file, const std::vector<Weight>& weights, safetensors::Type type) {
   std::vector<safetensors::Tensor> tensors;
   for (const Weight& w : weights) tensors.push_back({w.name, type, w.shape});
@@ -45,7 +46,7 @@ inline std::vector<Weight> weights_of(const ModelConfig& model) {
   return weights;
 }
 
-// config.json and weights; with more than one shard also the index.
+// Writes config.json and the weights; with more than one shard also the index.
 inline void write_model_folder(const std::filesystem::path& folder, const ModelConfig& model, safetensors::Type type, int shards = 1) {
   std::filesystem::create_directories(folder);
   HuggingFaceConfig config;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int pool_size = 20000, looked_at = 300;
 
-using Pair = std::tuple<std::size_t, int, std::size_t, int>;  // factor and level, twice
+using Pair = std::tuple<std::size_t, int, std::size_t, int>;  // factor and level of both members
 
 template <class Visit>
 void for_pairs(const Levels& row, Visit&& visit) {
@@ -24,7 +24,7 @@ void for_pairs(const Levels& row, Visit&& visit) {
 
 }  // namespace
 
-// Row after row the one, of some that are drawn, that has most of the pairs that are still wanted.
+// Greedy: each row is the one, among some drawn candidates, that covers most of the pairs still missing.
 std::vector<Levels> every_pair(const Levels& levels, const std::function<bool(const Levels&)>& valid, int times, std::size_t least,
                                std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -49,7 +49,7 @@ std::vector<Levels> every_pair(const Levels& levels, const std::function<bool(co
   while (missing > 0 || rows.size() < least) {
     const Levels* best = nullptr;
     int most = -1;
-    // Where none of those that are drawn has a pair that is wanted, all are looked at.
+    // If no drawn candidate covers a missing pair, all candidates are searched.
     for (int i = 0; i < looked_at; ++i)
       if (const Levels& row = pool[below(pool.size())]; gain(row) > most) best = &row, most = gain(row);
     if (most == 0 && missing > 0)

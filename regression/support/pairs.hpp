@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables that try every pair of settings: mistakes where features are combined are mistakes of two of them, nearly always.
+// Pairwise test tables: rows of settings that cover every pair of values, since nearly all errors in combined features
+// involve two of them.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,11 @@
 
 namespace gyr::testing {
 
-// The level of each factor.
+// Value (level) of each factor in one row.
 using Levels = std::vector<int>;
 
-// At least `least` rows in which each two levels of different factors, as far as a valid row has them both, occur together at least `times`
-// times. `levels`: how many each factor has. The rows are a function of the seed.
+// Returns at least `least` rows that cover every pair of levels of different factors at least `times` times, as far as
+// a valid row contains the pair. `levels`: number of levels of each factor. The result depends only on the seed.
 std::vector<Levels> every_pair(const Levels& levels, const std::function<bool(const Levels&)>& valid, int times, std::size_t least,
                                std::uint64_t seed);
 

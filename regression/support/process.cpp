@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A killed mpiexec leaves its ranks behind. The test is their subreaper: they become its children, and it ends and awaits them.
+// If mpiexec is killed, its ranks survive it. The test process is their subreaper: they become its children, and it
+// kills and awaits them.
 #include "regression/support/process.hpp"
 
 #include <fcntl.h>
@@ -30,7 +31,8 @@ void pause() {
   nanosleep(&millisecond, nullptr);
 }
 
-// Of this process' environment all but what would make a child take itself for a rank of another job.
+// The environment of this process, without the variables by which a child would take itself for a rank of another MPI
+// job.
 Words environment(const Options& options) {
   std::map<std::string, std::string> env;
   for (char** entry = environ; *entry; ++entry) {
@@ -61,7 +63,7 @@ std::vector<pid_t> children() {
   return pids;
 }
 
-// Ends what is left of a job, generation after generation.
+// Kills the remaining processes of a job, and then their children in turn.
 void end_orphans() {
   for (auto left = children(); !left.empty(); left = children()) {
     for (const pid_t pid : left) kill(pid, SIGKILL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chains of operators drawn at random: linear layers, pointwise ones, norms, attention and scans by heads, with residual branches and sums of them;
-// their units divide by no number of ranks in particular. The first word of an operator's name says what it computes (chain_executor.hpp).
+// Random operator chains for layout tests: linear layers, pointwise operators, norms, attention and scans, with
+// residual branches and sums. Unit counts need not be divisible by the number of ranks. The first word of an
+// operator's name is its kind (chain_executor.hpp).
 #pragma once
 
 #include <random>
@@ -13,7 +14,7 @@ class RandomChain {
  public:
   explicit RandomChain(std::mt19937& random) : random_(random) {}
 
-  // So many operators, or one or two more, those of branches among them.
+  // Returns a chain of about `operators` operators, including those in branches (at most two more).
   OperatorChain chain(Channels in, int operators) {
     OperatorChain chain;
     for (int taken = 0; taken < operators; in = chain.back().out) taken += add(chain, in, operators - taken);
@@ -29,7 +30,7 @@ class RandomChain {
   static Run of(Index units, Index each) { return {units * each, units}; }
   std::string named(const char* what) { return fmt::format("{} {}", what, number_++); }
 
-  // Returns how many operators it has added.
+  // Adds operators to the chain and returns their number.
   int add(OperatorChain& chain, const Channels& in, int most) {
     switch (from(0, most > 2 ? 6 : 2)) {
       case 0: return linear(chain, in, channels());
@@ -51,7 +52,7 @@ class RandomChain {
     chain.push_back(over_rows(name, in, in, {{name + ".weight", {in.width}}}));
     return 1;
   }
-  // Groups of query heads that share one head of keys and values.
+  // Adds grouped-query attention with its projections: groups of query heads share a key/value head.
   int attention(OperatorChain& chain, const Channels& in) {
     const Index kv = from(1, 3), heads = kv * from(1, 3), each = from(1, 2);
     const Channels qkv = by_units({of(heads, each), of(kv, each), of(kv, each)}), out = by_units({of(heads, each)});
@@ -59,7 +60,7 @@ class RandomChain {
     chain.push_back(over_tokens(named("attention"), qkv, out));
     return 2 + linear(chain, out, channels());
   }
-  // x and dt by heads, B and C by groups of heads.
+  // Adds an SSD scan with its projections: x and dt per head, B and C per group of heads.
   int scan(OperatorChain& chain, const Channels& in) {
     const Index groups = from(1, 3), heads = groups * from(1, 3), each = from(1, 2);
     const Channels xbc = by_units({of(heads, each), of(groups, 2), of(groups, 2), of(heads, 1)}), out = by_units({of(heads, each)});
@@ -68,7 +69,7 @@ class RandomChain {
     chain.push_back(over_tokens(name, xbc, out, {{name + ".weight", {heads}, {of(heads, 1)}}}));
     return 2 + linear(chain, out, channels());
   }
-  // Ends with the channels that it begins with.
+  // Returns a chain that ends with the channels with which it begins.
   OperatorChain closed(const Channels& in, int operators) {
     OperatorChain inner = operators > 1 ? chain(in, operators - 1) : OperatorChain();
     linear(inner, inner.empty() ? in : inner.back().out, in);

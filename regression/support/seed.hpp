@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The seed of what tests draw at random: GYR_SEED, otherwise 1.
+// Seed of random tests: GYR_SEED of the environment, otherwise 1.
 #pragma once
 
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace gyr::testing {
 
-// Printed, so that a failure can be repeated.
+// Prints the seed, so that a failure can be reproduced.
 inline unsigned seed_of_run() {
   const char* const given = std::getenv("GYR_SEED");
   const unsigned seed = given ? unsigned(std::strtoul(given, nullptr, 10)) : 1;

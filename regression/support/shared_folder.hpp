@@ -10,7 +10,7 @@
 
 namespace gyr::testing {
 
-// A folder that the first rank makes and removes and all know.
+// A temporary folder that rank 0 creates and removes, and whose path all ranks have.
 class SharedFolder {
  public:
   SharedFolder() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A whole training state as a function of (salt, kind of tensor, weight's name, logical element), so that any rank of any layout can
-// say whether its part is right without asking another.
+// A complete training state as a function of (salt, kind of tensor, weight name, logical element). Any rank of any
+// layout can thus check its part without communication.
 #pragma once
 
 #include <cstring>
@@ -16,8 +16,8 @@ inline double state_value(int salt, Content content, const std::string& name, In
   return 2 * stream.uniform(element) - 1;
 }
 
-// visit(numbers, content, p, of) for each tensor of an engine's state; `numbers` is a Tensor1 of what this rank keeps, the elements `of` of its
-// share.
+// Calls visit(numbers, content, p, of) for each tensor of an engine's training state. `numbers` is a Tensor1 of the
+// values that this rank keeps: elements `of` of its shard.
 template <class Visit>
 void visit_state(Engine& engine, Visit&& visit) {
   for (const auto& p : engine.stage().parameters().all())
@@ -35,8 +35,8 @@ inline void set_state(Engine& engine, int salt) {
   });
 }
 
-// How many elements of this rank's part are not those of the state `salt`, bit for bit; the name of the first of them. Elements that
-// only pad must be zero.
+// Counts the elements of this rank's part that are not bitwise equal to the state `salt`, and names the first one.
+// Padding must be zero.
 inline std::pair<Index, std::string> wrong_elements(Engine& engine, int salt) {
   std::pair<Index, std::string> wrong{0, ""};
   visit_state(engine, [&](auto x, Content content, const Parameter& p, const Span& of) {

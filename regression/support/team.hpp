@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads as the ranks that build a corpus.
+// Runs threads in the role of the ranks that build a corpus.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace gyr::testing {
 
-// Runs action(team) on `size` threads that can gather numbers from each other and share their errors.
+// Runs action(team) on `size` threads that can all-gather numbers and share their exceptions.
 inline void as_team(int size, const std::function<void(const BuildTeam&)>& action) {
   std::vector<std::int64_t> shared(static_cast<std::size_t>(size));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));

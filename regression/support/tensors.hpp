@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tensors for tests of kernels: numbers to fill them with, plain doubles to compare them with, and differences as gradients.
+// Tensors for kernel tests: random values, comparison with doubles, gradients by finite differences.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,8 @@ struct Workbench {
     return Tensor2<T>(zeros<T>(rows * columns).data(), rows, columns);
   }
 
-  // Normal numbers rounded to bf16, so that every T holds the same. Each call draws others.
+  // Normally distributed values, rounded to bf16 so that every type T represents them exactly. Each call draws new
+  // values.
   template <class T>
   Tensor1<T> normal(Index n) {
     const auto x = arena.tensor<T>(n);
@@ -51,7 +52,7 @@ struct Workbench {
   }
 };
 
-// What a kernel of T may differ by from double, relative to the largest number of a tensor.
+// Tolerance of a kernel in T against double, relative to the largest element of a tensor.
 template <class T>
 inline constexpr double tolerance = 1e-13;
 template <>
@@ -59,7 +60,7 @@ inline constexpr double tolerance<float> = 1e-5;
 template <>
 inline constexpr double tolerance<bf16> = 2e-2;
 
-// Numbers in storage order; those of a strided matrix row by row.
+// The values in storage order, or row by row for a strided matrix.
 template <class View>
 std::vector<double> numbers(const View& x) {
   std::vector<double> v(x.span());
@@ -74,7 +75,7 @@ std::vector<double> numbers(const Matrix<T>& x) {
   return v;
 }
 
-// Largest |a - b| relative to the largest |b|; infinite where a number is NaN or counts differ.
+// Largest |a - b| relative to the largest |b|; infinite if a value is NaN or the sizes differ.
 inline double difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return INFINITY;
   double error = 0, largest = 1e-300;
@@ -85,7 +86,7 @@ inline double difference(const std::vector<double>& a, const std::vector<double>
   return error / largest;
 }
 
-// d loss() / d x by central differences of fourth order, x restored.
+// Gradient d loss() / d x by fourth-order central differences. x is restored.
 template <class Loss>
 std::vector<double> slope(Tensor1<double> x, const Loss& loss) {
   constexpr double h = 1e-3;
@@ -102,7 +103,7 @@ std::vector<double> slope(Tensor1<double> x, const Loss& loss) {
   return d;
 }
 
-// The same bytes.
+// True if both tensors are bitwise equal.
 template <class View>
 bool same_bits(const View& a, const View& b) {
   return a.span() == b.span() && std::memcmp(a.data(), b.data(), a.span() * sizeof(*a.data())) == 0;

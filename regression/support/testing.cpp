@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// main of every test program: starts MPI and Kokkos once, and fails when the filter selected nothing. GYR_TEAM_SIZE: threads of a team. Where there
-// are products of warpgroups, tests try them: the program need not (GYR_CUDA_TRIAL).
+// Main function of the test programs. It initializes MPI and Kokkos once, and fails if the filter selects no test.
+// GYR_TEAM_SIZE sets the number of threads of a team. The program's self-test of wgmma is off by default
+// (GYR_CUDA_TRIAL), because the tests check wgmma themselves.
 #include "regression/support/testing.hpp"
 
 #include <mpi.h>

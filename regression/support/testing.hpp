@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every test may use. Tests are laws: a property that must hold, or a stored number that says who produced it.
+// Included by every test. A test checks a property that must hold, or compares with a stored value whose source is
+// given.
 #pragma once
 
 #include <gtest/gtest.h>

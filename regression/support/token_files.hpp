@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Token files of given numbers, of any type.
+// Writes token files with given token ids, in any token type.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace gyr::testing {
 
 using TokenLists = std::vector<std::vector<std::int32_t>>;
 
-// With an index of our own, because TokenWriter writes no u8.
+// Writes the index by hand, because TokenWriter does not write u8.
 inline void write_token_files(const std::filesystem::path& prefix, const TokenLists& sequences, TokenType type) {
   std::string tokens, lengths, pointers, documents;
   const auto add = [](std::string& bytes, auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };

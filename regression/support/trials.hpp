@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trials of one law, counted: a trial that no expectation failed in has survived. At the end a line says how many, of which
-// regression/faults.sh makes a table.
+// Counts repeated trials of one property. A trial has passed if none of its expectations failed. The final line is the
+// input of the table in regression/faults.sh.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace gyr::testing {
 
 class Trials {
  public:
-  // What is done to a run or to a file, in a few words.
+  // `what` is a short description of the disturbance, e.g. the fault that is injected.
   explicit Trials(std::string what) : what_(std::move(what)) {}
   Trials(const Trials&) = delete;
   ~Trials() {
@@ -22,7 +22,7 @@ class Trials {
     std::fflush(stdout);
   }
 
-  // An ASSERT in it ends this trial, not the next ones.
+  // Runs one trial. A failed ASSERT ends only this trial.
   template <class F>
   void attempt(F&& trial) {
     const int before = failures();

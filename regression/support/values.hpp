@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers for the tests of kernels: deterministic fillings, blocks of memory with guarded gaps between rows, central
-// differences.
+// Helpers for kernel tests: deterministic values, matrices with guarded gaps between rows, central differences.
 #pragma once
 
 #include <cmath>
@@ -15,7 +14,7 @@ namespace gyr::testing {
 
 using Values = std::vector<double>;
 
-// n values in [-1, 1), a function of the seed alone.
+// n deterministic values in [-1, 1) that depend only on the seed.
 inline Values numbers(Index n, std::uint64_t seed) {
   Values x(n);
   std::uint64_t s = seed * 0x9e3779b97f4a7c15u + 1;
@@ -28,7 +27,7 @@ inline Values numbers(Index n, std::uint64_t seed) {
   return x;
 }
 
-// The values as T holds them.
+// The values rounded to T.
 template <class T>
 Values rounded(Values x) {
   for (double& v : x) v = double(T(v));
@@ -41,7 +40,7 @@ inline double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-// A matrix of T whose rows are `gap` elements apart; the gaps hold NaN, which must never be read nor overwritten.
+// A matrix of T with a gap of `gap` elements after every row. The gaps hold NaN and must be neither read nor written.
 template <class T>
 class Block {
  public:
@@ -68,7 +67,7 @@ class Block {
     return Tensor3<U>(memory_.data(), a, b, c);
   }
 
-  // Row by row, without the gaps.
+  // The values row by row, without the gaps. Fails if a gap was written.
   Values values() const {
     Values x;
     for (Index r = 0; r < rows_; ++r)
@@ -86,20 +85,20 @@ class Block {
   std::vector<T> memory_;
 };
 
-// max |a - b| <= tolerance (1 + max |b|)
+// Expects max |a - b| <= tolerance (1 + max |b|).
 inline void expect_near(const Values& a, const Values& b, double tolerance, const char* what = "") {
   ASSERT_EQ(a.size(), b.size()) << what;
   double size = 0, error = 0;
   std::size_t where = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     size = std::max(size, std::abs(b[i]));
-    const double e = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);  // equal infinities agree
+    const double e = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]);  // equal infinities count as equal
     if (!(e <= error)) error = e, where = i;
   }
   EXPECT_LE(error, tolerance * (1 + size)) << what << " at " << where << ": " << (a.empty() ? 0 : a[where]) << " and " << (b.empty() ? 0 : b[where]);
 }
 
-// gradient(i) against the central difference of f in x(i)
+// Compares gradient(i) with the central difference of f with respect to x(i).
 inline void expect_gradient(const std::function<double(const Values&)>& f, Values x, const Values& gradient, const char* what, double step = 1e-5,
                             double tolerance = 1e-7) {
   Values difference(x.size());
@@ -114,7 +113,7 @@ inline void expect_gradient(const std::function<double(const Values&)>& f, Value
   expect_near(gradient, difference, tolerance, what);
 }
 
-// How far T may be from double for sums of some hundred terms of order one.
+// Tolerance of T relative to double, for sums of some hundred terms of order one.
 template <class T>
 constexpr double tolerance_of();
 template <>

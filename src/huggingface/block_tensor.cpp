@@ -15,7 +15,7 @@ using safetensors::Reader, safetensors::Tensor;
 
 std::string label_of(const Reader& reader, const Tensor& tensor) { return reader.name() + ":" + shown(tensor.name); }
 
-// "[1, 7, 0]": the i-th element of a box.
+// Coordinates of the i-th element of a box, as text: "[1, 7, 0]".
 std::string place_of(Index i, const Box& box) {
   std::string text = "]";
   for (std::size_t d = box.count.size(); d-- > 0; i /= box.count[d])
@@ -23,7 +23,7 @@ std::string place_of(Index i, const Box& box) {
   return text;
 }
 
-// Of a box of scales, all numbers.
+// Unpacks all elements of the blocks whose scales lie in `box`.
 std::vector<bf16> unpacked(const Reader& of_blocks, const Tensor& blocks, const Reader& of_scales, const Tensor& scales, const Box& box) {
   Box codes_box = box;
   codes_box.first.push_back(0), codes_box.count.push_back(mxfp4::bytes);
@@ -35,8 +35,8 @@ std::vector<bf16> unpacked(const Reader& of_blocks, const Tensor& blocks, const 
   for (Index i = 0; i < count; ++i) {
     const std::uint8_t scale = factors[std::size_t(i)];
     const bool finite = mxfp4::unpack(codes.data() + i * mxfp4::bytes, scale, numbers.data() + i * mxfp4::numbers);
-    require(scale != mxfp4::nan_scale, Exit::data, "{}: is {}, which is no number, at {}", label_of(of_scales, scales), scale, place_of(i, box));
-    require(finite, Exit::data, "{}: is {} at {}, by which a number is beyond those of bf16", label_of(of_scales, scales), scale, place_of(i, box));
+    require(scale != mxfp4::nan_scale, Exit::data, "{}: scale {} is NaN, at block {}", label_of(of_scales, scales), scale, place_of(i, box));
+    require(finite, Exit::data, "{}: scale {} at block {} makes a value overflow bf16", label_of(of_scales, scales), scale, place_of(i, box));
   }
   return numbers;
 }
@@ -49,10 +49,11 @@ std::string scales_of(std::string blocks) { return blocks.replace(blocks.size() 
 
 TensorReader open_blocks(const Reader& of_blocks, const Tensor& blocks, const Reader& of_scales, const Tensor& scales) {
   Shape shape = blocks.shape;
-  require(shape.size() >= 2 && shape.back() == mxfp4::bytes, Exit::data, "{}: is {}; blocks of {} numbers of 4 bits have {} bytes",
-          label_of(of_blocks, blocks), text_of(shape), mxfp4::numbers, mxfp4::bytes);
+  require(shape.size() >= 2 && shape.back() == mxfp4::bytes, Exit::data,
+          "{}: has shape {}; an MXFP4 block of {} elements has {} bytes, which must be the last dimension", label_of(of_blocks, blocks),
+          text_of(shape), mxfp4::numbers, mxfp4::bytes);
   shape.pop_back();
-  require(scales.type == safetensors::Type::u8 && scales.shape == shape, Exit::data, "{}: is {} {}; blocks of {} have scales of U8 {}",
+  require(scales.type == safetensors::Type::u8 && scales.shape == shape, Exit::data, "{}: is {} {}; blocks of shape {} need scales of U8 {}",
           label_of(of_scales, scales), name_of(scales.type), text_of(scales.shape), text_of(blocks.shape), text_of(shape));
   shape.back() *= mxfp4::numbers;
   const auto read = [&](std::span<const BoxPair> parts, void* data, const Shape& array) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tensor whose numbers lie in blocks of 4 bits (mxfp4.hpp), as two of a file: NAME_blocks, bytes of the shape (..., G, 16), and NAME_scales, bytes
-// of the shape (..., G), are numbers of the shape (..., 32 G).
+// Reads MXFP4 tensors (4-bit elements in blocks of 32, see mxfp4.hpp) as bf16. A file stores two U8 tensors:
+// NAME_blocks (..., G, 16) and NAME_scales (..., G). Together they hold elements of the shape (..., 32 G).
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ namespace gyr {
 
 inline constexpr std::string_view blocks_end = "_blocks", scales_end = "_scales";
 
-// What is called NAME_blocks and has bytes.
+// True for a U8 tensor whose name ends in _blocks.
 bool is_blocks(const safetensors::Tensor&);
-std::string scales_of(std::string blocks);  // NAME_scales of NAME_blocks
+std::string scales_of(std::string blocks);  // returns NAME_scales for NAME_blocks
 
-// The numbers, in bf16; files and tensors must stay. Exit::data where types or shapes of the two do not belong together; reading is Exit::data,
-// naming the block, where a scale is not-a-number or a number is beyond those of bf16.
+// Opens the two tensors as one bf16 tensor. Readers and tensors must outlive the result. Throws Exit::data if the types
+// or shapes of blocks and scales do not match. Reading throws Exit::data, naming the block, if a scale is NaN or an
+// element overflows bf16.
 TensorReader open_blocks(const safetensors::Reader& of_blocks, const safetensors::Tensor& blocks, const safetensors::Reader& of_scales,
                          const safetensors::Tensor& scales);
 

@@ -21,7 +21,7 @@ const char *const jinja_name = "chat_template.jinja", *const template_name = "ch
 
 std::string place(const std::string& origin, const std::string& name) { return (fs::path(origin) / name).string(); }
 
-// The object in a file; an empty one where there is no such file.
+// Parses a companion file as a JSON object; returns an empty object if there is no such file.
 json object_in(const Companions& companions, const std::string& name, const std::string& origin) {
   const auto file = companions.find(name);
   if (file == companions.end()) return json::object();
@@ -35,16 +35,16 @@ std::string text_of(const json& value) { return shown(value.dump(-1, ' ', true).
 std::vector<Index> end_tokens_of(const json& ends, const std::string& file) {
   std::vector<Index> tokens;
   const json list = ends.is_array() ? ends : json::array({ends});
-  require(list.size() <= 1024, Exit::data, "{}: eos_token_id lists {} tokens", file, list.size());
+  require(list.size() <= 1024, Exit::data, "{}: eos_token_id lists {} tokens; the maximum is 1024", file, list.size());
   for (const json& x : list) {
     const bool token = x.is_number_unsigned() && x.get<std::uint64_t>() < (std::uint64_t(1) << 31);
-    require(token, Exit::data, "{}: eos_token_id is {}, neither a token nor a list of tokens", file, text_of(ends));
+    require(token, Exit::data, "{}: eos_token_id is {}, which is neither a token id nor a list of token ids", file, text_of(ends));
     tokens.push_back(x.get<Index>());
   }
   return tokens;
 }
 
-// A special token in tokenizer_config.json is a text, or an object that has it as its content.
+// A special token in tokenizer_config.json is a string, or an object with the string under "content".
 std::optional<std::string> token_in(const json& config, const char* name) {
   const json value = config.value(name, json());
   if (value.is_string()) return value.get<std::string>();
@@ -52,7 +52,8 @@ std::optional<std::string> token_in(const json& config, const char* name) {
   return std::nullopt;
 }
 
-// The template in a value of tokenizer_config.json or chat_template.json; several are a list of {"name", "template"} or an object.
+// Chat template in a value of tokenizer_config.json or chat_template.json. Several templates are a list of {"name",
+// "template"} or an object by name; the one named "default" is taken.
 std::optional<std::string> template_in(const json& value, const std::string& file) {
   if (value.is_null()) return std::nullopt;
   if (value.is_string()) return value.get<std::string>();
@@ -61,7 +62,7 @@ std::optional<std::string> template_in(const json& value, const std::string& fil
     for (const json& entry : value)
       if (entry.is_object() && entry.value("name", json()) == "default" && entry.value("template", json()).is_string())
         return entry["template"].get<std::string>();
-  fail(Exit::data, "{}: chat_template is neither a text nor several of which one is called default", file);
+  fail(Exit::data, "{}: chat_template is neither a string nor a set of templates with one named \"default\"", file);
 }
 
 }  // namespace
@@ -80,11 +81,11 @@ Companions companions_in(const fs::path& folder, const Note& note) {
     if (!fs::is_regular_file(file, error)) continue;
     const std::uintmax_t bytes = fs::file_size(file, error);
     std::string text = bytes > largest_companion ? std::string() : read_text(file.string(), largest_companion);
-    const char* why = bytes > largest_companion               ? "more than a mebibyte"
-                      : valid_utf8_prefix(text) < text.size() ? "bytes that are no UTF-8"
+    const char* why = bytes > largest_companion               ? "more than 1 MiB"
+                      : valid_utf8_prefix(text) < text.size() ? "bytes that are not valid UTF-8"
                                                               : nullptr;
     if (!why) companions[name] = std::move(text);
-    else if (note) note(fmt::format("{}: is not carried by the checkpoint: it has {}", file.string(), why));
+    else if (note) note(fmt::format("{}: is not copied into the checkpoint: it has {}", file.string(), why));
   }
   return companions;
 }

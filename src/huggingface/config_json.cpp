@@ -14,7 +14,8 @@ constexpr std::size_t largest_file = std::size_t(1) << 20;
 
 constexpr const char *quantization_key = "quantization_config", *blocks_method = "mxfp4";
 
-// Whether numbers are in blocks of 4 bits. The weights tell which: modules_to_not_convert says it too.
+// True if the file may hold expert weights in MXFP4 blocks. The tensors themselves decide which ones are;
+// modules_to_not_convert only repeats it.
 bool read_quantization(ConfigReader& reader, const Family& family) {
   const ConfigReader::json& how = reader.value(quantization_key);
   const bool blocks = family.blocks && how.is_object() && how.value("quant_method", ConfigReader::json()) == blocks_method;
@@ -30,7 +31,7 @@ nlohmann::ordered_json written_blocks() {
 }
 
 const Family& family_in(ConfigReader& reader) {
-  reader.demand(reader.given("model_type"), "model_type", "is missing: this is no config.json of a model");
+  reader.demand(reader.given("model_type"), "model_type", "is missing: this is not the config.json of a model");
   const ConfigReader::json& type = reader.value("model_type");
   const ConfigReader::json& classes = reader.value("architectures");
   const bool named = classes.is_array() && classes.size() == 1 && classes[0].is_string();
@@ -45,7 +46,7 @@ const Family& family_in(ConfigReader& reader) {
 }  // namespace
 
 HuggingFaceConfig parse_config_json(std::string_view text, const std::string& origin) {
-  require(text.size() <= largest_file, Exit::data, "{}: has {} bytes, and {} are the most", origin, text.size(), largest_file);
+  require(text.size() <= largest_file, Exit::data, "{}: has {} bytes; the maximum is {}", origin, text.size(), largest_file);
   const nlohmann::json file = parse_json(text, origin);
   require(file.is_object(), Exit::data, "{}: is not a JSON object", origin);
   ConfigReader reader(file, origin);

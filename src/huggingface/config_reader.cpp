@@ -15,7 +15,7 @@ namespace {
 constexpr Index most_positions = Index(1) << 40;
 constexpr const char* word_for_infinity = "__float__";
 
-// Keys that say nothing about the function of the model, or repeat what other keys say.
+// Keys that are ignored in all families: they have no effect on the model's function, or repeat other keys.
 const std::set<std::string> harmless{"_attn_implementation",
                                      "_attn_implementation_autoset",
                                      "_commit_hash",
@@ -40,7 +40,8 @@ const std::set<std::string> harmless{"_attn_implementation",
                                      "use_bfloat16",
                                      "use_cache"};
 
-// Defaults for generation, which earlier versions wrote among the rest; they belong to generation_config.json and say nothing of the model.
+// Defaults for generation, which earlier versions of transformers wrote into config.json. They belong to
+// generation_config.json and do not affect the model.
 const std::set<std::string> generation{"bad_words_ids",
                                        "begin_suppress_tokens",
                                        "chunk_size_feed_forward",
@@ -81,10 +82,11 @@ using json = ConfigReader::json;
 std::string ConfigReader::text_of(const json& value) { return shown(value.dump(-1, ' ', true).substr(0, 60)); }
 
 void ConfigReader::note_unknown_keys() {
-  // Many classes of transformers let attention look as this says, whatever their own way.
+  // Many classes of transformers let is_causal override the attention mask of the class.
   const bool causal = config.model.attention.causal;
   if (const json& said = value("is_causal"); !said.is_null())
-    demand(said == causal, "is_causal", "is {}; models of this class see {}", text_of(said), causal ? "the text before a token" : "a text both ways");
+    demand(said == causal, "is_causal", "is {}; models of this class have {}", text_of(said),
+           causal ? "causal attention (true)" : "bidirectional attention (false)");
   constexpr std::size_t most = 8;
   std::vector<std::string> keys;
   for (const auto& [key, value] : file_.items())
@@ -93,7 +95,7 @@ void ConfigReader::note_unknown_keys() {
   std::string list;
   for (std::size_t i = 0; i < std::min(most, keys.size()); ++i) list += fmt::format("{}`{}`", i ? ", " : "", keys[i]);
   if (keys.size() > most) list += fmt::format(" and {} more", keys.size() - most);
-  note("does not know the key{} {}, and passes over {}", keys.size() > 1 ? "s" : "", list, keys.size() > 1 ? "them" : "it");
+  note("unknown key{} {}: ignoring {}", keys.size() > 1 ? "s" : "", list, keys.size() > 1 ? "them" : "it");
 }
 
 const json& ConfigReader::value(const std::string& key) {
@@ -114,20 +116,21 @@ void ConfigReader::carry(const std::string& key) {
 
 void ConfigReader::second_name(const std::string& key, const std::string& name) {
   if (!given(key)) return;
-  demand(given(name) && value(key) == value(name), key, "is {}, and another name of {}; write that alone", text_of(value(key)), name);
+  demand(given(name) && value(key) == value(name), key, "is {}, but it is another name of {}, which differs or is missing; write only the latter",
+         text_of(value(key)), name);
 }
 
 Index ConfigReader::integer(const json& x, const std::string& key, Index least, Index most) const {
-  demand(x.is_number_integer(), key, "is {}, not a whole number", text_of(x));
+  demand(x.is_number_integer(), key, "is {}, which is not an integer", text_of(x));
   const bool fits = !x.is_number_unsigned() || x.get<std::uint64_t>() <= std::uint64_t(most);
-  demand(fits && x.get<Index>() >= least && x.get<Index>() <= most, key, "is {}; it must be from {} to {}", text_of(x), least, most);
+  demand(fits && x.get<Index>() >= least && x.get<Index>() <= most, key, "is {}; it must be between {} and {}", text_of(x), least, most);
   return x.get<Index>();
 }
 
 bool ConfigReader::flag(const std::string& key, bool otherwise) {
   if (!given(key)) return otherwise;
   const json& x = value(key);
-  demand(x.is_boolean(), key, "is {}, not true or false", text_of(x));
+  demand(x.is_boolean(), key, "is {}, which is neither true nor false", text_of(x));
   return x.get<bool>();
 }
 
@@ -135,13 +138,13 @@ double ConfigReader::number(const json& x, const std::string& key) const {
   if (x.is_number()) return x.get<double>();
   const bool spelled = x.is_object() && x.size() == 1 && x.contains(word_for_infinity) && x[word_for_infinity].is_string();
   const std::string word = spelled ? x[word_for_infinity].get<std::string>() : "";
-  demand(word == "Infinity" || word == "-Infinity", key, "is {}, not a number", text_of(x));
+  demand(word == "Infinity" || word == "-Infinity", key, "is {}, which is not a number", text_of(x));
   return word == "Infinity" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
 
 double ConfigReader::finite(const json& x, const std::string& key) const {
   const double number = this->number(x, key);
-  demand(std::isfinite(number), key, "is infinite");
+  demand(std::isfinite(number), key, "is infinite; it must be finite");
   return number;
 }
 
@@ -160,7 +163,7 @@ double ConfigReader::not_negative(const std::string& key, double otherwise) {
 std::vector<double> ConfigReader::multipliers(const std::string& key, std::size_t count) {
   const json& x = value(key);
   if (x.is_null()) return std::vector<double>(count, 1);
-  demand(x.is_array() && x.size() == count, key, "is {}, not a list of {} numbers", text_of(x), count);
+  demand(x.is_array() && x.size() == count, key, "is {}, which is not a list of {} numbers", text_of(x), count);
   std::vector<double> list;
   for (const json& element : x) list.push_back(finite(element, key));
   return list;
@@ -169,7 +172,7 @@ std::vector<double> ConfigReader::multipliers(const std::string& key, std::size_
 std::string ConfigReader::text(const std::string& key, const std::string& otherwise) {
   const json& x = value(key);
   if (x.is_null()) return otherwise;
-  demand(x.is_string(), key, "is {}, not a text", text_of(x));
+  demand(x.is_string(), key, "is {}, which is not a string", text_of(x));
   return x.get<std::string>();
 }
 
@@ -212,13 +215,13 @@ std::vector<std::string> ConfigReader::classes() {
   const char* const key = "id2label";
   if (!given(key)) return numbered_classes(integer("num_labels", 2, 1, most_classes));
   const json &named = value(key), &count = value("num_labels");
-  demand(named.is_object(), key, "is {}, and not a name for each number", text_of(named));
-  demand(Index(named.size()) <= most_classes, key, "names {} classes, and {} are the most", named.size(), most_classes);
-  demand(count.is_null() || count == named.size(), "num_labels", "is {}, and {} names {} classes", text_of(count), key, named.size());
+  demand(named.is_object(), key, "is {}, which is not an object that maps class numbers to names", text_of(named));
+  demand(Index(named.size()) <= most_classes, key, "has {} classes; the maximum is {}", named.size(), most_classes);
+  demand(count.is_null() || count == named.size(), "num_labels", "is {}, but {} has {} classes", text_of(count), key, named.size());
   std::vector<std::string> names;
   for (std::size_t i = 0; i < named.size(); ++i) {
     const auto name = named.find(fmt::format("{}", i));
-    demand(name != named.end() && name->is_string(), key, "has no name of class {} of {}", i, named.size());
+    demand(name != named.end() && name->is_string(), key, "has no name for class {} of {}", i, named.size());
     names.push_back(name->get<std::string>());
   }
   return names;
@@ -250,9 +253,9 @@ void ConfigReader::read_heads(Index num_heads, Index num_kv_heads) {
     a.head_dim = size("head_dim", 0);
   } else {
     a.head_dim = config.model.hidden_size / a.num_heads;
-    demand(a.head_dim > 0, "num_attention_heads", "is {}, more than hidden_size; give head_dim", a.num_heads);
+    demand(a.head_dim > 0, "num_attention_heads", "is {}, more than hidden_size; set head_dim", a.num_heads);
   }
-  demand(a.num_heads * a.head_dim <= widest, "num_attention_heads", "times head_dim is {}; {} is the most", a.num_heads * a.head_dim, widest);
+  demand(a.num_heads * a.head_dim <= widest, "num_attention_heads", "times head_dim is {}; the maximum is {}", a.num_heads * a.head_dim, widest);
 }
 
 namespace {
@@ -265,7 +268,8 @@ constexpr std::pair<const char*, RopeScaling::Type> rope_types[] = {{"default", 
 
 const char* name_of_type(RopeScaling::Type type) { return rope_types[type].first; }
 
-// What scales queries and keys where DeepSeek's files say mscale and mscale_all_dim instead.
+// YaRN attention factor (scale of queries and keys) from DeepSeek's keys: m(mscale) / m(mscale_all_dim), where m(s) =
+// 0.1 s ln(factor) + 1 for factor > 1, otherwise 1.
 double attention_factor_from_mscale(double factor, double scale, double all) {
   const auto grown = [&](double by) { return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1; };
   return grown(scale) / grown(all);
@@ -275,7 +279,7 @@ bool has_kinds(const json& rope) { return rope.is_object() && (rope.contains(ful
 
 }  // namespace
 
-// Whether the name is one of those that say how frequencies are lowered.
+// Reads one key of the RoPE scaling object; returns false if the key does not belong to this rope_type.
 bool ConfigReader::read_scaling(const std::string& name, const json& x, const std::string& path) {
   RopeScaling& s = config.model.attention.rope_scaling;
   const bool yarn = s.type == RopeScaling::yarn, turns = yarn || s.type == RopeScaling::llama3;
@@ -293,7 +297,7 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
     s.attention_factor = finite(x, path);
     demand(s.attention_factor > 0, path, "is {}; it must be above 0", s.attention_factor);
   } else if (yarn && name == "truncate") {
-    demand(x.is_boolean(), path, "is {}, and neither true nor false", text_of(x));
+    demand(x.is_boolean(), path, "is {}, which is neither true nor false", text_of(x));
     s.truncate = x.get<bool>();
   } else {
     return yarn && (name == "mscale" || name == "mscale_all_dim");
@@ -301,7 +305,7 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
   return true;
 }
 
-// Of two scales one that is 0, null or not there leaves both out.
+// Reads mscale and mscale_all_dim. If either is 0, null or absent, the attention factor keeps its default.
 void ConfigReader::read_scales(const std::string& key, const json& rope) {
   RopeScaling& s = config.model.attention.rope_scaling;
   std::vector<double> scales;
@@ -311,61 +315,63 @@ void ConfigReader::read_scales(const std::string& key, const json& rope) {
 }
 
 void ConfigReader::read_rotary_object(const std::string& key, const json& rope, std::optional<double>& base) {
-  demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
+  demand(rope.is_object(), key, "is {}, which is not an object", text_of(rope));
   RopeScaling& scaling = config.model.attention.rope_scaling;
   const auto kind = rope.find(rope.contains("rope_type") ? "rope_type" : "type");
   for (const auto& [name, type] : rope_types)
     if (rotary_.stretched && kind != rope.end() && *kind == name) scaling.type = type;
   if (scaling.type == RopeScaling::yarn) scaling.high_freq_factor = 32;
-  demand(scaling.type == RopeScaling::none || rope.contains("factor"), fmt::format("{}.factor", key), "is missing, and rope_type \"{}\" needs it",
+  demand(scaling.type == RopeScaling::none || rope.contains("factor"), fmt::format("{}.factor", key), "is missing; rope_type \"{}\" requires it",
          name_of_type(scaling.type));
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
-      demand(x == "default" || x == name_of_type(scaling.type), path, "is {}; supported {}", text_of(x),
-             rotary_.stretched ? "are default, linear, llama3, yarn and dynamic" : "is the default rotary embedding alone");
+      demand(x == "default" || x == name_of_type(scaling.type), path, "is {}; supported rope_type: {}", text_of(x),
+             rotary_.stretched ? "default, linear, llama3, yarn, dynamic" : "default");
     } else if (name == "partial_rotary_factor") {
       read_partial(path, x);
     } else if (name == "rope_theta") {
       const double inner = finite(x, path);
       demand(inner > 0, path, "is {}; it must be above 0", inner);
-      if (base && inner != *base) note("rope_theta is {} and {} is {}: the latter holds", *base, path, inner);
+      if (base && inner != *base) note("rope_theta is {} but {} is {}; using the latter", *base, path, inner);
       base = inner;
     } else if (scaling.type == RopeScaling::none || !read_scaling(name, x, path)) {
-      demand(x.is_null(), path, "is {}, and is not supported with rope_type \"{}\"", text_of(x), name_of_type(scaling.type));
+      demand(x.is_null(), path, "is {}; this key is not supported with rope_type \"{}\"", text_of(x), name_of_type(scaling.type));
     }
   }
   if (scaling.type == RopeScaling::yarn && scaling.attention_factor == 0) read_scales(key, rope);
 }
 
 void ConfigReader::read_rotary_of_windows(const std::string& key, const json& rope) {
-  demand(rope.is_object(), key, "is {}, not an object", text_of(rope));
+  demand(rope.is_object(), key, "is {}, which is not an object", text_of(rope));
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_theta") {
       demand(finite(x, path) > 0, path, "is {}; it must be above 0", text_of(x));
       config.model.window.rope_theta = finite(x, path);
     } else {
-      demand(x.is_null() || (name == "rope_type" && x == "default"), path, "is {}; through a window there is the default rotary embedding alone",
+      demand(x.is_null() || (name == "rope_type" && x == "default"), path, "is {}; sliding-window layers support only rope_type \"default\"",
              text_of(x));
     }
   }
 }
 
 void ConfigReader::read_partial(const std::string& key, const json& x) {
-  demand(x.is_number() && (rotary_.partial || x == 1), key, "is {}; rotary positions of a part of a head are not supported", text_of(x));
+  demand(x.is_number() && (rotary_.partial || x == 1), key, "is {}; it must be 1: this model type does not support partial rotary embeddings",
+         text_of(x));
   const double fraction = x.get<double>();
-  demand(fraction >= 0 && fraction <= 1, key, "is {}; it must be from 0 to 1", fraction);
+  demand(fraction >= 0 && fraction <= 1, key, "is {}; it must be between 0 and 1", fraction);
   config.model.attention.rotary_fraction = fraction;
 }
 
-// Where kinds of layers are told apart, transformers looks for them in rope_parameters alone and for rope_type alone in rope_scaling, and passes over
-// what else is there.
+// In models with layer_types, transformers expects one object per layer type in rope_parameters only, and rope_type
+// (not type) in rope_scaling. It ignores everything else, which is an error here.
 void ConfigReader::check_kinds(const std::string& key, const json& rope) const {
   const bool of_kinds = key == "rope_parameters";
-  demand(rope.empty() || has_kinds(rope) == of_kinds, key, "is {}; positions of kinds of layers are {}", text_of(rope),
-         of_kinds ? fmt::format("objects in it, {} and {}", full_kind, window_kind) : "objects in rope_parameters");
-  demand(of_kinds || rope.contains("rope_type") || !rope.contains("type"), key, "has a type, which transformers passes over here; write rope_type");
+  demand(rope.empty() || has_kinds(rope) == of_kinds, key, "is {}; RoPE settings per layer type must be {}", text_of(rope),
+         of_kinds ? fmt::format("objects in it, named {} and {}", full_kind, window_kind) : "objects in rope_parameters");
+  demand(of_kinds || rope.contains("rope_type") || !rope.contains("type"), key,
+         "has the key \"type\", which transformers ignores here; write rope_type");
 }
 
 void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>& base) {
@@ -375,7 +381,7 @@ void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>
   if (!rotary_.by_kind || !has_kinds(rope)) return read_rotary_object(key, rope, base);
   for (const auto& [kind, of_kind] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(kind));
-    demand(kind == full_kind || kind == window_kind, path, "is no kind of layers; these are {} and {}", full_kind, window_kind);
+    demand(kind == full_kind || kind == window_kind, path, "is not a layer type; the layer types are {} and {}", full_kind, window_kind);
     if (of_kind.is_null()) continue;
     if (kind == full_kind) read_rotary_object(path, of_kind, base);
     else read_rotary_of_windows(path, of_kind);
@@ -384,22 +390,24 @@ void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>
 
 void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& supported) {
   rotary_ = supported;
-  config.model.attention.rope_scaling.original_positions = 0;  // until read_tokens, where nothing is said
+  config.model.attention.rope_scaling.original_positions = 0;  // 0 means not given; read_tokens sets the default
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
-  // rope_scaling holds where both are there; where kinds of layers are told apart, over those that see all tokens.
+  // rope_scaling takes precedence if both are given. With one object per layer type, it applies to the full-attention
+  // layers.
   const bool scaled = !value("rope_scaling").empty();
   const bool kinds = has_kinds(value("rope_parameters")) && supported.by_kind;
   if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));
   if (!scaled || kinds) read_rotary_key("rope_parameters", base);
   if (scaled) read_rotary_key("rope_scaling", base);
   if (!base) base = theta;
-  demand(base.has_value(), "rope_theta", "is missing, beside and inside rope_parameters, and its default differs between versions: write it");
+  demand(base.has_value(), "rope_theta",
+         "is missing, both at the top level and in rope_parameters; its default differs between versions of transformers, so it must be given");
   config.model.attention.rope_theta = *base;
   const RopeScaling& s = config.model.attention.rope_scaling;
   const bool yarn = s.type == RopeScaling::yarn;
   demand((s.type != RopeScaling::llama3 && !yarn) || (s.low_freq_factor > 0 && s.low_freq_factor < s.high_freq_factor),
-         yarn ? "beta_slow" : "low_freq_factor", "is {} and {} {}: the first must be above 0 and below the second", s.low_freq_factor,
+         yarn ? "beta_slow" : "low_freq_factor", "is {} and {} is {}; the first must be above 0 and below the second", s.low_freq_factor,
          yarn ? "beta_fast" : "high_freq_factor", s.high_freq_factor);
 }
 
@@ -407,9 +415,9 @@ void ConfigReader::read_time_step_limit(const std::string& key) {
   MambaConfig& m = config.model.mamba;
   const json& limit = value(key);
   if (limit.is_null()) return;
-  demand(limit.is_array() && limit.size() == 2, key, "is {}, not a list of two numbers", text_of(limit));
+  demand(limit.is_array() && limit.size() == 2, key, "is {}, which is not a list of two numbers", text_of(limit));
   m.dt_low = number(limit[0], key), m.dt_high = number(limit[1], key);
-  demand(m.dt_low <= m.dt_high, key, "is {}: the first number is the greater one", text_of(limit));
+  demand(m.dt_low <= m.dt_high, key, "is {}; the first number must not exceed the second", text_of(limit));
 }
 
 std::optional<Index> ConfigReader::token_or(const std::string& key, std::optional<Index> otherwise) {
@@ -425,7 +433,7 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
   if (!given("eos_token_id")) {
     if (end && config.model.vocab_size > *end) config.end_tokens = {*end};
   } else if (ends.is_array()) {
-    demand(ends.size() <= 1024, "eos_token_id", "lists {} tokens", ends.size());
+    demand(ends.size() <= 1024, "eos_token_id", "lists {} tokens; the maximum is 1024", ends.size());
     for (const json& x : ends) config.end_tokens.push_back(token(x, "eos_token_id"));
   } else if (!ends.is_null()) {
     config.end_tokens = {token(ends, "eos_token_id")};
@@ -434,8 +442,8 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
   read_original_positions();
 }
 
-// Where texts end that the model was first trained on: beside rope_parameters (of kinds of layers apart in them alone) or else in it, or else where
-// texts end now.
+// Original context length of RoPE scaling (original_max_position_embeddings): from the top level, except with one
+// object per layer type, or else from rope_parameters, or else max_position_embeddings.
 void ConfigReader::read_original_positions() {
   RopeScaling& rope = config.model.attention.rope_scaling;
   const char* const key = "original_max_position_embeddings";
@@ -450,13 +458,14 @@ void ConfigReader::read_training() {
   config.dtype = now.starts_with("torch.") ? now.substr(6) : now;
   if (config.dtype == "auto") config.dtype.clear();
   const std::set<std::string> dtypes{"", "bfloat16", "float16", "float32", "float64"};
-  demand(dtypes.contains(config.dtype), now == old ? "torch_dtype" : "dtype", "is \"{}\", which is no type of weights", shown(now));
+  demand(dtypes.contains(config.dtype), now == old ? "torch_dtype" : "dtype",
+         "is \"{}\", which is not a supported dtype (bfloat16, float16, float32, float64)", shown(now));
   if (!value("attention_dropout").is_null()) config.model.dropout.attention = dropout("attention_dropout", 0);
 }
 
 double ConfigReader::dropout(const std::string& key, double otherwise) {
   const double p = finite(key, otherwise);
-  demand(p >= 0 && p <= 0.99, key, "is {}; it must be from 0 to 0.99", p);
+  demand(p >= 0 && p <= 0.99, key, "is {}; it must be between 0 and 0.99", p);
   return p;
 }
 
@@ -501,7 +510,7 @@ void write_rotary(const AttentionConfig& a, nlohmann::ordered_json& j) {
     scaling["original_max_position_embeddings"] = s.original_positions;
   }
   if (yarn && s.attention_factor > 0) scaling["attention_factor"] = s.attention_factor;
-  if (s.type == RopeScaling::dynamic) j["max_position_embeddings"] = s.original_positions;  // which is where they begin to be lowered
+  if (s.type == RopeScaling::dynamic) j["max_position_embeddings"] = s.original_positions;  // dynamic NTK scaling starts beyond this length
   if (yarn && !s.truncate) scaling["truncate"] = false;
   j["rope_scaling"] = s.type == RopeScaling::none ? nlohmann::ordered_json(nullptr) : scaling;
   scaling["rope_theta"] = a.rope_theta;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The values of a config.json, each checked as it is read. What every family's file says alike is read here: tokens, types, rotary positions.
+// Reads the values of a config.json and checks each one. Parts that all model families share are read here: token ids,
+// dtype, rotary position embedding.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,19 +10,20 @@
 
 namespace gyr {
 
-// Words of layer_types.
+// Values of layer_types: full attention and sliding-window attention.
 inline constexpr const char *full_kind = "full_attention", *window_kind = "sliding_attention";
 
 class ConfigReader {
  public:
   using json = nlohmann::json;
 
-  // Messages call the file `origin`.
+  // `origin` is the file name used in messages.
   ConfigReader(const json& file, const std::string& origin) : file_(file), origin_(origin) {}
 
-  HuggingFaceConfig config;  // what was read so far
+  HuggingFaceConfig config;  // everything read so far
 
-  // Exit::data naming file and key unless the condition holds.
+  // Throws Exit::data naming file and key unless the condition holds. The text continues after the key: "FILE: KEY is
+  // ...".
   template <class... Args>
   void demand(bool condition, const std::string& key, fmt::format_string<Args...> text, Args&&... args) const {
     if (!condition) fail(Exit::data, "{}: {} {}", origin_, key, fmt::format(text, std::forward<Args>(args)...));
@@ -32,58 +34,62 @@ class ConfigReader {
   }
   static std::string text_of(const json& value);
 
-  // The key's value; null where it is null or not there.
+  // Value of the key, marked as known; null if the key is absent or null.
   const json& value(const std::string& key);
   bool given(const std::string& key);
-  void known(const std::string& key) { known_.insert(key); }  // says nothing of the model's function in this family
-  void carry(const std::string& key);                         // neither, and an export of the same class says it again
-  // A key that transformers takes for `name`: Exit::data where it says something else.
+  void known(const std::string& key) { known_.insert(key); }  // accepts the key but ignores it: it has no effect on this family's model
+  void carry(const std::string& key);                         // ignores the key, but writes it again on export to the same class
+  // Checks a second spelling of the key `name` that transformers accepts. Throws Exit::data if both are given with
+  // different values.
   void second_name(const std::string& key, const std::string& name);
 
-  // Values within a range, or the other one where the key is not there.
+  // Values that must lie in [least, most]; if the key is absent, `otherwise` is returned.
   Index integer(const json&, const std::string& key, Index least, Index most) const;
   Index integer(const std::string& key, Index otherwise, Index least, Index most) {
     return given(key) ? integer(value(key), key, least, most) : otherwise;
   }
   Index size(const std::string& key, Index otherwise) { return integer(key, otherwise, 1, widest); }
   bool flag(const std::string& key, bool otherwise);
-  double number(const json&, const std::string& key) const;  // a finite number, or an infinite one where the file spells it
+  double number(const json&, const std::string& key) const;  // any number, including infinity in Python's spelling {"__float__": "Infinity"}
   double finite(const json&, const std::string& key) const;
   double finite(const std::string& key, double otherwise) { return given(key) ? finite(value(key), key) : otherwise; }
   double positive(const std::string& key, double otherwise);
   double not_negative(const std::string& key, double otherwise);
-  double dropout(const std::string& key, double otherwise);  // a share of numbers
-  // A list of `count` finite numbers; ones where the key is null or not there.
+  double dropout(const std::string& key, double otherwise);  // dropout probability, 0 to 0.99
+  // A list of `count` finite multipliers; all 1 if the key is null or absent.
   std::vector<double> multipliers(const std::string& key, std::size_t count);
   std::string text(const std::string& key, const std::string& otherwise);
-  void silu(const std::string& key);  // the only activation
+  void silu(const std::string& key);  // Throws Exit::data unless the activation is silu, or swish, its other name
   Activation activation(const std::string& key, Activation otherwise);
   Activation find_activation(const std::string& name, const std::string& key) const;
-  static const char* name_of(Activation);  // as most files call it
-  // Names of the classes that a head tells: id2label, or as many as num_labels says, which are two where it is not there.
+  static const char* name_of(Activation);  // Hugging Face's most common name of the activation
+  // Class names of a classification head: from id2label, or else numbered up to num_labels (default 2).
   std::vector<std::string> classes();
 
-  // vocab_size, hidden_size, initializer_range, tie_word_embeddings
+  // Reads vocab_size, hidden_size, initializer_range, tie_word_embeddings.
   void read_widths(Index vocab_size, Index hidden_size, bool tied);
-  // num_attention_heads, num_key_value_heads, head_dim
+  // Reads num_attention_heads, num_key_value_heads, head_dim.
   void read_heads(Index num_heads, Index num_kv_heads);
-  // num_attention_heads, each with keys and values of its own, which share hidden_size evenly
+  // Reads num_attention_heads of multi-head attention: as many key/value heads as query heads, head_dim = hidden_size /
+  // num_attention_heads.
   void read_multi_head_attention(Index num_heads);
-  // rope_theta and how positions are stretched: beside each other in rope_parameters, in earlier versions in rope_scaling and above it.
-  // Without a base to fall back on it must be there. read_tokens, which has to come behind it, reads the positions first trained on.
+  // Reads rope_theta and the RoPE scaling (context extension): both from rope_parameters, or in files of earlier
+  // versions from rope_theta and rope_scaling. rope_theta must be given if `theta` is empty. Call read_tokens()
+  // afterwards: it reads the original context length.
   struct Rotary {
-    bool stretched = false;  // rope_type linear, llama3, yarn and dynamic: positions of texts longer than those first trained on
-    bool partial = false;    // of a part of each head
-    bool by_kind = false;  // of each kind of layer_types apart, which rope_parameters must name; where tokens are seen through a window, unstretched
+    bool stretched = false;  // rope_type linear, llama3, yarn and dynamic are supported (longer contexts than in pretraining)
+    bool partial = false;    // partial_rotary_factor below 1 is supported: RoPE on a fraction of each head
+    bool by_kind = false;    // rope_parameters holds one object per value of layer_types; sliding-window layers support no RoPE scaling
   };
   void read_rotary(std::optional<double> theta, const Rotary& supported);
-  // [least, greatest] time step of an SSM
+  // Reads [least, greatest] time step dt of an SSM.
   void read_time_step_limit(const std::string& key);
-  // Where the key is not there: this token. One that is null means none.
+  // Reads token ids and max_position_embeddings. The arguments are the defaults of absent keys; a key that is null
+  // means that there is no such token.
   void read_tokens(std::optional<Index> pad, std::optional<Index> begin, std::optional<Index> end, Index positions);
   void read_training();
   void note_unknown_keys();
-  HuggingFaceConfig checked();  // with all that was read, when it is a model
+  HuggingFaceConfig checked();  // returns everything read, after the checks of the model configuration
 
  private:
   void check_kinds(const std::string& key, const json& rope) const;
@@ -103,12 +109,12 @@ class ConfigReader {
   Rotary rotary_;
 };
 
-// The same on the way out.
+// Counterparts that write the same keys.
 void write_widths(const ModelConfig&, nlohmann::ordered_json&);
-void write_classes(const ModelConfig&, nlohmann::ordered_json&);  // id2label, label2id
+void write_classes(const ModelConfig&, nlohmann::ordered_json&);  // writes id2label and label2id
 void write_heads(const ModelConfig&, nlohmann::ordered_json&);
 void write_rotary(const AttentionConfig&, nlohmann::ordered_json&);
 void write_tokens(const HuggingFaceConfig&, nlohmann::ordered_json&);
-nlohmann::ordered_json spelled(double);  // infinity as versions that read it spell it
+nlohmann::ordered_json spelled(double);  // infinity becomes {"__float__": "Infinity"}, which transformers reads
 
 }  // namespace gyr

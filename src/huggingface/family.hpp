@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Classes of models that Hugging Face's transformers has, in our terms: settings to and from config.json, and what each weight is called there.
-// A file of families/ defines some and registers them.
+// Model families: the supported classes of Hugging Face transformers. A family converts config.json to our settings and
+// back, and maps our weight names to tensors of the folder. The files in families/ define them.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,29 +15,34 @@ namespace gyr {
 class ConfigReader;
 
 struct Family {
-  const char* model_type;    // of config.json
-  const char* architecture;  // the class
-  // Reads the settings into reader.config; Exit::data where the file asks for what the model has not.
+  const char* model_type;    // model_type in config.json
+  const char* architecture;  // class name in transformers, as in architectures of config.json
+  // Reads config.json into reader.config. Throws Exit::data if the file asks for something that is not supported.
   void (*read)(ConfigReader& reader);
   void (*write)(const HuggingFaceConfig&, nlohmann::ordered_json&);
-  // Where a weight of the model lies in the file.
+  // Maps a weight of our model to the tensor, or the part of a tensor, that stores it.
   StoredPlace (*place)(const ModelConfig&, const std::string& weight);
-  const char* prefix = "";                                         // of all names but the head's, which folders may leave out
-  bool (*is_ignored_tensor)(const std::string& tensor) = nullptr;  // tensors that are no weights and may be there; null: none may
-  // Under which further names a folder may hold a weight once more; null: under none.
+  const char* prefix = "";  // prefix of all tensor names except the head's; some published folders omit it
+  bool (*is_ignored_tensor)(const std::string& tensor) =
+      nullptr;  // true for extra tensors that are not weights and are ignored; null: none are allowed
+  // Names of further tensors in which a folder may repeat the weight; null: there are none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
-  bool blocks = false;  // folders may hold matrices of experts in blocks of 4 bits
+  bool blocks = false;  // folders may store expert matrices in MXFP4 blocks
 };
 
-// In the order in which a model that several can say is given to one; the first calls weights as we do.
+// All families, in order of preference for export: the first class that can represent a model is used. The first family
+// uses our weight names.
 const std::vector<Family>& families();
-// The class of this name, of this model_type, or the first one of that; null where there is none.
+// Finds a class by model_type and class name. If the class name is unknown, returns the first class of that model_type;
+// null if there is none.
 const Family* find_family(const std::string& model_type, const std::string& architecture = "");
-// The first family, `preferred` before the others, whose config.json says everything of the model: what it reads back computes the same.
-// Exit::config naming what stands in the way of the nearest one.
+// First family whose config.json represents the model completely, so that writing and reading it gives the same
+// function; `preferred` (a model_type) is tried first. Throws Exit::config naming the settings that the nearest family
+// cannot represent.
 const Family& family_for(const ModelConfig&, const std::string& preferred = "");
 
-// Weights called model.layers.N.REST, or N.REST behind another beginning, with N and REST apart; `layer` is -1 for others.
+// Splits weight names of the form model.layers.N.REST, or BEGIN followed by N.REST, into N and REST. `layer` is -1 for
+// other names.
 struct LayerName {
   Index layer = -1;
   std::string rest;

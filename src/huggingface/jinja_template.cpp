@@ -9,21 +9,21 @@ namespace gyr {
 
 namespace {
 
-// What a template writes: text, or a message's role or content.
+// One piece of a turn: literal text, the message's role, or its content.
 struct FormatPiece {
   enum class Kind { text, role, content } kind;
   std::string text = {};
 };
 using FormatPieces = std::vector<FormatPiece>;
 
-// Text between tags, {{ an expression }} or {% a statement %}.
+// A token of the template: literal text, an {{ expression }}, or a {% statement %}.
 struct TemplateToken {
   enum class Kind { text, expression, statement } kind;
   std::string text;
-  std::size_t at;  // in the template
+  std::size_t at;  // character offset in the template
 };
 
-// A character as format strings have it.
+// A character, escaped for a format string of ChatTemplate.
 std::string escaped(char c) {
   switch (c) {
     case '\n': return "\\n";
@@ -40,7 +40,7 @@ std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n"), last = text.find_last_not_of(" \t\r\n");
   return first == text.npos ? "" : text.substr(first, last - first + 1);
 }
-// Without white space outside of quotes, and with one kind of quotes, so that spellings compare.
+// Removes white space outside of quotes and unifies the quotes, so that equivalent spellings compare equal.
 std::string squeezed(std::string_view text) {
   std::string out;
   char quote = 0;
@@ -58,31 +58,32 @@ class TemplateReader {
 
   std::string read() {
     if (is_statement("ifnotadd_generation_promptisdefined")) read_default();
-    if (next_ < tokens_.size() && tokens_[next_].kind != TemplateToken::Kind::statement) refuse("writes before the first message");
+    if (next_ < tokens_.size() && tokens_[next_].kind != TemplateToken::Kind::statement) refuse("is written before the first message");
     if (!is_statement("formessageinmessages")) refuse("is not `for message in messages`");
     ++next_;
     const FormatPieces turn = read_turn();
     if (next_ < tokens_.size()) read_prompt(turn);
-    if (next_ < tokens_.size()) refuse("stands behind the turns");
+    if (next_ < tokens_.size()) refuse("follows the loop over messages and is not supported");
     return written(turn);
   }
 
  private:
   [[noreturn]] void refuse(const char* why) const {
     const std::size_t at = next_ < tokens_.size() ? tokens_[next_].at : source_.text.size();
-    const std::string what = next_ < tokens_.size() ? fmt::format("`{}` ", shown(tokens_[next_].text.substr(0, 60))) : "its end ";
+    const std::string what = next_ < tokens_.size() ? fmt::format("`{}` ", shown(tokens_[next_].text.substr(0, 60))) : "the end of the template ";
     refuse_at(at, what + why);
   }
   [[noreturn]] void refuse_at(std::size_t at, const std::string& what) const {
-    fail(Exit::data, "{}: the chat template cannot be taken: character {}: {}; write its form with --template", source_.origin, at + 1, what);
+    fail(Exit::data, "{}: the chat template cannot be converted: character {}: {}; give the format with --template", source_.origin, at + 1, what);
   }
 
-  // Tags apart, with transformers' rules for the white space around them: a line end behind a statement belongs to it, and so do blanks
-  // before it from the line's beginning on; a minus takes all white space on its side.
+  // Splits the template into text and tags, with the white-space rules of transformers. The line end after a statement
+  // is removed, and so are blanks between the start of a line and a statement. A minus sign in a tag strips all white
+  // space on its side.
   void cut() {
     const std::string& s = source_.text;
     std::size_t at = 0;
-    bool strip = false, line_end = false;  // what the tag before asks of the text
+    bool strip = false, line_end = false;  // set by the previous tag for the text after it
     while (at < s.size()) {
       std::size_t open = at;
       while (open < s.size() && !(s[open] == '{' && open + 1 < s.size() && (s[open + 1] == '{' || s[open + 1] == '%' || s[open + 1] == '#'))) ++open;
@@ -113,7 +114,7 @@ class TemplateReader {
   void add(TemplateToken::Kind kind, std::string text, std::size_t at) {
     if (!text.empty()) tokens_.push_back({kind, std::move(text), at});
   }
-  // Where the tag that opens here ends: quotes may hold anything.
+  // Position where the tag that opens at `open` ends. Quoted strings in the tag may contain anything.
   std::size_t end_of_tag(std::size_t open, char last) const {
     const std::string& s = source_.text;
     char quote = 0;
@@ -130,7 +131,7 @@ class TemplateReader {
     refuse_at(open, "a tag is not closed");
   }
   void strip_line(std::string& text, std::size_t open) const {
-    const std::size_t blank = text.find_last_not_of(" \t") + 1;  // 0 where there is nothing else
+    const std::size_t blank = text.find_last_not_of(" \t") + 1;  // 0 if the text has only blanks
     const bool from_beginning = blank > 0 ? text[blank - 1] == '\n' : open == text.size() || source_.text[open - text.size() - 1] == '\n';
     if (from_beginning) text.resize(blank);
   }
@@ -144,11 +145,11 @@ class TemplateReader {
   }
   void read_default() {
     ++next_;
-    expect("setadd_generation_prompt=false", "does more than to set add_generation_prompt");
-    expect("endif", "does more than to set add_generation_prompt");
+    expect("setadd_generation_prompt=false", "does more than set add_generation_prompt");
+    expect("endif", "does more than set add_generation_prompt");
   }
 
-  // The body of the loop, up to its end.
+  // Reads the body of the loop over messages, up to its endfor.
   FormatPieces read_turn() {
     if (branch_role()) return read_branches();
     FormatPieces turn = read_output();
@@ -157,7 +158,7 @@ class TemplateReader {
     return turn;
   }
 
-  // Text and expressions in a row.
+  // Reads consecutive text and expressions, up to the next statement.
   FormatPieces read_output() {
     FormatPieces pieces;
     for (; next_ < tokens_.size() && tokens_[next_].kind != TemplateToken::Kind::statement; ++next_)
@@ -170,7 +171,7 @@ class TemplateReader {
     else if (piece.kind != FormatPiece::Kind::text || !piece.text.empty()) pieces.push_back(std::move(piece));
   }
 
-  // Texts, names of tokens and parts of the message, joined by + or ~.
+  // Reads an expression: string literals, special tokens and message fields, joined by + or ~.
   void read_expression(FormatPieces& pieces) {
     const std::string& e = tokens_[next_].text;
     std::size_t at = 0;
@@ -187,7 +188,7 @@ class TemplateReader {
       }
       blanks();
       more = at < e.size();
-      if (more && e[at] != '+' && e[at] != '~') refuse("is more than texts, role and content joined by +");
+      if (more && e[at] != '+' && e[at] != '~') refuse("is not a concatenation of strings, tokens, role and content");
       ++at;
     }
   }
@@ -213,10 +214,10 @@ class TemplateReader {
     if (name == "message['role']" || name == "message.role") return {FormatPiece::Kind::role};
     if (name == "message['content']" || name == "message.content") return {FormatPiece::Kind::content};
     if (const auto token = source_.tokens.find(name); token != source_.tokens.end()) return {FormatPiece::Kind::text, token->second};
-    refuse("is more than texts, tokens, role and content joined by +");
+    refuse("is not a concatenation of strings, tokens, role and content");
   }
 
-  // The role of {% if message['role'] == 'user' %}, where this is such a statement.
+  // Role in a statement {% if message['role'] == 'user' %}; nullopt for any other statement.
   std::optional<std::string> branch_role() const {
     if (next_ >= tokens_.size() || tokens_[next_].kind != TemplateToken::Kind::statement) return std::nullopt;
     const std::string s = squeezed(tokens_[next_].text);
@@ -226,7 +227,7 @@ class TemplateReader {
     }
     return std::nullopt;
   }
-  // Branches by role, each of which must be one form with its role filled in.
+  // Reads branches on the role. All must have the same form once the role's name is replaced by a placeholder.
   FormatPieces read_branches() {
     std::optional<FormatPieces> common;
     bool assistant = false;
@@ -234,16 +235,16 @@ class TemplateReader {
       ++next_;
       const FormatPieces turn = with_role(read_output(), *role);
       check(turn);
-      if (common && written(*common) != written(turn)) refuse("ends a branch that writes another form than the one before");
+      if (common && written(*common) != written(turn)) refuse("ends a branch whose form differs from that of the previous branch");
       common = turn;
       assistant = assistant || *role == "assistant";
     }
     expect("endif", "is not a branch on one role");
     expect("endfor", "is not supported in the loop over messages");
-    if (!assistant) refuse("comes after branches of which none is the assistant's");
+    if (!assistant) refuse("follows branches on the role without one for the assistant");
     return *common;
   }
-  // The role's name in the text before the content becomes the role.
+  // Replaces the role's name by the role placeholder, if it occurs exactly once in the text at the start of the turn.
   FormatPieces with_role(FormatPieces pieces, const std::string& role) const {
     if (std::any_of(pieces.begin(), pieces.end(), [](const FormatPiece& p) { return p.kind == FormatPiece::Kind::role; })) return pieces;
     if (pieces.empty() || pieces[0].kind != FormatPiece::Kind::text || role.empty()) return pieces;
@@ -257,31 +258,31 @@ class TemplateReader {
     return out;
   }
 
-  // Role, then content, each once.
+  // Checks that a turn has its role and then its content, each exactly once.
   void check(const FormatPieces& turn) const {
     std::string order;
     for (const FormatPiece& p : turn)
       if (p.kind != FormatPiece::Kind::text) order += p.kind == FormatPiece::Kind::role ? 'r' : 'c';
-    if (order != "rc") refuse("ends a turn that does not write its role and then its content, each once");
+    if (order != "rc") refuse("ends a turn that does not write role and then content, each once");
   }
 
-  // {% if add_generation_prompt %}, what begins an answer, {% endif %}
+  // Reads {% if add_generation_prompt %}, the text that starts an assistant turn, {% endif %}.
   void read_prompt(const FormatPieces& turn) {
     expect("ifadd_generation_prompt", "is not supported");
     std::string prompt, wanted;
     for (const FormatPiece& p : read_output()) {
-      if (p.kind != FormatPiece::Kind::text) refuse("comes after a part of a message that is none");
+      if (p.kind != FormatPiece::Kind::text) refuse("follows a role or content in the generation prompt, which may contain only text");
       prompt += p.text;
     }
     for (const FormatPiece& p : turn) {
       if (p.kind == FormatPiece::Kind::content) break;
       wanted += p.kind == FormatPiece::Kind::role ? "assistant" : p.text;
     }
-    if (prompt != wanted) refuse("comes after another beginning of an answer than that of the assistant's turns");
+    if (prompt != wanted) refuse("follows a generation prompt that differs from the start of an assistant turn");
     expect("endif", "is not supported");
   }
 
-  // As a format string; equal forms are equal strings.
+  // The turn as a format string. Equal forms give equal strings.
   static std::string written(const FormatPieces& turn) {
     std::string format;
     for (const FormatPiece& p : turn) {

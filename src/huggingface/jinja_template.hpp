@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chat templates that write every turn in one form, in Jinja as transformers reads it (blocks trimmed), as format strings of ChatTemplate.
+// Converts Jinja chat templates in which every turn has the same form into format strings of ChatTemplate. White space
+// is handled as in transformers (trim_blocks, lstrip_blocks).
 #pragma once
 
 #include <string>
@@ -8,10 +9,11 @@
 
 namespace gyr {
 
-// What is taken: one `for message in messages` whose body writes texts, special tokens by name, message['role'] and then
-// message['content']; a conditional of add_generation_prompt behind it that begins a turn of the assistant in the same form; branches
-// on message['role'] == '...' that all write it so; the idiom that sets add_generation_prompt where it is not defined.
-// Exit::data naming file, place and construct of the first thing that is anything else.
+// Returns the format string of a turn. Supported is one loop `for message in messages` that writes text, special tokens
+// by name, message['role'] and then message['content']. Branches on message['role'] == '...' are supported if all write
+// the same form. A block `if add_generation_prompt` may follow the loop and start an assistant turn in the same form.
+// The idiom that sets an undefined add_generation_prompt may precede it. Throws Exit::data naming file, position and
+// construct of anything else.
 std::string format_of(const JinjaTemplate&);
 
 }  // namespace gyr

@@ -17,7 +17,8 @@ namespace {
 using json = nlohmann::json;
 constexpr std::size_t deepest = 16;
 
-// The text with Python's words for numbers that JSON cannot say spelled as objects. Strings are left alone.
+// Replaces Python's bare words for non-finite numbers, which JSON does not allow, by objects. Strings are left
+// unchanged.
 std::string quote_non_finite(std::string_view text) {
   const std::string_view words[] = {"-Infinity", "Infinity", "NaN"};
   std::string out;
@@ -74,7 +75,7 @@ json parse_json(std::string_view text, const std::string& origin) {
 
 std::string read_text(const std::string& file, std::size_t most_bytes) {
   const MappedFile mapped(file);
-  require(mapped.size() <= most_bytes, Exit::data, "{}: has {} bytes, and {} are the most such a file may have", file, mapped.size(), most_bytes);
+  require(mapped.size() <= most_bytes, Exit::data, "{}: has {} bytes; the maximum for such a file is {}", file, mapped.size(), most_bytes);
   return std::string(mapped.text());
 }
 

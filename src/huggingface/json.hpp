@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// JSON of files that others wrote. What two readers may understand differently is refused: a key given twice, text that is no UTF-8.
+// Parses JSON files that other programs wrote. Ambiguous input is an error: a key given twice, or text that is not
+// valid UTF-8.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,11 +9,12 @@
 
 namespace gyr {
 
-// Values of a JSON text nested at most 16 levels deep; Exit::data naming `origin` for any other text. Python's bare words Infinity,
-// -Infinity and NaN become {"__float__": "Infinity"} and so on, their other spelling.
+// Parses JSON nested at most 16 levels deep. Throws Exit::data naming `origin` if the text is invalid. Python's bare
+// words Infinity, -Infinity and NaN become {"__float__": "Infinity"} and so on, the spelling of newer versions of
+// transformers.
 nlohmann::json parse_json(std::string_view text, const std::string& origin);
 
-// A whole file of at most `most_bytes`; Exit::missing, Exit::data, Exit::io.
+// Reads a complete file of at most `most_bytes`. Throws Exit::missing, Exit::data or Exit::io.
 std::string read_text(const std::string& file, std::size_t most_bytes);
 
 }  // namespace gyr

@@ -9,11 +9,11 @@ void read_mixer(ConfigReader& r, const MixerKeys& keys) {
   MambaConfig& m = r.config.model.mamba;
   m.num_heads = r.size(keys.num_heads, m.num_heads);
   m.head_dim = r.size(keys.head_dim, m.head_dim);
-  r.demand(m.num_heads <= widest / m.head_dim, keys.num_heads, "times {} is {} times {}; {} is the most", keys.head_dim, m.num_heads, m.head_dim,
+  r.demand(m.num_heads <= widest / m.head_dim, keys.num_heads, "times {} is {} times {}; the maximum is {}", keys.head_dim, m.num_heads, m.head_dim,
            widest);
   m.num_groups = r.size(keys.num_groups, m.num_groups);
   m.state_size = r.size(keys.state_size, m.state_size);
-  r.demand(m.num_groups <= widest / m.state_size, keys.num_groups, "times {} is {} times {}; {} is the most", keys.state_size, m.num_groups,
+  r.demand(m.num_groups <= widest / m.state_size, keys.num_groups, "times {} is {} times {}; the maximum is {}", keys.state_size, m.num_groups,
            m.state_size, widest);
   m.conv_kernel = r.integer(keys.conv_kernel, m.conv_kernel, 2, 16);
   m.chunk_size = r.size(keys.chunk_size, m.chunk_size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Mamba-2 mixer in config.json: the same settings under the names that a family has for them.
+// Keys of the Mamba-2 mixer in config.json. Each family has its own names for the same settings.
 #pragma once
 
 #include "src/huggingface/config_reader.hpp"
@@ -7,14 +7,16 @@
 namespace gyr {
 
 struct MixerKeys {
-  const char *num_heads, *head_dim, *num_groups, *state_size, *conv_kernel, *chunk_size, *conv_bias, *bias;  // bias: of both projections
+  // bias: bias of both the input and the output projection
+  const char *num_heads, *head_dim, *num_groups, *state_size, *conv_kernel, *chunk_size, *conv_bias, *bias;
 };
 
-// Into reader.config.model.mamba, whose values hold where the file says nothing; the gate comes before the norm.
+// Reads into reader.config.model.mamba, whose current values are the defaults. The gate is applied before the norm
+// (SsmNorm::gate_first).
 void read_mixer(ConfigReader&, const MixerKeys&);
 void write_mixer(const MambaConfig&, const MixerKeys&, nlohmann::ordered_json&);
 
-// time_step_limit where it limits something: no limit is every version's default.
+// Writes time_step_limit only if it limits something: all versions of transformers default to no limit.
 void write_time_step_limit(const MambaConfig&, nlohmann::ordered_json&);
 
 }  // namespace gyr

@@ -22,13 +22,13 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t largest_index = std::size_t(128) << 20;  // bytes
+constexpr std::size_t largest_index = std::size_t(128) << 20;  // maximum size of model.safetensors.index.json in bytes
 constexpr std::size_t most_files = 4096;
 
-// Which file of the folder holds each tensor.
+// Contents of model.safetensors.index.json: the file that holds each tensor.
 struct ShardIndex {
   std::map<std::string, std::string> file_of;
-  std::optional<double> total_size;  // some wrote it as 1.0e10
+  std::optional<double> total_size;  // bytes of all tensors; some writers store it as a float, e.g. 1.0e10
 };
 
 bool is_plain_name(const std::string& name) {
@@ -38,20 +38,20 @@ bool is_plain_name(const std::string& name) {
 
 ShardIndex read_index(const std::string& file) {
   const nlohmann::json json = parse_json(read_text(file, largest_index), file);
-  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), Exit::data, "{}: has no weight_map of tensors and files",
-          file);
+  require(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(), Exit::data,
+          "{}: has no object weight_map that maps tensors to files", file);
   ShardIndex index;
   for (const auto& [tensor, shard] : json["weight_map"].items()) {
-    require(shard.is_string(), Exit::data, "{}: the file of tensor `{}` is no text", file, shown(tensor));
+    require(shard.is_string(), Exit::data, "{}: the file name of tensor `{}` is not a string", file, shown(tensor));
     const auto& name = shard.get_ref<const std::string&>();
-    require(is_plain_name(name), Exit::data, "{}: tensor `{}` is said to be in `{}`, which is no name of a file in this folder", file, shown(tensor),
-            shown(name));
+    require(is_plain_name(name), Exit::data, "{}: weight_map places tensor `{}` in `{}`, which is not the name of a file in this folder", file,
+            shown(tensor), shown(name));
     index.file_of[tensor] = name;
   }
   require(!index.file_of.empty(), Exit::data, "{}: lists no tensors", file);
   if (json.contains("metadata") && json["metadata"].is_object() && json["metadata"].contains("total_size")) {
     const nlohmann::json& total = json["metadata"]["total_size"];
-    require(total.is_number_unsigned() || total.is_number_float(), Exit::data, "{}: metadata.total_size is no number of bytes", file);
+    require(total.is_number_unsigned() || total.is_number_float(), Exit::data, "{}: metadata.total_size is not a number of bytes", file);
     index.total_size = total.get<double>();
   }
   return index;
@@ -75,14 +75,13 @@ std::string hint_for_missing_model(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(path / "adapter_config.json", error) && !fs::exists(path / config_file_name, error))
-    return "; it holds an adapter (adapter_config.json), which is a change to a model: merge it into the model it was made for (merge_and_unload of "
-           "peft), and take that";
+    return "; it holds a PEFT adapter (adapter_config.json), not a model: merge the adapter into its base model (merge_and_unload in "
+           "PEFT) and use the result";
   const std::string text = path.string();
   const auto slash = text.find('/');
   const bool like_id = !fs::exists(path, error) && slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/') &&
                        text[0] != '.' && text[0] != '~' && !text.ends_with(".h5");
-  return like_id ? fmt::format("; a model of the Hugging Face hub is downloaded first: `hf download {} --local-dir DIR`, and then take DIR", text)
-                 : "";
+  return like_id ? fmt::format("; download a model of the Hugging Face hub first: `hf download {} --local-dir DIR`, then use DIR", text) : "";
 }
 
 ModelFolder::ModelFolder(const std::filesystem::path& folder) : folder_(folder), name_(folder.string()) {
@@ -126,21 +125,22 @@ void ModelFolder::open_shards() {
   for (const auto& [tensor, shard] : index.file_of) files.push_back(shard);
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
-  require(files.size() <= most_files, Exit::data, "{}: names {} files, and {} are the most", file, files.size(), most_files);
+  require(files.size() <= most_files, Exit::data, "{}: lists {} files; the maximum is {}", file, files.size(), most_files);
   for (const std::string& shard : files) {
     std::error_code error;
-    require(std::filesystem::exists(folder_ / shard, error), Exit::missing, "{}: names {}, which is not there; copy it again", file, shard);
+    require(std::filesystem::exists(folder_ / shard, error), Exit::missing, "{}: lists {}, which does not exist; copy it again", file, shard);
     add(shard);
   }
   for (const auto& [tensor, shard] : index.file_of) {
     const auto found = places_.find(tensor);
-    require(found != places_.end(), Exit::data, "{}: tensor `{}` is said to be in {}, and no shard has it", file, shown(tensor), shard);
+    require(found != places_.end(), Exit::data, "{}: weight_map places tensor `{}` in {}, but no shard contains it", file, shown(tensor), shard);
     const std::string& where = found->second.reader->name();
-    require(where == (folder_ / shard).string(), Exit::data, "{}: tensor `{}` is said to be in {}, and is in {}", file, shown(tensor), shard, where);
+    require(where == (folder_ / shard).string(), Exit::data, "{}: weight_map places tensor `{}` in {}, but it is in {}", file, shown(tensor), shard,
+            where);
   }
   for (const auto& [tensor, place] : places_)
     require(index.file_of.contains(tensor), Exit::data, "{}: does not list tensor `{}` of {}", file, shown(tensor), place.reader->name());
-  require(!index.total_size || *index.total_size == double(bytes()), Exit::data, "{}: says total_size {}, and the tensors have {} bytes", file,
+  require(!index.total_size || *index.total_size == double(bytes()), Exit::data, "{}: metadata.total_size is {}, but the tensors have {} bytes", file,
           index.total_size.value_or(0), bytes());
 }
 
@@ -157,7 +157,7 @@ void ModelFolder::read(const std::string& tensor, const Box& box, void* data, co
 
 namespace {
 
-// Boxes are read one by one.
+// Adapts a function that reads one box to the interface that reads a list of boxes.
 template <class Read>
 auto box_by_box(Read read) {
   return [read](std::span<const BoxPair> parts, void* data, const Shape& array) {
@@ -183,7 +183,7 @@ TensorReader open_tensor(const safetensors::Reader& reader, const safetensors::T
     case safetensors::Type::bf16: return {label, DType::bf16, tensor.shape, as_stored};
     case safetensors::Type::f32: return {label, DType::f32, tensor.shape, as_stored};
     case safetensors::Type::f64: return {label, DType::f64, tensor.shape, as_stored};
-    default: fail(Exit::data, "{}: holds {} where weights are floating-point numbers (BF16, F16, F32, F64)", label, name_of(tensor.type));
+    default: fail(Exit::data, "{}: has dtype {}; weights must be floating point (BF16, F16, F32, F64)", label, name_of(tensor.type));
   }
 }
 
@@ -208,7 +208,7 @@ Index ModelFolder::bytes_read() const {
 
 namespace {
 
-// Whether two matrices are the same numbers in the rows of one of `parts` parts.
+// True if two matrices have equal shapes and equal elements in one of `parts` ranges of rows.
 bool same_rows(const ModelFolder& folder, const std::string& one, const std::string& other, int part, int parts) {
   const TensorReader a = folder.open(one), b = folder.open(other);
   if (a.shape != b.shape || a.shape.empty() || a.shape[0] == 0) return a.shape == b.shape;
@@ -237,7 +237,7 @@ bool head_is_tied(const ModelFolder& folder, const StoredNames& names) {
 
 namespace {
 
-// Tells the objective what the tokenizer calls its tokens.
+// Sets the objective's mask token or first sentinel token to its id in the folder's tokenizer.
 void set_named_tokens(const std::filesystem::path& folder, ModelConfig& model) {
   if (const Masking* const masking = masking_of(*model.objective)) {
     Masking named = *masking;
@@ -261,7 +261,7 @@ HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
     config.model.tie_word_embeddings = false;
     config.notes.push_back(
-        fmt::format("{}: tie_word_embeddings is true, and {} is stored beside another {}: each is used as it is stored, as transformers does",
+        fmt::format("{}: tie_word_embeddings is true, but {} is stored and differs from {}; using both as stored, as transformers does",
                     (path / config_file_name).string(), names.head(), names.embedding()));
   }
   if (!config.ahead) return config;
@@ -294,7 +294,8 @@ StoredNames names_in(const std::filesystem::path& folder, const ModelConfig& mod
 
 namespace {
 
-// Whether all weights of the modules are there; a layer too many at their place is none.
+// True if all weights of the multi-token prediction modules are present. A surplus layer at their index is not a
+// module.
 bool has_modules(const ModelFolder& folder, const StoredNames& names, const ModelConfig& model) {
   const std::vector<Weight> weights = declared_weights(model);
   return std::all_of(weights.begin(), weights.end(),
@@ -339,15 +340,14 @@ std::vector<std::string> FolderWeights::keys() const {
 void FolderWeights::check(int rank, int ranks) const {
   if (tied_ && folder_.has(names_.embedding()) && folder_.has(names_.head()))
     require(same_rows(folder_, names_.embedding(), names_.head(), rank, ranks), Exit::config,
-            "{}: {} is another matrix than {}, and the deck's head is tied; set model.tie_word_embeddings=false", name(), names_.head(),
+            "{}: {} differs from {}, but the deck ties the head to the embedding; set model.tie_word_embeddings=false", name(), names_.head(),
             names_.embedding());
   for (const std::string& tensor : folder_.names())
     if (const std::string weight = names_.copied(tensor); !weight.empty())
-      require(
-          same_rows(folder_, key(weight), tensor, rank, ranks), Exit::config,
-          "{}: {} is another matrix than {}, and modules that tell tokens further ahead share embedding and head with the model; leave the modules "
-          "out with train.objective=next_token",
-          name(), tensor, key(weight));
+      require(same_rows(folder_, key(weight), tensor, rank, ranks), Exit::config,
+              "{}: {} differs from {}, but multi-token prediction modules share embedding and head with the model; leave the modules "
+              "out with train.objective=next_token",
+              name(), tensor, key(weight));
 }
 
 }  // namespace gyr

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The weights of a folder as Hugging Face's libraries write it: model.safetensors, or shards that model.safetensors.index.json lists.
+// Weights of a Hugging Face model folder: model.safetensors, or shards that model.safetensors.index.json lists.
 #pragma once
 
 #include <set>
@@ -14,35 +14,38 @@ namespace gyr {
 
 inline constexpr const char *one_file_name = "model.safetensors", *shard_index_name = "model.safetensors.index.json";
 
-// Whether this is a folder of Hugging Face's, told from a checkpoint's by what lies in it.
+// True if the path is a Hugging Face model folder: it contains config.json, model.safetensors or
+// model.safetensors.index.json. A checkpoint does not.
 bool is_model_folder(const std::filesystem::path&);
-bool has_weights(const std::filesystem::path& folder);  // in a form that ModelFolder reads
+bool has_weights(const std::filesystem::path& folder);  // true if the folder has weights in a format that ModelFolder reads
 
-// What a path that should be a model's folder is instead, as the end of a message with the way out; empty where nothing better is known.
+// End of an error message for a path that is not a model folder: what the path is instead, and what to do. Empty if
+// nothing is known.
 std::string hint_for_missing_model(const std::filesystem::path&);
 
-// A tensor of a file as numbers of a model: half precision is widened to float32, without loss. Both must stay. Exit::data where it is no
-// floating-point one.
+// Opens a tensor of a file as a model weight. Half precision is widened to float32, which is lossless. Reader and
+// tensor must outlive the result. Throws Exit::data if the tensor is not floating point.
 TensorReader open_tensor(const safetensors::Reader&, const safetensors::Tensor&);
 
 class ModelFolder {
  public:
-  // Opens every file and checks its header, and index and shards against each other: Exit::missing where the folder or a shard is not
-  // there, Exit::data where a name leads out of the folder, a tensor is in another shard than the index says, in none or in two, or
-  // the sum of bytes is not the index's total_size, or blocks of 4 bits have no scales or those of another shape.
+  // Opens every file and checks the headers, and the index against the shards. Throws Exit::missing if the folder or a
+  // shard does not exist. Throws Exit::data if a file name leads out of the folder, or a tensor is in the wrong shard,
+  // in none or in two. It also does so if total_size is wrong, or if MXFP4 blocks have no scales or scales of another
+  // shape.
   explicit ModelFolder(const std::filesystem::path& folder);
 
   const std::string& name() const { return name_; }
-  const std::vector<std::string>& names() const { return names_; }  // of tensors, sorted, without the scales of blocks
+  const std::vector<std::string>& names() const { return names_; }  // names of all tensors, sorted, without the scales of MXFP4 blocks
   bool has(const std::string& tensor) const { return places_.contains(tensor); }
   const safetensors::Tensor& tensor(const std::string& name) const { return *place(name).tensor; }
-  // As safetensors::Reader::read.
+  // See safetensors::Reader::read.
   void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
-  TensorReader open(const std::string& tensor) const;  // of blocks of 4 bits, the numbers
+  TensorReader open(const std::string& tensor) const;  // MXFP4 blocks are unpacked
 
   std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }
-  Index bytes() const;       // of all tensors
-  Index bytes_read() const;  // of tensors, so far
+  Index bytes() const;       // bytes of all tensors
+  Index bytes_read() const;  // bytes of tensor data read so far
   std::size_t files() const { return readers_.size(); }
 
  private:
@@ -62,22 +65,24 @@ class ModelFolder {
   std::vector<std::string> names_;
 };
 
-// Whether the model of a folder that says tie_word_embeddings has one matrix for both, as transformers decides it: not where both are stored
-// and differ, in one number or in shape.
+// True if embedding and head of a folder with tie_word_embeddings = true are one matrix, decided as transformers does:
+// false if both are stored and differ in shape or in any element.
 bool head_is_tied(const ModelFolder&, const StoredNames&);
 
-// config.json of a folder, and of what it leaves open what the tokenizer says, tokens that an objective needs, and what the weights say, where they
-// are there: whether the head is tied, and whether there are modules that tell tokens further ahead.
+// Reads config.json of a folder and completes it from other files. The tokenizer gives the mask and sentinel tokens
+// that an objective needs. The weights, if they are present, decide if the head is tied and if there are multi-token
+// prediction (MTP) modules.
 HuggingFaceConfig read_model_folder(const std::filesystem::path&);
 
-// The names that weights of a model have in a folder, spelt as its weights are: as the family of its config.json calls them or, where there is none,
-// our own; or as a given family calls them. What is in blocks of 4 bits there may also be called as if it were not.
+// Tensor names of a model's weights, spelt as in this folder. They follow the given family, or else the family of the
+// folder's config.json, or our own names if there is none. Blocks::as_numbers gives MXFP4 tensors the names that they
+// would have unquantized.
 enum class Blocks { as_stored, as_numbers };
 StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&, Blocks = Blocks::as_stored);
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 
-// A folder as the source of a model's weights. Where the head is tied, the one matrix may be stored under its name, the embedding's, or both. Modules
-// that tell tokens further ahead are left out where the model has none.
+// Weight source that reads a Hugging Face folder. With a tied head, the shared matrix may be stored under the head's
+// name, the embedding's, or both. Multi-token prediction (MTP) modules in the folder are skipped if the model has none.
 class FolderWeights : public WeightSource {
  public:
   FolderWeights(const std::filesystem::path& folder, const ModelConfig& model);
@@ -87,14 +92,15 @@ class FolderWeights : public WeightSource {
   std::string key(const std::string& weight) const override;
   std::vector<std::string> keys() const override;
   TensorReader open(const std::string& weight, DType) const override;
-  // Exit::config where a head that the model does not have is another matrix than its embedding, or what is there twice another one than it is again.
+  // Throws Exit::config if the model's head is tied but the stored head differs from the embedding, or if a repeated
+  // tensor differs from the weight that it repeats. Each rank compares a part of the rows.
   void check(int rank, int ranks) const override;
 
  private:
   ModelFolder folder_;
   StoredNames names_;
   bool tied_;
-  std::set<std::string> left_out_;  // tensors of modules, and what these have again
+  std::set<std::string> left_out_;  // tensors of MTP modules that the model does not have, with their copies of embedding and head
 };
 
 }  // namespace gyr

@@ -8,10 +8,10 @@ namespace gyr::mxfp4 {
 
 namespace {
 
-constexpr std::array<float, 8> sizes{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};  // by code; the fourth bit is the sign
-constexpr int bias = 127, largest_exponent = 2;                      // of the scale; of a code: 6 is 1.5 * 2^2
+constexpr std::array<float, 8> sizes{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};  // magnitude by the lower three bits of a code; the fourth bit is the sign
+constexpr int bias = 127, largest_exponent = 2;  // exponent bias of the scale byte; exponent of the largest element: 6 = 1.5 * 2^2
 
-// What each code says by each scale.
+// Value of each code for each scale byte.
 using Table = std::array<std::array<bf16, 16>, 256>;
 const Table& table() {
   static const Table all = [] {
@@ -26,7 +26,7 @@ const Table& table() {
   return all;
 }
 
-// The code nearest to a size, which halves of the way have the even one of.
+// Code of the magnitude nearest to `size`; ties go to the even code.
 unsigned nearest(double size) {
   return unsigned(size > 0.25) + unsigned(size >= 0.75) + unsigned(size > 1.25) + unsigned(size >= 1.75) + unsigned(size > 2.5) +
          unsigned(size >= 3.5) + unsigned(size > 5);

@@ -15,7 +15,8 @@ using json = nlohmann::json;
 constexpr std::size_t largest_config = std::size_t(256) << 20;
 constexpr const char *usual_mask = "[MASK]", *sentinel = "<extra_id_0>";
 
-// An object, empty where there is no file of one: what is wrong with it is told by who reads all of it.
+// Parses a file as a JSON object; returns an empty object if the file is missing or invalid. The code that reads the
+// full tokenizer reports errors.
 json object_in(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error) || std::filesystem::file_size(file, error) > largest_config) return json::object();
@@ -37,7 +38,7 @@ std::optional<Token> token_of(const json& id) {
   return id.get<Token>();
 }
 
-// In the tokenizer of a folder: a token that was added, or one of the vocabulary.
+// Id of a token in the folder's tokenizer.json, among the added tokens or in the vocabulary.
 std::optional<Token> find_token_id(const std::string& name, const std::filesystem::path& folder) {
   const json tokenizer = object_in(folder / "tokenizer.json");
   if (const auto added = tokenizer.find("added_tokens"); added != tokenizer.end() && added->is_array())

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tokens that an objective needs, as the tokenizer of a folder calls them. Nothing where there is no such token or no tokenizer.json.
+// Token ids that a training objective needs, found in a folder's tokenizer. The result is nullopt if there is no such
+// token or no tokenizer.json.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +10,10 @@
 
 namespace gyr {
 
-// What hides others in texts of masked tokens: what tokenizer_config.json or special_tokens_map.json calls mask_token or, where neither does, [MASK],
-// its name in transformers' own tokenizers for BERT.
+// Mask token of masked language modelling. Its name is mask_token in tokenizer_config.json or special_tokens_map.json,
+// or else [MASK], as in BERT's tokenizers.
 std::optional<Token> mask_token_in(const std::filesystem::path& folder);
-// What stands for the first span that is left out: T5's <extra_id_0>.
+// Sentinel token of the first masked span: T5's <extra_id_0>.
 std::optional<Token> first_sentinel_in(const std::filesystem::path& folder);
 
 }  // namespace gyr

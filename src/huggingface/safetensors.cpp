@@ -13,7 +13,7 @@
 namespace gyr::safetensors {
 
 Reader::Reader(const std::filesystem::path& file) : name_(file.string()) {
-  descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not hold us up
+  descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a pipe must not block
   if (descriptor_ < 0) {
     const int error = errno;
     const bool absent = error == ENOENT || error == ENOTDIR;
@@ -50,7 +50,7 @@ void Reader::read_bytes(Index offset, Index count, void* to) const {
     const ssize_t got = ::pread(descriptor_, at, std::size_t(count), offset);
     if (got < 0 && errno == EINTR) continue;
     require(got >= 0, Exit::io, "{}: reading failed at byte {}: {}", name_, offset, std::strerror(errno));
-    require(got > 0, Exit::io, "{}: ends at byte {}: it became shorter while it was read", name_, offset);
+    require(got > 0, Exit::io, "{}: ends at byte {}: the file shrank while it was being read", name_, offset);
     at += got, offset += got, count -= got;
   }
 }
@@ -72,7 +72,7 @@ Writer::Writer(const std::filesystem::path& file, std::vector<Tensor> tensors) :
 void Writer::write(const void* data, Index bytes) { output_.append({static_cast<const char*>(data), std::size_t(bytes)}); }
 
 void Writer::commit() {
-  ensure(output_.appended() == header_.data_begin + end_, "{} bytes of data were written, and {} were announced",
+  ensure(output_.appended() == header_.data_begin + end_, "{} bytes of data were written, but the header declares {}",
          output_.appended() - header_.data_begin, end_);
   output_.commit();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Files of safetensors: read in boxes, of which only the bytes asked for leave the disk, and written in pieces.
+// Reads boxes of tensors from safetensors files, of which only the requested bytes are read, and writes such files in
+// pieces.
 #pragma once
 
 #include <filesystem>
@@ -12,20 +13,21 @@ namespace gyr::safetensors {
 
 class Reader {
  public:
-  // Reads and checks the header. Exit::missing where there is no such file, Exit::data where it is not a whole safetensors file.
+  // Reads and checks the header. Throws Exit::missing if there is no such file, and Exit::data if it is not a complete
+  // safetensors file.
   explicit Reader(const std::filesystem::path& file);
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) = delete;
   ~Reader();
 
-  const std::string& name() const { return name_; }  // of the file
+  const std::string& name() const { return name_; }  // path of the file
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  // The elements of `box` of a tensor of this file become those of the equally large `there` in the row-major `array` at `data`, as they
-  // are stored. Exit::io where the file cannot be read.
+  // Copies the elements of `box` of a tensor, in their stored type, to the equally large box `there` of the row-major
+  // array at `data`, which has the shape `array`. Throws Exit::io if the file cannot be read.
   void read(const Tensor&, const Box& box, void* data, const Shape& array, const Box& there) const;
-  Index bytes_read() const { return bytes_read_; }  // of data, so far
+  Index bytes_read() const { return bytes_read_; }  // bytes of tensor data read so far
 
  private:
   void read_bytes(Index offset, Index count, void* to) const;
@@ -38,22 +40,23 @@ class Reader {
 
 class Writer {
  public:
-  // The file gets its name at commit(). Tensors lie in the order given; "__metadata__" says {"format": "pt"}, without which some versions
-  // of transformers refuse a file.
+  // The file appears under its name at commit(). Tensors are stored in the given order. __metadata__ is {"format":
+  // "pt"}; some versions of transformers reject files without it.
   Writer(const std::filesystem::path& file, std::vector<Tensor> tensors);
 
-  void write(const void* data, Index bytes);  // the tensors' data in their order, in pieces of any size
-  void commit();                              // Exit::internal unless every byte was written
+  void write(const void* data, Index bytes);  // appends tensor data, in the order of the tensors, in pieces of any size
+  void commit();                              // throws Exit::internal unless every byte was written
 
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
 
  private:
   OutputFile output_;
   Header header_;
-  Index end_ = 0;  // of the data
+  Index end_ = 0;  // end of the last tensor in the data area, in bytes
 };
 
-// By falling size of the elements, then by name, so that every element lies at a multiple of its size: the order of other writers.
+// Order of tensors in a file: by decreasing element size, then by name. Every element is then aligned to its size.
+// Other writers of safetensors use the same order.
 bool precedes_in_file(const Tensor&, const Tensor&);
 
 }  // namespace gyr::safetensors

@@ -13,18 +13,18 @@
 
 namespace gyr::safetensors {
 
-static_assert(std::endian::native == std::endian::little, "numbers are read as they lie in the file");
+static_assert(std::endian::native == std::endian::little, "elements are read in the file's byte order, little endian");
 
 namespace {
 
-constexpr Index longest_header = 100'000'000;  // bytes; the format's own limit
+constexpr Index longest_header = 100'000'000;  // bytes; limit of the format
 constexpr std::size_t most_tensors = 1'000'000, most_dimensions = 8;
 
 struct TypeInfo {
   std::string_view name;
   Index size;
 };
-// By the order of Type.
+// In the order of the enum Type.
 constexpr std::array<TypeInfo, 15> types{{{"BOOL", 1},
                                           {"F8_E5M2", 1},
                                           {"F8_E4M3", 1},
@@ -41,7 +41,7 @@ constexpr std::array<TypeInfo, 15> types{{{"BOOL", 1},
                                           {"F32", 4},
                                           {"F64", 8}}};
 
-// Builds the header while the text is read: nothing of a shape that the format has not is ever stored.
+// Builds the header while the JSON text is parsed, so that nothing outside of the format is ever stored.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Builder(const std::string& origin) : origin_(origin) {}
@@ -50,7 +50,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return unwanted("null"); }
   bool boolean(bool) override { return unwanted("true or false"); }
   bool number_integer(number_integer_t) override { return unwanted("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override { return unwanted("a number that is no whole one of 64 bits"); }
+  bool number_float(number_float_t, const string_t&) override { return unwanted("a number that is not a 64-bit integer"); }
   bool binary(binary_t&) override { return unwanted("binary data"); }
   bool number_unsigned(number_unsigned_t number) override {
     if (in_ != In::shape && in_ != In::offsets) return unwanted("a number");
@@ -65,7 +65,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
       require(header_.metadata.emplace(key_, text).second, Exit::data, "{}: __metadata__ has `{}` twice", origin_, shown(key_));
       return true;
     }
-    if (in_ != In::tensor || key_ != "dtype") return unwanted("text");
+    if (in_ != In::tensor || key_ != "dtype") return unwanted("a string");
     const auto type = std::find_if(types.begin(), types.end(), [&](const TypeInfo& t) { return t.name == text; });
     refuse_unless(type != types.end(), fmt::format("has the unknown dtype \"{}\"", shown(text)));
     tensor_.type = Type(type - types.begin());
@@ -76,7 +76,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     if (in_ == In::nothing) {
       in_ = In::file;
     } else if (in_ == In::file && key_ == "__metadata__") {
-      require(!has_metadata_, Exit::data, "{}: __metadata__ is there twice", origin_);
+      require(!has_metadata_, Exit::data, "{}: __metadata__ occurs twice", origin_);
       has_metadata_ = true;
       in_ = In::metadata;
     } else if (in_ == In::file) {
@@ -127,7 +127,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return seen = true;
   }
   bool unwanted(std::string_view what) const {
-    fail(Exit::data, "{}: {} at `{}` has no place in a header of safetensors", origin_, what, shown(in_ == In::tensor ? tensor_.name : key_));
+    fail(Exit::data, "{}: {} at `{}` is not allowed in a safetensors header", origin_, what, shown(in_ == In::tensor ? tensor_.name : key_));
   }
 
   void finish_tensor() {
@@ -135,7 +135,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     Index bytes = size_of(tensor_.type);
     bool fits = true;
     for (const Index extent : tensor_.shape) fits = fits && !__builtin_mul_overflow(bytes, extent, &bytes);
-    refuse_unless(fits, "has a shape beyond 63 bits");
+    refuse_unless(fits, "has a shape whose size in bytes is beyond 63 bits");
     tensor_.begin = offsets_[0], tensor_.end = offsets_[1];
     refuse_unless(bytes == tensor_.end - tensor_.begin,
                   fmt::format("takes {} bytes by dtype and shape, but {} by data_offsets", bytes, tensor_.end - tensor_.begin));
@@ -157,7 +157,7 @@ void check_names(const std::vector<Tensor>& tensors, const std::string& origin) 
   for (const Tensor& t : tensors) names.push_back(t.name);
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
-  require(twin == names.end(), Exit::data, "{}: tensor `{}` is there twice", origin, twin == names.end() ? "" : shown(*twin));
+  require(twin == names.end(), Exit::data, "{}: tensor `{}` occurs twice", origin, twin == names.end() ? "" : shown(*twin));
 }
 
 void check_cover(const std::vector<Tensor>& tensors, Index data_bytes, const std::string& origin) {
@@ -167,7 +167,7 @@ void check_cover(const std::vector<Tensor>& tensors, Index data_bytes, const std
             t.begin < end ? "overlap" : "leave a hole");
     end = t.end;
   }
-  require(end == data_bytes, Exit::data, "{}: its tensors take {} bytes, and the file has {} of data{}", origin, end, data_bytes,
+  require(end == data_bytes, Exit::data, "{}: the tensors take {} bytes, but the file has {} bytes of data{}", origin, end, data_bytes,
           end > data_bytes ? ": it was cut short; copy it again" : "");
 }
 
@@ -183,9 +183,9 @@ Index header_length(std::string_view first, Index file_bytes, const std::string&
   if (const auto foreign = foreign_file(first); !foreign.empty()) fail(Exit::data, "{}: {}", origin, foreign);
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), sizeof length);
-  require(length <= std::uint64_t(longest_header), Exit::data, "{}: is not a safetensors file: its header would have {} bytes, and {} are the most",
+  require(length <= std::uint64_t(longest_header), Exit::data, "{}: is not a safetensors file: its header would have {} bytes; the maximum is {}",
           origin, length, longest_header);
-  require(Index(length) <= file_bytes - length_bytes, Exit::data, "{}: its header would have {} bytes, and the file has {}: it was cut short", origin,
+  require(Index(length) <= file_bytes - length_bytes, Exit::data, "{}: its header would have {} bytes, but the file has {}: it was cut short", origin,
           length, file_bytes);
   return Index(length);
 }
@@ -222,7 +222,7 @@ std::string write_header(Header& header) {
   }
   std::string text = json.empty() ? "{}" : json.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
-  ensure(Index(text.size()) <= longest_header, "a header of {} bytes", text.size());
+  ensure(Index(text.size()) <= longest_header, "the safetensors header has {} bytes, more than the format allows", text.size());
   header.data_begin = length_bytes + Index(text.size());
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rows of tensors as they travel between a checkpoint and a folder of published weights.
+// Slabs: groups of rows in which tensors are copied between a checkpoint and a Hugging Face folder.
 #pragma once
 
 #include <utility>
@@ -11,14 +11,14 @@
 namespace gyr {
 
 struct Slab {
-  std::size_t tensor;  // in the list that slabs_of was given
-  Box box;             // these rows, whole
-  Index bytes;         // in the checkpoint
+  std::size_t tensor;  // index in the list passed to slabs_of
+  Box box;             // complete rows of the tensor
+  Index bytes;         // bytes of the slab in the checkpoint
 };
 
-// All rows of tensors of these types and shapes, in their order, a few MB at a time: whole chunks of the checkpoint, so that none is read or
-// written twice.
+// Splits all rows of tensors of these types and shapes, in order, into slabs of a few MiB. A slab consists of complete
+// chunks of the checkpoint, so that no chunk is read or written twice.
 std::vector<Slab> slabs_of(const std::vector<std::pair<DType, Shape>>& tensors);
-Index largest(const std::vector<Slab>&);  // bytes
+Index largest(const std::vector<Slab>&);  // bytes of the largest slab
 
 }  // namespace gyr

@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// `name` with another end, where it ends so.
+// Replaces the suffix `end` of `name` by `other`, if it has that suffix.
 void exchange_end(std::string& name, std::string_view end, std::string_view other) {
   if (name.ends_with(end)) name.replace(name.size() - end.size(), end.size(), other);
 }

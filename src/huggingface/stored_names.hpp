@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the weights of a model lie in a folder of one family, and back.
+// Maps the weight names of a model to the tensors of a Hugging Face folder of one family, and back.
 #pragma once
 
 #include <map>
@@ -13,13 +13,14 @@ namespace gyr {
 
 struct Family;
 
-inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head_name = "lm_head.weight";  // ours
+inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head_name = "lm_head.weight";  // our weight names
 
-// How a folder departs from the names of its class; transformers reads either.
+// Deviations of a folder's tensor names from those of its class; transformers accepts both.
 struct Spelling {
-  bool bare = false;        // without the prefix of the class (GPT-2's first publication)
-  bool gamma_beta = false;  // LayerNorm.gamma and LayerNorm.beta for its weight and bias (BERT's first publication)
-  // Tensors that are NAME_blocks of 4 bits there and their scales (gpt-oss's publication); a block lies along a row of a weight, never transposed.
+  bool bare = false;        // names lack the prefix of the class (first published GPT-2)
+  bool gamma_beta = false;  // LayerNorm.gamma and LayerNorm.beta instead of .weight and .bias (first published BERT)
+  // Tensors stored as MXFP4, in NAME_blocks and NAME_scales (published gpt-oss). A block runs along a row of the
+  // weight, so the tensor is not transposed.
   std::set<std::string> in_blocks = {};
 };
 
@@ -28,15 +29,16 @@ class StoredNames {
   StoredNames(const Family&, const ModelConfig&, Spelling = {});
 
   const std::string& embedding() const { return embedding_; }
-  const std::string& head() const { return head_; }  // of a tied head too, which is stored or not
-  // Of a weight that the model has; what it has not is a tensor of that name.
+  const std::string& head() const { return head_; }  // given for a tied head too, which may or may not be stored
+  // Place of a weight of the model; for an unknown weight, the tensor of the same name.
   StoredPlace place(const std::string& weight) const;
-  // What lies in a tensor: nothing where it is none of the model's.
+  // Weights that a tensor contains; empty if it does not belong to the model.
   const std::vector<std::string>& weights(const std::string& tensor) const;
-  // Under which other names it may be there once more, and which weight such a tensor is again; empty: none.
+  // copies(): names of further tensors that may repeat a weight. copied(): the weight that such a tensor repeats; empty
+  // if it repeats none.
   const std::vector<std::string>& copies(const std::string& weight) const;
   std::string copied(const std::string& tensor) const;
-  // Whether the folder may hold such a tensor beside the weights: what transformers computes anew.
+  // True if the folder may contain this extra tensor, which is ignored, e.g. because transformers recomputes it.
   bool is_ignored_tensor(const std::string& tensor) const;
 
  private:

@@ -15,14 +15,15 @@ Shape turned(Shape shape) {
 }
 Box turned(const Box& box) { return {turned(box.first), turned(box.count)}; }
 
-// to[there] = from', with `from` dense and of the shape `count`.
+// to[there] = transpose(from), where `from` is dense with the shape `count`.
 void put_transposed(const std::byte* from, const Shape& count, Index size, std::byte* to, const Shape& array, const Box& there) {
   for (Index i = 0; i < count[0]; ++i)
     for (Index j = 0; j < count[1]; ++j)
       std::memcpy(to + ((there.first[0] + j) * array[1] + there.first[1] + i) * size, from + (i * count[1] + j) * size, std::size_t(size));
 }
 
-// Reads a box of a tensor into `to`, in the other order of dimensions where `transposed`; the boxes are each side's own.
+// Reads a box of a tensor into `to`, transposed if `transposed`. `box` is in the order of dimensions of `from`, and
+// `there` in that of `to`.
 void read_maybe_transposed(const TensorReader& from, const Box& box, bool transposed, void* to, const Shape& array, const Box& there) {
   if (!transposed) return from.read(box, to, array, there);
   std::vector<std::byte> dense(std::size_t(elements(box.count) * size_of(from.dtype)));
@@ -30,7 +31,7 @@ void read_maybe_transposed(const TensorReader& from, const Box& box, bool transp
   put_transposed(dense.data(), box.count, size_of(from.dtype), static_cast<std::byte*>(to), array, there);
 }
 
-// One of the tensors along the first dimension.
+// Reader of one member along the first dimension.
 TensorReader member_of(const TensorReader& all, Index member) {
   TensorReader one = all;
   one.shape.erase(one.shape.begin());
@@ -56,10 +57,10 @@ TensorReader transpose_of(const TensorReader& stored) {
 
 Index columns_of(const Shape& count) { return count.size() > 1 ? count[1] : 1; }
 
-// Element (row, column) of an array of one or two dimensions, in its bytes.
+// Index of element (row, column) in an array of two dimensions, or of element `row` in an array of one.
 Index offset_of(const Shape& array, Index row, Index column) { return array.size() > 1 ? row * array[1] + column : row; }
 
-// Every step-th of the rows from `first` on.
+// Reader of `count` rows: every step-th row, starting at `first`.
 TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index count) {
   TensorReader some = stack;
   some.shape[0] = count;
@@ -82,7 +83,8 @@ TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index c
   return some;
 }
 
-// Rows of a part that are among the wanted ones of its tensor, and how far behind the first of these they begin.
+// Rows of a weight that lie among the requested rows of the fused tensor, and the distance of the first of them from
+// the first requested row.
 struct Wanted {
   Index first, count, behind;
 };
@@ -92,7 +94,8 @@ Wanted wanted_rows(const StoredPlace& place, Index rows, Index first, Index coun
   return {begin, end - begin, place.rows.first + place.step * begin - first};
 }
 
-// What a part has of a box of its tensor, without the dimension of members.
+// Copies the elements that a weight contributes to a box of the fused tensor. Box and array are without the dimension
+// of members.
 void put_part(const StackedPart& part, const Box& from, std::byte* data, const Shape& array, const Box& to) {
   const auto& [place, weight] = part;
   Box mine = place.transposed ? turned(from) : from;
@@ -120,7 +123,8 @@ Shape without_first_dimension(const Shape& shape) { return {shape.begin() + 1, s
 
 }  // namespace
 
-// A tensor of another shape than its place says is of another model: its shape tells.
+// A tensor without the shape that its place expects belongs to another model. It is returned unchanged, so that the
+// caller's shape check reports it.
 TensorReader part_of(const TensorReader& stored, const StoredPlace& place) {
   TensorReader part = stored;
   if (place.members > 0) {
@@ -142,7 +146,7 @@ TensorReader stack_of(const std::vector<StackedPart>& parts) {
   if (place.transposed) stack.shape = turned(stack.shape);
   if (place.members > 0) stack.shape.insert(stack.shape.begin(), place.members);
   for (const StackedPart& part : parts)
-    ensure(part.weight.dtype == stack.dtype, "{} is of another type than {}, beside which it is stored", part.weight.name, stack.name);
+    ensure(part.weight.dtype == stack.dtype, "{} has another type than {}, with which it is stored in one tensor", part.weight.name, stack.name);
   stack.read_parts = [parts](std::span<const BoxPair> boxes, void* data, const Shape& array) {
     for (const auto& [from, to] : boxes)
       for (const StackedPart& part : parts) {

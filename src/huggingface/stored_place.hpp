@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where a weight of a model lies in a folder: most are a tensor of their own, some are stored in the other order of dimensions, or several of them
-// in one tensor: their rows stacked or by turns, or along a dimension of its own.
+// Place of a model weight in a Hugging Face folder. Most weights are a tensor of their own. Some are stored transposed.
+// Some are fused into one tensor: with their rows stacked or interleaved, or along an additional first dimension.
 #pragma once
 
 #include <string>
@@ -11,27 +11,27 @@
 namespace gyr {
 
 struct StoredPlace {
-  std::string name;         // of the tensor
-  bool transposed = false;  // its two dimensions are the weight's in the other order
-  Span rows = {};           // of the stack, in the weight's order of dimensions, that are the weight's; empty: it is the whole tensor
-  Index stack = 0;          // rows of the stack
-  Index step = 1;           // of its rows every step-th from rows.first on is the weight's
-  Index member = 0;         // number of the weight along a first dimension that it has not ...
-  Index members = 0;        // ... where so many lie; 0: there is no such dimension
-  bool in_blocks = false;   // of 4 bits, whose scales are a tensor beside it
+  std::string name;         // tensor name
+  bool transposed = false;  // stored as the transpose of the weight
+  Span rows = {};           // the weight's rows in the stack, counted in the weight's order of dimensions; empty: the weight is the full tensor
+  Index stack = 0;          // total rows of the stack; 0: the weight is not stacked
+  Index step = 1;           // stride of interleaved rows: every step-th row from rows.first belongs to the weight
+  Index member = 0;         // index of the weight along an additional first dimension
+  Index members = 0;        // size of that dimension, e.g. the number of experts; 0: there is no such dimension
+  bool in_blocks = false;   // stored in MXFP4 blocks, with a separate tensor of scales
 
   bool is_whole() const { return !transposed && stack == 0 && members == 0; }
   Index row_count() const { return (rows.size() + step - 1) / step; }
 };
 
-// A weight of the shape that its place gives it, read from the tensor that it lies in.
+// Reader of one weight, given the reader of the tensor that contains it.
 TensorReader part_of(const TensorReader& stored, const StoredPlace&);
 
 struct StackedPart {
   StoredPlace place;
   TensorReader weight;
 };
-// The way back: the tensor in which these weights lie, all of one type.
+// Inverse of part_of: reader of the tensor that contains these weights, which must have the same type.
 TensorReader stack_of(const std::vector<StackedPart>&);
 
 }  // namespace gyr

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of attention in config.json. Of a pattern of theirs every other layer, from the first on, is one of attention.
+// Keys of sliding-window attention in config.json. Layers with an even index are attention layers in these models: `*`
+// with full attention, `W` with a window.
 #pragma once
 
 #include "src/huggingface/config_reader.hpp"
 
 namespace gyr {
 
-// The window's size where the file has one: the usual one where it says nothing, none where it says null.
+// Reads sliding_window, 4096 if the key is absent. Returns false if it is null, which means no window.
 bool read_window(ConfigReader&);
-// Makes windows of attention layers: of all, or of those that layer_types names, or, where there is no such list, of those `otherwise` says.
-// `there`: whether the file has a window.
+// use_sliding_windows: all attention layers get a window. read_layer_types: the layers that layer_types lists get one
+// or, if there is no such list, layers i for which otherwise(i) is true. `there`: true if the file has a window.
 void use_sliding_windows(ModelConfig&);
 template <class Otherwise>
 void read_layer_types(ConfigReader& r, bool there, const Otherwise& otherwise) {
   ModelConfig& m = r.config.model;
   const Index layers = m.layers() / 2;
   const ConfigReader::json& kinds = r.value("layer_types");
-  r.demand(kinds.is_null() || (kinds.is_array() && Index(kinds.size()) == layers), "layer_types", "is {}, not a list of the kinds of {} layers",
+  r.demand(kinds.is_null() || (kinds.is_array() && Index(kinds.size()) == layers), "layer_types", "is {}, which is not a list of {} layer types",
            r.text_of(kinds), layers);
   for (Index i = 0; i < layers; ++i) {
     const bool full = kinds.is_null() ? !otherwise(i) : kinds[i] == full_kind;
     if (full) continue;
-    r.demand(kinds.is_null() || kinds[i] == window_kind, "layer_types", "is {}; layers are \"{}\" or \"{}\"", r.text_of(kinds), full_kind,
+    r.demand(kinds.is_null() || kinds[i] == window_kind, "layer_types", "is {}; a layer type must be \"{}\" or \"{}\"", r.text_of(kinds), full_kind,
              window_kind);
-    r.demand(there, "layer_types", "is {}, and there is no window: sliding_window must be a number", r.text_of(kinds));
+    r.demand(there, "layer_types", "is {}, but the model has no window; set sliding_window to a number of tokens", r.text_of(kinds));
     m.pattern[2 * i] = 'W';
   }
 }

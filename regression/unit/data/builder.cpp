@@ -47,7 +47,7 @@ class Folder {
 Tokenizer bytes_only() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})); }
 Tokenizer with_marks() { return Tokenizer(gyr::byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
 
-// Builds with `ranks` threads; every rank's exit code and message.
+// Builds a corpus with `ranks` threads. Returns the exit code and the message of each rank.
 std::vector<std::pair<int, std::string>> build(const Tokenizer& tokenizer, BuildOptions options, int ranks, BuildReport* report = nullptr) {
   std::vector<std::pair<int, std::string>> outcome(static_cast<std::size_t>(ranks));
   as_team(ranks, [&](const BuildTeam& team) {
@@ -61,7 +61,7 @@ std::vector<std::pair<int, std::string>> build(const Tokenizer& tokenizer, Build
   return outcome;
 }
 
-// The documents of a corpus as text, each checked to end with `eod`, which is removed.
+// Documents of a corpus as text. Each must end with the token `eod`, which is removed.
 Texts documents_of(const Tokenizer& tokenizer, const fs::path& prefix, std::int32_t eod = 0) {
   const gyr::TokenFile file(prefix);
   Texts texts;
@@ -96,8 +96,8 @@ using Rule = DocumentFormat::Rule;
 std::string error_in(const std::string& name, const std::string& bytes, const DocumentFormat& format = {}) {
   const Folder folder;
   const auto outcome = build(bytes_only(), {{folder.in(name, bytes)}, folder.out(), format, 0}, 2);
-  EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
-  EXPECT_EQ(outcome[0], outcome[1]) << "all ranks agree on what is wrong";
+  EXPECT_EQ(folder.results(), 0u) << "no partially written file remains";
+  EXPECT_EQ(outcome[0], outcome[1]) << "all ranks report the same error";
   EXPECT_EQ(outcome[0].first, int(Exit::data));
   return outcome[0].second;
 }
@@ -110,7 +110,7 @@ DocumentFormat conversations(const Tokenizer& tokenizer, const std::string& text
 const std::string of_pair = "<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n";
 const std::string of_turns = "<|start|>{role}\n{content}<|end|>\n";
 
-// Each document with what is learned of it in [ ].
+// Each document as text, with the tokens selected by the loss mask in [ ].
 Texts marked_documents_of(const Tokenizer& tokenizer, const fs::path& prefix) {
   const gyr::TokenFile file(prefix), marks(gyr::mask_prefix(prefix));
   EXPECT_EQ(file.documents(), marks.documents());
@@ -143,7 +143,7 @@ std::string prose(std::size_t bytes, unsigned seed) {
 
 }  // namespace
 
-TEST(builder, documents_end_where_the_rule_says) {
+TEST(builder, text_is_split_into_documents_by_rule) {
   const std::string text = "\n one\ntwo\n \t\n\n three\r\n\r\nfour";
   EXPECT_EQ(built("a.txt", text, {}), (Texts{text}));
   EXPECT_EQ(built("a.txt", "\xef\xbb\xbf" + text, {}), (Texts{text}));
@@ -166,7 +166,7 @@ TEST(builder, reads_json_lines) {
   EXPECT_EQ(built("a.dat", "{\"text\": \"x\"}\n", rule(Rule::json_lines)), (Texts{"x"}));
 }
 
-TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
+TEST(builder, bad_json_lines_are_reported_or_skipped) {
   const std::string good = "{\"text\":\"x\"}\n";
   const std::pair<std::string, std::string> bad[] = {{"{\"text\": \"x\"", "not valid JSON"},
                                                      {"{\"text\": \"\xff\"}", "not valid JSON"},
@@ -196,7 +196,7 @@ TEST(builder, bad_lines_stop_with_file_and_line_or_are_counted) {
   EXPECT_TRUE(has(error_in("a.jsonl", good + "{\"text\":\"0123456789\"}\n", narrow), "a.jsonl:2: the line has 21 bytes"));
 }
 
-TEST(builder, marks_what_is_learned_of_a_conversation) {
+TEST(builder, loss_mask_selects_responses_of_conversations) {
   const auto tokenizer = with_marks();
   const auto marked = [&](const std::string& text, const std::string& lines, bool end = true) {
     const Folder folder;
@@ -215,7 +215,7 @@ TEST(builder, marks_what_is_learned_of_a_conversation) {
             (Texts{"<|start|>user\nhi <|end|><|end|>\n<|start|>assistant\n[h\u00e9<|end|>]\n<|endoftext|>",
                    "<|start|>user\n<|end|>\n<|start|>assistant\n[<|end|>]\n<|endoftext|>"}));
   EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}"), (Texts{"QxA[y<|endoftext|>]"}))
-      << "the end of the document closes an answer that nothing else closes";
+      << "the end-of-document token closes a response that has no closing token";
   EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}", false), (Texts{"QxA[y]"}));
   EXPECT_EQ(
       marked(of_turns,
@@ -224,7 +224,7 @@ TEST(builder, marks_what_is_learned_of_a_conversation) {
       (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
 }
 
-TEST(builder, a_source_is_read_and_its_text_is_learned) {
+TEST(builder, source_is_masked_from_loss_target_is_not) {
   const auto tokenizer = bytes_only();
   DocumentFormat format = rule(Rule::json_lines);
   format.source_key = "en", format.key = "de";
@@ -245,7 +245,7 @@ TEST(builder, a_source_is_read_and_its_text_is_learned) {
   }
 }
 
-TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
+TEST(builder, bad_conversations_are_reported_or_skipped) {
   const auto tokenizer = with_marks();
   const std::string pair = "{\"prompt\":\"x\",\"response\":\"y\"}\n";
   const std::string turns = "{\"messages\":[{\"role\":\"assistant\",\"content\":\"y\"}]}\n";
@@ -282,7 +282,7 @@ TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
       EXPECT_EQ(code, int(Exit::data)) << message;
       EXPECT_TRUE(has(message, "a.jsonl:3: the line ") && has(message, reason)) << message;
     }
-    EXPECT_EQ(folder.results(), 0u) << "nothing half-written is left";
+    EXPECT_EQ(folder.results(), 0u) << "no partially written file remains";
     format.invalid = DocumentFormat::Invalid::skip;
     BuildReport report;
     build(tokenizer, {{file}, folder.out(), format, 0}, 1, &report);
@@ -291,7 +291,7 @@ TEST(builder, bad_conversations_stop_with_file_and_line_or_are_counted) {
   }
 }
 
-TEST(builder, a_mask_never_outlives_its_tokens) {
+TEST(builder, stale_loss_mask_blocks_or_is_removed) {
   const auto tokenizer = with_marks();
   const Folder folder;
   const auto chat = conversations(tokenizer, of_pair);
@@ -303,14 +303,14 @@ TEST(builder, a_mask_never_outlives_its_tokens) {
   EXPECT_EQ(folder.results(), 4u);
   fs::remove(gyr::tokens_path(folder.out()));
   fs::remove(gyr::index_path(folder.out()));
-  EXPECT_EQ(code(text, {}, false), int(Exit::config)) << "a mask alone is in the way too";
+  EXPECT_EQ(code(text, {}, false), int(Exit::config)) << "a loss mask without tokens also blocks the build";
   EXPECT_EQ(code(text, {}, true), 0);
-  EXPECT_EQ(folder.results(), 2u) << "plain text has no mask";
+  EXPECT_EQ(folder.results(), 2u) << "a corpus of plain text has no loss mask";
   EXPECT_EQ(code(lines, chat, true), 0);
   EXPECT_EQ(folder.results(), 4u);
 }
 
-TEST(builder, marks_do_not_depend_on_the_ranks) {
+TEST(builder, loss_mask_does_not_depend_on_rank_count) {
   const auto tokenizer = with_marks();
   const Folder folder;
   std::string lines;
@@ -338,7 +338,7 @@ TEST(builder, marks_do_not_depend_on_the_ranks) {
                             "<|end|>]\n<|endoftext|>");
 }
 
-TEST(builder, refuses_what_is_no_text) {
+TEST(builder, refuses_unreadable_input_and_bad_options) {
   EXPECT_TRUE(has(error_in("a.txt", "\x1f\x8b\x08 zipped"), "is damaged at byte"));
   EXPECT_TRUE(has(error_in("a.txt", std::string("\xff\xfe"
                                                 "a\0",
@@ -358,12 +358,12 @@ TEST(builder, refuses_what_is_no_text) {
   EXPECT_EQ(code({{file}, folder.out() / "none" / "x", {}, 0}), int(Exit::missing));
   EXPECT_EQ(folder.results(), 0u);
   EXPECT_EQ(code({{file}, folder.out(), {}, 0}), 0);
-  EXPECT_EQ(code({{file}, folder.out(), {}, 0}), int(Exit::config)) << "it exists";
+  EXPECT_EQ(code({{file}, folder.out(), {}, 0}), int(Exit::config)) << "the output exists already";
   EXPECT_EQ(code({{file}, folder.out(), {}, 0, true}), 0);
   EXPECT_EQ(folder.results(), 2u);
 }
 
-TEST(builder, bytes_do_not_depend_on_the_ranks) {
+TEST(builder, corpus_bytes_do_not_depend_on_rank_count) {
   const Folder folder;
   const std::string big = prose(2'400'000, 1), other = prose(1'300'000, 2);
   std::string lines;
@@ -400,9 +400,8 @@ TEST(builder, bytes_do_not_depend_on_the_ranks) {
   }
 }
 
-// Blocks are an implementation detail: the ids are those of the whole text at once.
-// Word pieces between [CLS] and [SEP], of one block or of several, on any number of ranks.
-TEST(builder, the_tokenizers_own_tokens_stand_around_every_document) {
+// WordPiece tokens between [CLS] and [SEP], for documents of one or several blocks, on any number of ranks.
+TEST(builder, special_tokens_enclose_every_document) {
   const auto tokenizer = Tokenizer::load(fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers/bert_uncased.json");
   std::string large;
   for (int line = 0; line < 60000; ++line) large += "A line of the Document, number " + std::to_string(line) + "\n";
@@ -419,12 +418,14 @@ TEST(builder, the_tokenizers_own_tokens_stand_around_every_document) {
     for (std::int64_t d = 0; d < file.documents(); ++d) {
       std::vector<std::int32_t> ids(std::size_t(file.length(d)));
       file.read(d, 0, ids);
-      EXPECT_TRUE(ids == tokenizer.encode(texts[std::size_t(d)], Tokenizer::Specials::complete)) << d << " of " << ids.size();
+      EXPECT_TRUE(ids == tokenizer.encode(texts[std::size_t(d)], Tokenizer::Specials::complete))
+          << d << " is the document; its number of tokens is " << ids.size();
     }
   }
 }
 
-TEST(builder, blocks_do_not_show_in_the_tokens) {
+// Blocks are an implementation detail: the token ids equal those of the full text encoded at once.
+TEST(builder, tokens_do_not_depend_on_block_boundaries) {
   const Folder folder;
   const std::string text = prose(3'000'000, 4);
   gyr::TrainerOptions training;
@@ -439,13 +440,13 @@ TEST(builder, blocks_do_not_show_in_the_tokens) {
   EXPECT_TRUE(ids == tokenizer.encode(text));
 }
 
-TEST(builder, a_full_disk_stops_all_ranks_and_leaves_nothing) {
+TEST(builder, full_disk_stops_all_ranks_without_leftovers) {
   const Folder folder;
   const fs::path file = folder.in("a.txt", prose(4'000'000, 5));
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  for (const rlim_t limit : {1'500'000, 6'000'000}) {  // too small for a part; for the whole
+  for (const rlim_t limit : {1'500'000, 6'000'000}) {  // too small for a part, then too small for the whole corpus
     const rlimit small{limit, before.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &small);
     const auto outcome = build(bytes_only(), {{file}, folder.out(), {}, 0}, 2);
@@ -456,8 +457,9 @@ TEST(builder, a_full_disk_stops_all_ranks_and_leaves_nothing) {
   std::signal(SIGXFSZ, handler);
 }
 
-// The first token of a word has its class, that of a text stands at its first token of all, and both one higher than their number.
-TEST(builder, classes_lie_beside_the_tokens) {
+// Labels are stored as class + 1; 0 is no label. With word labels, the first token of each word has the label. With a
+// document label, the first token of the document has it.
+TEST(builder, class_labels_are_aligned_with_tokens) {
   const Folder folder;
   for (const bool of_words : {false, true}) {
     BuildOptions options;
@@ -481,7 +483,7 @@ TEST(builder, classes_lie_beside_the_tokens) {
       labels.read(sequence, 0, numbers);
       return numbers;
     };
-    using Numbers = std::vector<std::int32_t>;  // "ab c def", "x yz" or "ab c", "x", and the end
+    using Numbers = std::vector<std::int32_t>;  // tokens of "ab c def" and "x yz", or of "ab c" and "x", each with an end-of-document token
     EXPECT_EQ(of(0), of_words ? (Numbers{2, 0, 0, 0, 1, 0, 0, 0, 0}) : (Numbers{2, 0, 0, 0, 0}));
     EXPECT_EQ(of(1), of_words ? (Numbers{2, 1, 0, 0, 0}) : (Numbers{1, 0}));
   }

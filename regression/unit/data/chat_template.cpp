@@ -9,7 +9,7 @@ namespace {
 
 Tokenizer tokenizer() { return Tokenizer(byte_vocabulary(std::vector<std::string>{"<|endoftext|>", "<|start|>", "<|end|>"})); }
 
-// Passages as one line: special tokens as #id, what is learned in [ ].
+// Utterances as one line separated by |: special tokens as #id, text that is trained in [ ].
 std::string shown(const std::vector<Utterance>& utterances) {
   std::string all;
   for (const Utterance& p : utterances) {
@@ -31,14 +31,14 @@ std::string refusal(std::string_view format) {
   return error.what();
 }
 
-TEST(chat_template, learns_the_response_with_the_mark_that_closes_it) {
+TEST(chat_template, loss_covers_response_and_closing_token) {
   EXPECT_EQ(filled("<|start|>user\\n{prompt}<|end|>\\n<|start|>bot\\n{response}<|end|>\\n", "hi", "ho"), "#1|user\nhi|#2|\n|#1|bot\n|[ho]|[#2]|\n");
   EXPECT_EQ(filled("Q: {prompt}\nA: {response}\n\n", "hi", "ho"), "Q: hi\nA: |[ho\n\n]");
   EXPECT_EQ(filled("{prompt}|{response}.<|end|><|end|>", "hi", "ho"), "hi||[ho.]|[#2]|#2");
   EXPECT_EQ(filled("{prompt}{response}<|end|>", "", ""), "[#2]");
 }
 
-TEST(chat_template, turns_are_learned_where_asked) {
+TEST(chat_template, turns_are_trained_only_if_requested) {
   const std::string format = "<|start|>{role}\n{content}<|end|>\n";
   EXPECT_EQ(filled(format, "user", "hi", false), "#1|user\nhi|#2|\n");
   EXPECT_EQ(filled(format, "assistant", "ho", true), "#1|assistant\n|[ho]|[#2]|\n");
@@ -61,19 +61,19 @@ TEST(chat_template, special_tokens_in_the_data_stay_text) {
     for (const Utterance& p : utterances) {
       if (p.special) specials.push_back(*p.special);
       text += p.text;
-      for (const auto id : tokenizer().encode(p.text)) EXPECT_GT(id, 2) << "a special token came out of the data";
+      for (const auto id : tokenizer().encode(p.text)) EXPECT_GT(id, 2) << "text of the data was encoded as a special token";
     }
     EXPECT_EQ(text, forged + forged);
     EXPECT_EQ(specials, format.find("role") == format.npos ? (std::vector<std::int32_t>{1, 2, 2}) : (std::vector<std::int32_t>{1, 2}));
   }
 }
 
-TEST(chat_template, escapes_and_braces) {
+TEST(chat_template, template_escapes_and_braces_are_expanded) {
   EXPECT_EQ(filled("\\n\\t\\r\\\\{{prompt}}{prompt}{{{response}}}", "p", "r"), "\n\t\r\\{prompt}p{|[r}]");
-  EXPECT_EQ(filled("{prompt}{response}", "\\n{role}", "{{"), "\\n{role}|[{{]") << "only the template has escapes and placeholders";
+  EXPECT_EQ(filled("{prompt}{response}", "\\n{role}", "{{"), "\\n{role}|[{{]") << "escapes and placeholders are expanded in the template only";
 }
 
-TEST(chat_template, says_where_and_what_was_meant) {
+TEST(chat_template, errors_name_position_and_nearest_placeholder) {
   const auto holds = [](const std::string& text, std::initializer_list<const char*> parts) {
     for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
   };
@@ -94,14 +94,15 @@ TEST(chat_template, says_where_and_what_was_meant) {
   holds(refusal("{}"), {"{}"});
 }
 
-TEST(chat_template, names_marks_the_tokenizer_does_not_have) {
+TEST(chat_template, unknown_special_tokens_are_listed) {
   const ChatTemplate chat("<|start|><|im_end|>{prompt}<|im_end|> <| a |> {response}<|end|>", tokenizer());
   EXPECT_EQ(chat.unknown_marks(), (std::vector<std::string>{"<|im_end|>"}));
   EXPECT_EQ(filled("<|im_end|>{prompt}{response}", "p", "r"), "<|im_end|>p|[r]");
 }
 
-// What stands before an answer gets the ids it has when the model is asked: the whole prompt encoded by itself.
-TEST(chat_template, a_question_has_the_ids_that_were_learned_from) {
+// In training, the tokens before a response have the same ids as the prompt at generation, where the prompt is encoded
+// by itself.
+TEST(chat_template, prompt_ids_equal_those_in_training) {
   const Tokenizer t = tokenizer();
   const auto ids_of = [&](const std::vector<Utterance>& utterances) {
     std::vector<std::int32_t> ids;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Accuracy and F1 are those of plain counting, on rows drawn at random; classes that no row is of or taken for are left out of the mean.
+// Accuracy and F1 equal those of direct counting on random rows. Classes that no row has or is assigned to are left out
+// of the macro mean.
 #include "src/evaluation/class_counts.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace gyr::testing::class_counts_suite {
 namespace {
 
-TEST(class_counts, are_those_of_plain_counting) {
+TEST(class_counts, accuracy_and_f1_equal_direct_counting) {
   const unsigned seed = seed_of_run();
   std::mt19937 random(seed);
   for (const Index classes : {2, 5, 40}) {
@@ -40,7 +41,7 @@ TEST(class_counts, are_those_of_plain_counting) {
   }
 }
 
-TEST(class_counts, a_class_that_is_not_met_does_not_count) {
+TEST(class_counts, absent_class_is_left_out_of_mean) {
   ClassCounts counts({"a", "b", "c"});
   counts.add(0, 0), counts.add(0, 1);
   EXPECT_DOUBLE_EQ(counts.f1(0), 2.0 / 3);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Compressed corpora are the documents of what they hold: whatever the rule, the members or frames, and the number of ranks.
+// Compressed input gives the same documents as its uncompressed content, for every document rule, any gzip members or
+// Zstandard frames, and any number of ranks.
 #include <malloc.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -46,7 +47,7 @@ class compressed_text : public ::testing::Test {
  protected:
   int upto(int most) { return int(random() % unsigned(most + 1)); }
 
-  // Words, blank lines and lines of "--", some of the lines long.
+  // Random text of words, blank lines, lines "--" and some long lines.
   std::string text(std::size_t bytes) {
     std::string out;
     while (out.size() < bytes) {
@@ -63,13 +64,14 @@ class compressed_text : public ::testing::Test {
     while (out.size() < bytes) out += "{\"n\": 1, \"text\": \"" + std::string(std::size_t(upto(200)), char('a' + upto(25))) + "\"}\n";
     return out;
   }
-  // In parts as a tool for many processors would leave them.
+  // Compressed in several members or frames, as parallel compressors write them.
   std::string compressed(const std::string& plain, bool gz) {
     std::string out;
     std::size_t at = 0;
     do {
       const std::size_t size = upto(1) > 0 ? plain.size() - at : std::min(plain.size() - at, std::size_t(upto(1 << 20)));
-      if (!gz && upto(1) > 0) out += std::string{char(0x50 + upto(15)), '\x2a', '\x4d', '\x18', '\4', 0, 0, 0} + "skip";  // as pzstd does
+      // a skippable frame, as pzstd writes them
+      if (!gz && upto(1) > 0) out += std::string{char(0x50 + upto(15)), '\x2a', '\x4d', '\x18', '\4', 0, 0, 0} + "skip";
       out += gz ? gzip(std::string_view(plain).substr(at, size)) : zstandard(std::string_view(plain).substr(at, size));
       at += size;
     } while (at < plain.size());
@@ -92,7 +94,7 @@ std::vector<Told> told(DocumentFile&& file, std::int64_t stride) {
   return all;
 }
 
-TEST_F(compressed_text, has_the_documents_of_the_plain_one) {
+TEST_F(compressed_text, gives_same_documents_as_plain_text) {
   for (int trial = 0; trial < 24; ++trial) {
     const Rule rules[] = {Rule::file, Rule::separator, Rule::line, Rule::json_lines};
     DocumentFormat format;
@@ -108,7 +110,7 @@ TEST_F(compressed_text, has_the_documents_of_the_plain_one) {
   }
 }
 
-TEST_F(compressed_text, is_told_by_the_name_in_front_of_its_ending) {
+TEST_F(compressed_text, format_follows_extension_before_compression_suffix) {
   const std::string line = "{\"text\": \"a\"}\n";
   for (const char* name : {"a.jsonl.gz", "a.ndjson.gz", "a.jsonl.zst"})
     EXPECT_EQ(told(DocumentFile(folder.write(name, compressed(line, std::string(name).ends_with("gz"))), {}), 1),
@@ -117,7 +119,7 @@ TEST_F(compressed_text, is_told_by_the_name_in_front_of_its_ending) {
   EXPECT_EQ(told(DocumentFile(folder.write("a.txt.gz", gzip(line)), {}), 1), (std::vector<Told>{{line, true, true}}));
 }
 
-TEST_F(compressed_text, that_is_damaged_is_told_or_does_no_harm) {
+TEST_F(compressed_text, damaged_file_is_reported_or_read_correctly) {
   int noticed = 0;
   for (int trial = 0; trial < 200; ++trial) {
     const std::string plain = json_lines(std::size_t(1000 + upto(2000))), good = trial % 2 > 0 ? gzip(plain) : zstandard(plain);
@@ -136,13 +138,13 @@ TEST_F(compressed_text, that_is_damaged_is_told_or_does_no_harm) {
       EXPECT_NE(std::string(error.what()).find("is damaged at byte"), std::string::npos) << error.what();
       ++noticed;
     } else {
-      EXPECT_EQ(bad.size(), good.size()) << "a cut was not noticed";
+      EXPECT_EQ(bad.size(), good.size()) << "a truncation was not detected";
     }
   }
   EXPECT_GT(noticed, 100);
 }
 
-TEST_F(compressed_text, names_the_line_that_is_wrong) {
+TEST_F(compressed_text, error_names_file_and_line) {
   for (int trial = 0; trial < 10; ++trial) {
     const std::string before = json_lines(std::size_t(upto(4 << 20))), plain = before + "{\"text\": 5}\n" + json_lines(100);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
@@ -153,7 +155,7 @@ TEST_F(compressed_text, names_the_line_that_is_wrong) {
   }
 }
 
-TEST_F(compressed_text, takes_memory_for_a_few_blocks) {
+TEST_F(compressed_text, memory_is_bounded_by_few_blocks) {
   const std::string plain = json_lines(std::size_t(64) << 20), small = gzip(plain);
   folder.write("a.jsonl.gz", small);
   DocumentFile file(folder / "a.jsonl.gz", {});
@@ -166,7 +168,7 @@ TEST_F(compressed_text, takes_memory_for_a_few_blocks) {
   EXPECT_LT(most - before, std::size_t(8) << 20);
 }
 
-TEST_F(compressed_text, makes_the_same_corpus_on_any_number_of_ranks) {
+TEST_F(compressed_text, corpus_does_not_depend_on_compression_or_ranks) {
   const Tokenizer tokenizer(byte_vocabulary(std::vector<std::string>{"<|endoftext|>"}));
   for (int trial = 0; trial < 6; ++trial) {
     BuildOptions plain, mixed;
@@ -191,7 +193,7 @@ TEST_F(compressed_text, makes_the_same_corpus_on_any_number_of_ranks) {
   }
 }
 
-TEST_F(compressed_text, names_with_patterns_are_files_in_order) {
+TEST_F(compressed_text, file_patterns_expand_in_sorted_order) {
   for (const char* name : {"b.txt", "a.txt", "c[1].txt"}) folder.write(name, "x");
   const auto named = [&](const std::vector<std::string>& words) {
     std::vector<std::string> paths, found;
@@ -204,9 +206,9 @@ TEST_F(compressed_text, names_with_patterns_are_files_in_order) {
   EXPECT_EQ(error_of([&] { named({"*.none"}); }).code, Exit::missing);
 }
 
-TEST_F(compressed_text, corpus_lengths_are_counted_in_bins_of_twice_the_length) {
+TEST_F(compressed_text, document_lengths_are_counted_in_doubling_bins) {
   for (int trial = 0; trial < 20; ++trial) {
-    std::map<std::int64_t, std::int64_t> documents;  // by the bin's least length
+    std::map<std::int64_t, std::int64_t> documents;  // document counts by the smallest length of their bin
     TokenWriter writer(folder / "corpus", 300);
     std::int64_t tokens = 0;
     for (int d = 0, n = 1 + upto(200); d < n; ++d) {

@@ -16,7 +16,7 @@ std::string text_of(const Conversation& c) {
   return text;
 }
 
-TEST(conversation, keys_have_the_names_the_user_gives) {
+TEST(conversation, keys_have_user_defined_names) {
   ConversationFormat pair = format("{prompt}>{response}<|end|>");
   pair.prompt = "question", pair.response = "a b";
   EXPECT_EQ(text_of(read_conversation(R"({"a b": "yes", "prompt": 3, "question": "well?"})", pair)), "well?>yes#");
@@ -27,7 +27,7 @@ TEST(conversation, keys_have_the_names_the_user_gives) {
   EXPECT_EQ(std::count_if(c.utterances.begin(), c.utterances.end(), [](const Utterance& p) { return p.learned; }), 2);
 }
 
-// Whatever happens to a line, it is read whole or there is a problem to tell.
+// A damaged line is either read completely or reported as a problem.
 TEST(conversation, survives_damaged_lines) {
   const ConversationFormat formats[] = {format("{prompt}>{response}<|end|>"), format("{role}>{content}<|end|>")};
   const std::string lines[] = {R"({"prompt": "a\u00e9\n", "id": [1, {"x": null}], "response": "b"})",

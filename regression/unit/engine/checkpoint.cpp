@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checkpoints give back every bit, or say what is wrong; whatever happens while one is written, the one before stays good.
+// Checkpoints restore every bit or report what is wrong. Whatever happens during a save, the previous checkpoint stays
+// valid.
 #include "src/checkpoint/checkpoint.hpp"
 
 #include <cmath>
@@ -50,7 +51,7 @@ class checkpoint : public ::testing::Test {};
 using Precisions = ::testing::Types<double, float, bf16>;
 TYPED_TEST_SUITE(checkpoint, Precisions);
 
-TYPED_TEST(checkpoint, gives_back_every_bit) {
+TYPED_TEST(checkpoint, restores_every_bit_of_training_state) {
   for (const char* name : {"T2", "T5", "T7", "T11"}) {
     const Folder folder;
     Single<TypeParam> a(named(name).model), b(named(name).model);
@@ -70,7 +71,7 @@ TYPED_TEST(checkpoint, gives_back_every_bit) {
   }
 }
 
-TYPED_TEST(checkpoint, shows_whole_tensors_under_plain_names) {
+TYPED_TEST(checkpoint, shows_full_tensors_under_plain_names) {
   const Folder folder;
   Single<TypeParam> rig(named("T11").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
@@ -96,7 +97,8 @@ TYPED_TEST(checkpoint, shows_whole_tensors_under_plain_names) {
   }
 }
 
-// Weights go into any precision, from their most exact copy; a new optimizer starts from them.
+// Weights are converted to any precision from their most exact copy: the master weight if there is one. A new optimizer
+// starts from them.
 TEST(checkpoint, converts_between_precisions) {
   const Folder folder;
   const ModelConfig model = named("T2").model;
@@ -125,7 +127,7 @@ TEST(checkpoint, converts_between_precisions) {
   }
 }
 
-TEST(checkpoint, serves_a_stage_without_optimizer) {
+TEST(checkpoint, weights_load_into_stage_without_optimizer) {
   const Folder folder;
   const ModelConfig model = named("T5").model;
   Single<float> rig(model);
@@ -141,7 +143,7 @@ TEST(checkpoint, serves_a_stage_without_optimizer) {
       ASSERT_EQ(p->vector<double>()(i), double(float(state_value(3, Content::weight, p->weight.name, i)))) << p->weight.name;
 }
 
-TEST(checkpoint, of_another_model_is_refused_by_name) {
+TEST(checkpoint, mismatched_model_is_refused_naming_the_weight) {
   const Folder folder;
   const ModelConfig model = named("T2").model;
   Single<float> rig(model);
@@ -168,8 +170,9 @@ TEST(checkpoint, of_another_model_is_refused_by_name) {
   EXPECT_EQ(missing.code, Exit::missing);
 }
 
-// HDF5 looks for the files of a view in the current folder too; another checkpoint's files there have the same names.
-TEST(checkpoint, a_view_shows_no_numbers_of_another_checkpoint) {
+// HDF5 also searches the current folder for the files that index.h5 refers to. In this test, another checkpoint has
+// files of the same names there.
+TEST(checkpoint, index_shows_no_values_of_another_checkpoint) {
   const Folder folder;
   Single<float> rig(named("T1").model);
   const fs::path a = save_checkpoint(folder / "a", header_at(1), rig.engine).path;
@@ -193,7 +196,7 @@ TEST(checkpoint, a_view_shows_no_numbers_of_another_checkpoint) {
   EXPECT_TRUE(std::all_of(missing.begin(), missing.end(), [](float x) { return std::isnan(x); }));
 }
 
-// The first place where `needle` occurs, which must be the only one.
+// Position of `needle` in `hay`, where it must occur exactly once.
 std::size_t only_place(const std::string& hay, const std::string& needle) {
   const std::size_t at = hay.find(needle);
   EXPECT_NE(at, std::string::npos);
@@ -201,7 +204,7 @@ std::size_t only_place(const std::string& hay, const std::string& needle) {
   return at;
 }
 
-TEST(checkpoint, with_a_flipped_bit_is_refused_by_tensor) {
+TEST(checkpoint, flipped_bit_is_reported_with_its_tensor) {
   const Folder folder;
   Single<float> rig(named("T1").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path, shard = path / "shard_00000.h5";
@@ -218,8 +221,9 @@ TEST(checkpoint, with_a_flipped_bit_is_refused_by_tensor) {
   }
 }
 
-// Wherever a bit flips in a file of a checkpoint, its name is in the error; the view for people does not concern the run.
-TEST(checkpoint, with_a_flipped_bit_anywhere_is_refused) {
+// After a bit flip anywhere in a file of a checkpoint, the error names the file. index.h5 is for people only: a run
+// does not read it, but check_index() verifies it.
+TEST(checkpoint, flipped_bit_anywhere_is_detected) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   set_state(rig.engine, 4);
@@ -246,8 +250,9 @@ TEST(checkpoint, with_a_flipped_bit_anywhere_is_refused) {
   expect_state(rig.engine, 4);
 }
 
-// Ranks share the work of checking; whoever they are, as many as files, fewer or more, every file is somebody's.
-TEST(checkpoint, of_many_files_is_checked_to_the_last_one_by_any_number_of_ranks) {
+// Ranks divide the checksum verification among them. With fewer, as many or more ranks than files, exactly one rank
+// checks each file.
+TEST(checkpoint, every_file_is_checked_by_exactly_one_rank) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   reshard(save_checkpoint(folder.path(), header_at(7), rig.engine).path, folder / "many", 7, {});
@@ -268,10 +273,11 @@ TEST(checkpoint, of_many_files_is_checked_to_the_last_one_by_any_number_of_ranks
   }
 }
 
-// Files of format 1.x have their checksums inside HDF5: an error, or nothing that matters has changed.
-TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
+// Files of format 1.x have their checksums inside HDF5. After a bit flip, loading either fails or restores the correct
+// state.
+TEST(checkpoint, older_format_is_read_bit_for_bit) {
   const Folder folder;
-  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5";  // this program's own, of version 0.1.0
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5";  // written by version 0.1.0 of this program
   ModelConfig model = named("T1").model;
   model.pattern = "M-", model.vocab_size = 16, model.mlp.intermediate_size = 16;
   Single<bf16> rig(model);
@@ -282,7 +288,7 @@ TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
   EXPECT_EQ(h.deck, header_at(0).deck);
   EXPECT_NE(describe_checkpoint(golden, {}).find("/model/layers/0/mamba/in_proj/weight"), std::string::npos);
 
-  fs::copy(golden, folder / "step_00000010.h5");  // where a run finds it
+  fs::copy(golden, folder / "step_00000010.h5");  // the folder in which a run looks for checkpoints
   EXPECT_EQ(newest_checkpoint(folder.path()), folder / "step_00000010.h5");
   const fs::path anew = save_checkpoint(folder / "new", header_at(10), rig.engine).path;
   EXPECT_TRUE(diff_checkpoints(golden, anew, {}).within);
@@ -305,9 +311,9 @@ TEST(checkpoint, of_an_older_format_is_read_to_the_last_bit) {
   EXPECT_GT(refused, 100);
 }
 
-// What says that it has checked has: a bit that flips anywhere in a shard, and any that reaches a number of an older file, is told of; a file
-// without checksums is never said to be as they say.
-TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be) {
+// A check of a single file detects every bit flip in a shard or an index. In older files it detects every flip that
+// affects a value. A file without checksums is never reported as verified.
+TEST(checkpoint, single_file_is_checked_or_reported_unchecked) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(7), rig.engine).path;
@@ -321,7 +327,7 @@ TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be)
     EXPECT_EQ(check(file).code, Exit::ok) << file << check(file).what();
 
   std::mt19937 random(1);
-  Trials trials("flipped bit in the one file that is checked");
+  Trials trials("flipped bit in a single file that is checked");
   for (const fs::path& file : {path / "shard_00000.h5", path / "index.h5", older}) {
     const std::string whole = contents(file);
     int refused = 0;
@@ -342,14 +348,14 @@ TEST(checkpoint, of_which_only_one_file_is_at_hand_is_checked_or_said_not_to_be)
     EXPECT_GT(refused, 50) << file;
     put_contents(file, whole);
   }
-  fs::copy(path / "index.h5", folder / "view.h5");  // away from what it shows
+  fs::copy(path / "index.h5", folder / "view.h5");  // separated from the shards that it refers to
   EXPECT_TRUE(says(check(folder / "view.h5"), "cannot be checked")) << check(folder / "view.h5").what();
   EXPECT_EQ(check(folder / "view.h5").code, Exit::data);
 }
 
-TEST(checkpoint, cut_short_is_refused) {
+TEST(checkpoint, truncated_or_missing_file_is_refused) {
   const Folder folder;
-  Trials trials("file of a checkpoint cut short or missing");
+  Trials trials("truncated or missing file of a checkpoint");
   Single<float> rig(named("T9").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path;
   const auto refused = [&](const fs::path& file) {
@@ -371,8 +377,8 @@ TEST(checkpoint, cut_short_is_refused) {
   EXPECT_TRUE(newest_checkpoint(folder.path()));
 }
 
-// Shards that change places, or are another step's, are not what the manifest says.
-TEST(checkpoint, with_files_of_another_is_refused) {
+// Swapped shards, and shards of another step, contradict the manifest.
+TEST(checkpoint, files_of_another_checkpoint_are_refused) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   set_state(rig.engine, 1);
@@ -394,7 +400,7 @@ TEST(checkpoint, with_files_of_another_is_refused) {
   refused(two, two / "shard_00000.h5");
 }
 
-TEST(checkpoint, of_another_format_is_refused) {
+TEST(checkpoint, unknown_format_or_impossible_manifest_is_refused) {
   const Folder folder;
   const auto refused = [&](const char* name, auto fill, const std::string& why) {
     hdf5::File file = hdf5::File::create(folder / name);
@@ -425,7 +431,7 @@ TEST(checkpoint, of_another_format_is_refused) {
       },
       "negative");
 
-  // Manifests whose checksum is right but whose sense is not.
+  // Manifests with a correct checksum but impossible contents.
   Single<float> rig(named("T9").model);
   Manifest good = StoredCheckpoint(save_checkpoint(folder.path(), header_at(1), rig.engine).path).manifest();
   EXPECT_NO_THROW(manifest_of(text_of(good), "good"));
@@ -445,7 +451,7 @@ TEST(checkpoint, of_another_format_is_refused) {
   senseless([](Manifest& m) { m.header.step = -1; }, "negative");
 }
 
-TEST(checkpoint, half_written_is_never_picked) {
+TEST(checkpoint, incomplete_checkpoint_is_never_selected) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   EXPECT_FALSE(newest_checkpoint(folder / "not there"));
@@ -455,10 +461,10 @@ TEST(checkpoint, half_written_is_never_picked) {
   set_state(rig.engine, 20);
   save_checkpoint(folder.path(), header_at(20), rig.engine);
   EXPECT_EQ(contents(folder / "latest"), "step_00000020\n");
-  fs::copy(folder / "step_00000020", folder / "step_00000030.tmp");  // a killed run's
+  fs::copy(folder / "step_00000020", folder / "step_00000030.tmp");  // left by a killed run
   EXPECT_EQ(newest_checkpoint(folder.path()), folder / "step_00000020");
 
-  fs::copy(folder / "step_00000020", folder / "step_00000040");  // renamed by somebody
+  fs::copy(folder / "step_00000020", folder / "step_00000040");  // a copy whose folder name does not match its step
   fs::create_directory(folder / "step_00000050");
   std::vector<std::string> notes;
   EXPECT_EQ(newest_checkpoint(folder.path(), [&](const std::string& note) { notes.push_back(note); }), folder / "step_00000020");
@@ -473,12 +479,12 @@ TEST(checkpoint, half_written_is_never_picked) {
   expect_state(rig.engine, 30);
 }
 
-TEST(checkpoint, only_the_last_ones_are_kept) {
+TEST(checkpoint, retention_keeps_newest_checkpoints_and_multiples) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   const auto steps = [&] { return committed_steps(folder.path()); };
   using Steps = std::vector<std::int64_t>;
-  save_checkpoint(folder.path(), header_at(100), rig.engine);  // of a run that went further
+  save_checkpoint(folder.path(), header_at(100), rig.engine);  // from an earlier run that went further
   put_contents(folder / "notes.txt", "mine");
   put_contents(folder / "step_1.h5", "not our name");
   put_contents(folder / "step_00000005x.tmp", "nor this");
@@ -491,7 +497,7 @@ TEST(checkpoint, only_the_last_ones_are_kept) {
   EXPECT_EQ(steps(), (Steps{10, 20, 30, 100}));
   EXPECT_TRUE(save_checkpoint(folder.path(), header_at(40), rig.engine, {.retention = {2}}).notes.empty());
   EXPECT_EQ(steps(), (Steps{30, 40, 100}));
-  save_checkpoint(folder.path(), header_at(40), rig.engine, {.retention = {1}});  // again
+  save_checkpoint(folder.path(), header_at(40), rig.engine, {.retention = {1}});  // saves step 40 again
   EXPECT_EQ(steps(), (Steps{40, 100}));
   for (const int step : {50, 60, 70, 75, 80}) save_checkpoint(folder.path(), header_at(step), rig.engine, {.retention = {1, 25}});
   EXPECT_EQ(steps(), (Steps{50, 75, 80, 100}));
@@ -499,7 +505,7 @@ TEST(checkpoint, only_the_last_ones_are_kept) {
   EXPECT_NE(contents(folder / "README.md").find("manifest.json"), std::string::npos);
 }
 
-TEST(checkpoint, survives_a_disk_that_fills_at_any_byte) {
+TEST(checkpoint, full_disk_at_any_byte_keeps_previous_checkpoint) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   set_state(rig.engine, 1);
@@ -508,7 +514,7 @@ TEST(checkpoint, survives_a_disk_that_fills_at_any_byte) {
   set_state(rig.engine, 2);
   std::vector<std::size_t> limits{0, 1, 48, 512, size - 1};
   for (std::size_t limit = 2048; limit < size; limit += size / 12) limits.push_back(limit);
-  Trials trials("disk that is full at some byte of a save");
+  Trials trials("disk full at some byte of a save");
   for (const std::size_t limit : limits)
     trials.attempt([&] {
       const Error error = error_of([&] {
@@ -525,19 +531,19 @@ TEST(checkpoint, survives_a_disk_that_fills_at_any_byte) {
   expect_state(rig.engine, 1);
 }
 
-TEST(checkpoint, is_not_begun_where_it_has_no_room) {
+TEST(checkpoint, save_without_disk_space_is_refused_early) {
   const Folder folder;
   const Error error = error_of([&] { require_space(folder.path(), Index(1) << 60); });
   EXPECT_EQ(error.code, Exit::io);
   EXPECT_TRUE(says(error, "1152921504.607 GB") && says(error, folder.path().string())) << error.what();
   EXPECT_NO_THROW(require_space(folder.path(), 1000));
-  // A file where the folder should be.
+  // A file exists where the checkpoint folder should be.
   put_contents(folder / "file", "");
   Single<float> rig(named("T9").model);
   EXPECT_EQ(error_of([&] { save_checkpoint(folder / "file", header_at(1), rig.engine); }).code, Exit::io);
 }
 
-TEST(checkpoint, differs_by_what_differs) {
+TEST(checkpoint, diff_reports_tensors_beyond_tolerance) {
   const Folder folder;
   Single<float> rig(named("T9").model);
   Single<double> other(named("T1").model);
@@ -563,9 +569,9 @@ TEST(checkpoint, differs_by_what_differs) {
   EXPECT_TRUE(diff_checkpoints(a, b, {{"*", 0, relative * 1.5}}).within);
   EXPECT_FALSE(diff_checkpoints(a, b, {{"*", 0, relative * 0.5}}).within);
   EXPECT_FALSE(diff_checkpoints(a, c, {{"*", 1e9, 1e9}}).within);
-  EXPECT_FALSE(diff_checkpoints(a, d, {{"*", 1e9, 1e9}}).within);  // other shapes
+  EXPECT_FALSE(diff_checkpoints(a, d, {{"*", 1e9, 1e9}}).within);  // tensors of other shapes
 
-  // The last line that matches counts.
+  // The last matching line of a tolerance file applies.
   const auto within = [&](const std::string& lines) { return diff_checkpoints(a, b, read_tolerances(folder.write("tolerances", lines))).within; };
   EXPECT_TRUE(within("# everything\n\n* 0.3 0\n"));
   EXPECT_FALSE(within("* 0.3 0\n/model/embed_tokens/* 0.2 0  # less\n"));
@@ -577,7 +583,7 @@ TEST(checkpoint, differs_by_what_differs) {
   }
 }
 
-TEST(checkpoint, is_described_in_columns) {
+TEST(checkpoint, description_lists_tensors_shapes_and_statistics) {
   const Folder folder;
   Single<bf16> rig(named("T5").model);
   set_state(rig.engine, 1);
@@ -590,8 +596,8 @@ TEST(checkpoint, is_described_in_columns) {
   EXPECT_NE(text.find(fmt::format("{} of them weights", weights)), std::string::npos) << text;
 }
 
-// What others' tools read: numbers, also of bfloat16.
-TEST(checkpoint, is_read_by_h5py) {
+// h5py reads the values, also those of bfloat16 tensors.
+TEST(checkpoint, h5py_reads_values_and_attributes) {
   const Folder folder;
   Single<bf16> rig(named("T2").model);
   const fs::path path = save_checkpoint(folder.path(), header_at(12), rig.engine).path;
@@ -614,17 +620,17 @@ assert x.attrs['hf_name'].decode() == 'model.embed_tokens.weight'
 )",
                                                (path / "index.h5").string(), p.weight.shape[0], p.weight.shape[1], sum));
   int result = -1;
-  for (const char* python : {"python3", "/usr/bin/python3"}) {  // whichever has h5py
+  for (const char* python : {"python3", "/usr/bin/python3"}) {  // uses the first Python that has h5py
     result = std::system(fmt::format("{} {}", python, (folder / "read.py").string()).c_str());
     if (WIFEXITED(result) && WEXITSTATUS(result) == 0) return;
     if (WIFEXITED(result) && WEXITSTATUS(result) != 9 && WEXITSTATUS(result) != 127) break;
   }
-  if (WIFEXITED(result) && (WEXITSTATUS(result) == 9 || WEXITSTATUS(result) == 127)) GTEST_SKIP() << "no h5py here";
-  FAIL() << "h5py reads something else";
+  if (WIFEXITED(result) && (WEXITSTATUS(result) == 9 || WEXITSTATUS(result) == 127)) GTEST_SKIP() << "h5py is not installed";
+  FAIL() << "h5py read other values than those saved";
 }
 
-// The view shows what shards hold, wherever it is opened from, and not-a-number where one is missing.
-TEST(checkpoint, shows_not_a_number_where_a_shard_is_missing) {
+// index.h5 shows the values stored in the shards, and NaN where a shard is missing.
+TEST(checkpoint, index_shows_nan_for_missing_shard) {
   const Folder folder;
   Single<bf16> rig(named("T5").model);
   set_state(rig.engine, 1);
@@ -656,10 +662,10 @@ TEST(checkpoint, shows_not_a_number_where_a_shard_is_missing) {
     missing += std::count_if(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); }) * size_of(t.dtype);
     all += count * size_of(t.dtype);
   }
-  EXPECT_NEAR(double(missing), double(all) / 3, 1000.);  // the bytes of one of three equal parts
+  EXPECT_NEAR(double(missing), double(all) / 3, 1000.);  // one of three shards of equal size is missing
 }
 
-TEST(checkpoint, is_resharded_into_equal_files) {
+TEST(checkpoint, resharding_gives_equal_files_and_same_state) {
   const Folder folder;
   Single<bf16> rig(named("T2").model);
   set_state(rig.engine, 1);
@@ -679,15 +685,16 @@ TEST(checkpoint, is_resharded_into_equal_files) {
       for (const StoredBox& b : f.boxes) bytes += elements(b.box.count) * size_of(stored.tensors()[b.tensor].dtype);
       least = std::min(least, bytes), most = std::max(most, bytes);
     }
-    EXPECT_LE(most - least, 2 * 64 * 8) << files;  // a row more or less
+    EXPECT_LE(most - least, 2 * 64 * 8) << files;  // shards differ by at most a row of elements
   }
   const Error error = error_of([&] { reshard(path, folder / "parts2", 2, {}); });
   EXPECT_EQ(error.code, Exit::usage);
   EXPECT_TRUE(says(error, "parts2")) << error.what();
 }
 
-// The step after an asynchronous save changes everything at once; the checkpoint is of the moment when it was asked for.
-TEST(checkpoint, of_an_asynchronous_save_is_of_its_moment) {
+// All weights change right after an asynchronous save is requested. The checkpoint holds the state at the time of the
+// request.
+TEST(checkpoint, asynchronous_save_holds_state_at_request) {
   const Folder folder;
   Single<float> rig(named("T2").model);
   Saver saver(folder.path(), {.async = true}, rig.engine);
@@ -712,8 +719,8 @@ TEST(checkpoint, of_an_asynchronous_save_is_of_its_moment) {
   }
 }
 
-// A saver that goes before its thread has ended leaves the checkpoint whole or nothing of it.
-TEST(checkpoint, of_a_save_that_nobody_awaits_is_not_there) {
+// A Saver that is destroyed before its save is finished leaves neither a checkpoint nor a temporary folder.
+TEST(checkpoint, unfinished_asynchronous_save_leaves_nothing) {
   const Folder folder;
   Single<float> rig(named("T2").model);
   set_state(rig.engine, 1);
@@ -730,7 +737,7 @@ Index resident_pages() {
   return resident;
 }
 
-TEST(checkpoint, saved_fifty_times_takes_no_more_files_or_memory) {
+TEST(checkpoint, fifty_saves_leak_no_files_or_memory) {
   for (const bool async : {false, true}) {
     const Folder folder;
     Single<float> rig(named("T2").model);
@@ -745,7 +752,8 @@ TEST(checkpoint, saved_fifty_times_takes_no_more_files_or_memory) {
     const Index pages = resident_pages();
     for (int step = 11; step <= 60; ++step) save(step);
     EXPECT_EQ(open_files(), files);
-    EXPECT_LE(resident_pages() - pages, address_sanitizer ? 4096 : 512) << "pages of 4 KiB after 50 saves";  // the sanitizer keeps freed memory
+    EXPECT_LE(resident_pages() - pages, address_sanitizer ? 4096 : 512)
+        << "growth in pages of 4 KiB after 50 saves";  // AddressSanitizer keeps freed memory
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Decks: one declaration serves help, echo and errors; whatever is wrong is refused with its place and the way out.
+// Decks: one declaration generates help, echo and errors. Invalid input is refused with its position and a remedy.
 #include "src/deck/deck.hpp"
 
 #include <unistd.h>
@@ -34,26 +34,26 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
-// The declarations of a small program.
+// Declares the settings of a small example program.
 Settings declare(Deck& deck) {
   Settings a;
-  Section& model = deck.section("model", "what is trained");
-  a.width = model.need<Index>("width", "numbers per token between the layers").positive().multiple_of(8).at_most(65536);
-  a.layers = model.need<int>("layers", "blocks, one after the other").positive();
-  a.pattern = model.get("pattern", "P", "kinds of layers").one_of({"P", "M", "*"});
-  a.tied = model.get("tied_embeddings", false, "use the embedding as output weights too");
+  Section& model = deck.section("model", "the model");
+  a.width = model.need<Index>("width", "hidden size: elements per token between layers").positive().multiple_of(8).at_most(65536);
+  a.layers = model.need<int>("layers", "number of blocks").positive();
+  a.pattern = model.get("pattern", "P", "layer types").one_of({"P", "M", "*"});
+  a.tied = model.get("tied_embeddings", false, "share the embedding matrix with the output head");
   Section& mamba = model.section("mamba", "state-space branch");
   a.chunk = mamba.get("chunk", 128, "SSD chunk length").unit("tokens").power_of_two().at_most(512);
-  Section& train = deck.section("train", "how long and how fast");
+  Section& train = deck.section("train", "length and speed of training");
   a.steps = train.need<Index>("steps", "optimizer steps").at_least(0);
   a.lr = train.get("learning_rate", 3e-4, "peak learning rate").positive().finite();
-  a.clip = train.get("clip_norm", 1.0, "gradients longer than this are shortened").above(0);
-  a.betas = train.get("betas", std::vector<double>{0.9, 0.95}, "decay of Adam's two averages").at_least(0).below(1);
-  a.schedule = train.get("schedule", "cosine", "how the learning rate falls").one_of({"constant", "linear", "cosine"});
-  a.seed = train.get("seed", std::optional<Index>(1234), "of weights and data order").at_least(0);
-  Section& run = deck.section("run", "where");
+  a.clip = train.get("clip_norm", 1.0, "maximum gradient norm").above(0);
+  a.betas = train.get("betas", std::vector<double>{0.9, 0.95}, "Adam beta1 and beta2").at_least(0).below(1);
+  a.schedule = train.get("schedule", "cosine", "learning rate schedule").one_of({"constant", "linear", "cosine"});
+  a.seed = train.get("seed", std::optional<Index>(1234), "seed of initial weights and data order").at_least(0);
+  Section& run = deck.section("run", "output");
   a.grid = run.get("grid", std::vector<Index>{1, 1, 1}, "ranks along each axis").at_least(1);
-  a.prefix = run.get("prefix", "out/run", "where output goes").not_empty();
+  a.prefix = run.get("prefix", "out/run", "path prefix of the output").not_empty();
   a.files = run.get("files", Strings{}, "training data");
   deck.finish();
   return a;
@@ -80,7 +80,7 @@ run:
   files: [x.bin, "0123", y z]
 )";
 
-// Code and message of the error, or Exit::ok.
+// Exit code and message of the error, or Exit::ok if the deck is accepted.
 std::pair<Exit, std::string> outcome(const std::string& text, const Strings& overrides = {}) {
   try {
     Deck deck = Deck::parse(text, "run.yaml", overrides);
@@ -97,7 +97,7 @@ void expect_refused(const std::string& text, const Strings& said, const Strings&
   for (const std::string& part : said) EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
-// `good` with the first `from` replaced.
+// `good` with the first occurrence of `from` replaced by `to`.
 std::string with(const std::string& from, const std::string& to) {
   std::string text = good;
   const auto at = text.find(from);
@@ -123,7 +123,7 @@ std::string key_of(const std::string& line) {
   return line.substr(begin, line.find(':') - begin);
 }
 
-// One slip of the fingers: a letter dropped, doubled, replaced or swapped with the next.
+// One typing error: a letter is dropped, doubled, replaced or swapped with the next one.
 std::string misspelt(std::string word, std::mt19937& random) {
   const std::string right = word;
   while (word == right) {
@@ -140,7 +140,7 @@ std::string misspelt(std::string word, std::mt19937& random) {
 
 }  // namespace
 
-TEST(deck, gives_what_is_written) {
+TEST(deck, returns_the_values_in_the_deck) {
   Deck deck = Deck::parse(good, "run.yaml");
   const Settings a = declare(deck);
   EXPECT_EQ(a.width, 256);
@@ -156,7 +156,7 @@ TEST(deck, gives_what_is_written) {
   EXPECT_FALSE(a.seed.has_value());
 }
 
-TEST(deck, gives_defaults_where_nothing_is_written) {
+TEST(deck, missing_keys_take_their_defaults) {
   Deck deck = Deck::parse("model: {width: 8, layers: 1}\ntrain: {steps: 0}\nrun:\n", "run.yaml");
   const Settings a = declare(deck);
   EXPECT_EQ(a.chunk, 128);
@@ -188,7 +188,7 @@ TEST(deck, numbers_keep_their_bits_in_the_effective_deck) {
   }
 }
 
-TEST(deck, every_declared_key_is_in_help_and_effective_deck) {
+TEST(deck, declared_keys_appear_in_help_and_effective_deck) {
   Deck deck = Deck::parse(good, "run.yaml");
   declare(deck);
   Deck described = Deck::describe();
@@ -207,7 +207,7 @@ TEST(deck, every_declared_key_is_in_help_and_effective_deck) {
   EXPECT_EQ(deck.help(), described.help());  // help does not depend on what the user wrote
 }
 
-TEST(deck, help_lines_up_within_120_columns) {
+TEST(deck, help_is_aligned_within_120_columns) {
   Deck deck = Deck::describe();
   Section& s = deck.section("a_section", "help");
   (void)s.get("a_key_that_is_longer_than_any_reasonable_key_would_be", std::string(300, 'x'), "help " + std::string(200, 'y'))
@@ -225,7 +225,7 @@ TEST(deck, help_lines_up_within_120_columns) {
     })) << key;
 }
 
-TEST(deck, command_line_wins_and_is_named) {
+TEST(deck, command_line_overrides_deck_and_is_named) {
   Deck deck = Deck::parse(
       good, "run.yaml", Strings{"model.mamba.chunk=32", "train.steps=1", "train.steps=2", "run.prefix=a # b: c", "run.grid=[2, 2]", "train.seed=7"});
   const Settings a = declare(deck);
@@ -268,7 +268,7 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
   expect_refused(with("\"a: b # \\t\\\"\\\\\\u00e9\"", "\"\""), {"run.prefix", "not empty"});
 }
 
-TEST(deck, missing_settings_are_named_with_the_slip_that_hid_them) {
+TEST(deck, missing_settings_are_named_with_suspected_typo) {
   expect_refused(with("  steps: 100\n", ""), {"run.yaml:", "train.steps must be given", "optimizer steps", "train.steps=VALUE"});
   expect_refused(with("  steps:", "  stesp:"), {"run.yaml:10 has `stesp`; did you mean `steps`?"});
   expect_refused(with("model:", "modle:"), {"run.yaml:2 has `modle`; did you mean `model`?"});
@@ -279,10 +279,10 @@ TEST(deck, unknown_names_are_refused_with_the_nearest_name) {
   expect_refused(with("  schedule: linear", "  chunk: 64"), {"did you mean `model.mamba.chunk`?"});
   expect_refused(with("  mamba:", "  mmaba:"), {"run.yaml:7:", "unknown section `model.mmaba`", "`mamba`?"});
   expect_refused(with("  schedule: linear", "  qqqqqqqq: 1"), {"section `train` has: steps, learning_rate"});
-  expect_refused(good + "x: 1\nother: {a: 2}\n", {"run.yaml:20:", "run.yaml:21:"});  // all of them at once
+  expect_refused(good + "x: 1\nother: {a: 2}\n", {"run.yaml:20:", "run.yaml:21:"});  // all unknown keys are reported at once
 }
 
-TEST(deck, text_that_is_no_plain_deck_is_refused) {
+TEST(deck, unsupported_yaml_is_refused) {
   expect_refused("a: [1", {"run.yaml:1:"});
   expect_refused("a:\n  b: 1\n  b: 2\n", {"run.yaml:3:", "`b` is given twice", "run.yaml:2"});
   expect_refused("a: &x 1\n", {"run.yaml:1:", "anchors"});
@@ -308,7 +308,8 @@ TEST(deck, text_that_is_no_plain_deck_is_refused) {
   expect_refused(many, {"at most 10000"});
   expect_refused("#" + std::string(1 << 20, 'x'), {"1048577 bytes"});
   const std::string message = outcome("model: {\"a\\e[31m\\n\": 1, width: 8, layers: 1}\ntrain: {steps: 1}\n").second;
-  EXPECT_NE(message.find("\\x1b[31m\\x0a"), std::string::npos) << message;  // a key cannot paint the terminal
+  // control characters of a key are escaped, so that it cannot change the terminal
+  EXPECT_NE(message.find("\\x1b[31m\\x0a"), std::string::npos) << message;
 }
 
 TEST(deck, files_that_cannot_be_read_are_named) {
@@ -332,7 +333,7 @@ TEST(deck, files_that_cannot_be_read_are_named) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(deck, our_own_contradictions_are_internal_errors) {
+TEST(deck, contradictory_declarations_are_internal_errors) {
   const auto code = [](const std::function<void(Section&)>& use) {
     Deck deck = Deck::parse("", "run.yaml");
     Section& s = deck.section("a", "help");
@@ -370,39 +371,40 @@ TEST(deck, our_own_contradictions_are_internal_errors) {
             }),
             Exit::internal);
   EXPECT_EQ(code([](Section& s) { (void)s.get("x", 1, "h").at_least(2); }),
-            Exit::internal);  // a default outside its range
+            Exit::internal);  // a default value outside its own range
 }
 
-TEST(deck, rules_hold_for_settings_nobody_converted) {
+TEST(deck, ranges_apply_to_values_never_converted) {
   Deck deck = Deck::parse("a: {x: 5}", "run.yaml");
   Section& s = deck.section("a", "help");
   (void)s.get("x", 1, "h").at_most(4);
   EXPECT_THROW(deck.finish(), Error);
 }
 
-TEST(deck, describing_needs_nothing_and_keeps_to_the_rules) {
+TEST(deck, description_without_deck_gives_valid_values) {
   Deck deck = Deck::describe();
   const Settings a = declare(deck);
   EXPECT_GT(a.layers, 0);
   EXPECT_EQ(a.width % 8, 0);
 }
 
-TEST(deck, given_says_what_the_user_wrote) {
+TEST(deck, given_reports_keys_set_by_user) {
   Deck deck = Deck::parse("a: {x: 5}", "run.yaml", Strings{"a.y=1"});
   const Section& s = deck.section("a", "help");
   EXPECT_TRUE(s.given("x") && s.given("y"));
   EXPECT_FALSE(s.given("z"));
 }
 
-TEST(deck, edit_distance_counts_slips) {
+TEST(deck, edit_distance_counts_typing_errors) {
   EXPECT_EQ(edit_distance("", "abc"), 3);
   EXPECT_EQ(edit_distance("width", "width"), 0);
-  EXPECT_EQ(edit_distance("widht", "width"), 1);  // swapped
+  EXPECT_EQ(edit_distance("widht", "width"), 1);  // two swapped letters count as one error
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
   EXPECT_EQ(nearest("abc", Strings{"xyz"}), "");
 }
 
-// Typo, wrong type, out of range, given twice, unknown: each is refused, and nine typos in ten are told the right name.
+// Typing errors, wrong types, values out of range, repeated and unknown keys are all refused. For nine of ten typing
+// errors the message suggests the right name.
 TEST(deck, hundreds_of_broken_decks_are_all_refused) {
   ASSERT_EQ(outcome(good).first, Exit::ok);
   std::mt19937 random(7);
@@ -422,7 +424,7 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
                                                 {"prefix", {"~", "[a]", "\"\""}},
                                                 {"files", {"x.bin", "[[a]]", "{a: b}"}}};
   int typos = 0, hints = 0;
-  gyr::testing::Trials trials("deck with a slip, a wrong value, a key twice or an unknown one");
+  gyr::testing::Trials trials("deck with a typo, a wrong value, a repeated or an unknown key");
   const auto try_one = [&](const Strings& deck) {
     const auto refusal = outcome(joined(deck));
     trials.attempt([&] {
@@ -455,10 +457,10 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
     }
   }
   EXPECT_GT(typos, 100);
-  EXPECT_GE(10 * hints, 9 * typos) << hints << " of " << typos;
+  EXPECT_GE(10 * hints, 9 * typos) << hints << " typos with the right suggestion, of a total of " << typos;
 }
 
-// Whatever the bytes, the reader returns a tree or an Error(config).
+// For any bytes, the reader returns a tree or throws Error(config).
 TEST(deck, no_bytes_crash_the_reader) {
   std::mt19937 random(11);
   const std::string alphabet = "\n\n  :-[]{},&*!|>'\"%@`#?\t\\\xc3\xa9\x01~0aM";

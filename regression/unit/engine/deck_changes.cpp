@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a changed key means to a resumed run is what it does: every key of the deck has another value here, and the model's loss, and where it
-// is the engine's business a step, are computed with both.
+// Declared effect of a changed deck key on a resumed run, against its real effect. Each key gets another value here. For
+// keys of the model, of fine-tuning and of the optimizer, the loss and two training steps are computed with both values.
 #include "src/config/deck_changes.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace gyr::testing::deck_changes_suite {
 namespace {
 
-// Under these no value is the default, so that a change of each can do something.
+// A deck in which no value is the default, so that a change of any key can have an effect.
 const char* const base_deck = R"(
 model: {pattern: "P*WEL", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
         attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9, soft_cap: 2,
@@ -154,7 +154,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.tokenizer", {"t.json", none}},
                                                                          {"data.seed", {"7", course}},
                                                                          {"data.skip", {"[\"0:8\"]", course}},
-                                                                         {"train.objective", {"reward", function}},  // of unit/objective.cpp
+                                                                         {"train.objective", {"reward", function}},  // from unit/objective.cpp
                                                                          {"train.mlm.mask_token", {"5", course}},
                                                                          {"train.mlm.share", {"0.3", course}},
                                                                          {"train.mlm.max_ngram", {"3", course}},
@@ -279,20 +279,21 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
 
 using Overrides = std::vector<std::string>;
 
-// What the base deck must say besides for a key to be allowed: model.layers and the ratios go with the pattern that they make.
+// Overrides that the base deck needs so that a key is allowed. model.layers and the ratios need the pattern that they
+// produce.
 Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
   if (key == "train.init_head") return {"train.init_from=model"};
-  if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // without windows
+  if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
   if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.token_drop_policy") return {"model.moe.capacity_factor=0.5"};
-  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // which is of softmax
+  if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // the z-loss requires softmax scores
   if (key == "model.attention.rope.attention_factor") return {"model.attention.rope.type=yarn"};
   if (key == "model.latent.rope.attention_factor") return {"model.latent.rope.type=yarn"};
   if (key == "model.attention.rope.truncate")
@@ -325,10 +326,10 @@ std::vector<std::string> keys() {
   return paths;
 }
 
-TEST(deck_changes, every_key_is_told_as_what_it_is) {
+TEST(deck_changes, every_changed_key_is_reported_with_effect) {
   EXPECT_EQ(keys().size(), another_value().size());
   for (const std::string& key : keys()) {
-    ASSERT_TRUE(another_value().contains(key)) << key << ": say here what another value of it means to a run that goes on";
+    ASSERT_TRUE(another_value().contains(key)) << key << ": add another value of this key and its effect on a resumed run to another_value()";
     const Effect effect = another_value().at(key).second;
     const std::string before = effective(base_of(key));
     EXPECT_TRUE(deck_changes(before, before).empty()) << key;
@@ -344,14 +345,14 @@ TEST(deck_changes, every_key_is_told_as_what_it_is) {
   }
 }
 
-// A model, and what a step makes of it.
+// Weight shapes of a model, its loss, and its weights after training.
 struct Outcome {
   std::map<std::string, Shape> shapes;
   double loss = 0;
-  std::vector<double> weights;  // after the step
+  std::vector<double> weights;  // after two steps
 };
 
-// The same tokens as samples of the model's objective.
+// The same tokens as samples, from which the model's objective makes encoder input and decoder input.
 MicroBatch with_sources(const ModelConfig& m, const MicroBatch& tokens) {
   const auto source = [&](Index i) {
     Sample s{std::vector<std::int32_t>(tokens.tokens.begin() + i * 8, tokens.tokens.begin() + (i + 1) * 8), {}, std::vector<std::uint8_t>(9, 1), {}};
@@ -370,7 +371,7 @@ Outcome outcome_of(const Overrides& overrides) {
   set_weights(rig.engine);
   MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
   if (run.model.objective->has_source()) batch = with_sources(run.model, batch);
-  else std::fill_n(batch.tokens.begin(), 4, 3);  // the one that takes no gradient
+  else std::fill_n(batch.tokens.begin(), 4, 3);  // the padding token, whose embedding row gets no gradient
   const auto source = [&](int) { return batch; };
   Outcome o;
   for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;
@@ -389,7 +390,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_something_else) {
+TEST(deck_changes, declared_effect_matches_computed_loss_and_weights) {
   const Outcome usual = outcome_of({});
   for (const std::string& key : keys()) {
     const bool model = key.starts_with("model.") || key.starts_with("finetune."),
@@ -406,7 +407,7 @@ TEST(deck_changes, a_key_changes_the_function_exactly_where_the_model_computes_s
   }
 }
 
-TEST(deck_changes, a_deck_of_an_older_program_has_defaults_where_it_says_nothing) {
+TEST(deck_changes, missing_keys_of_older_decks_mean_defaults) {
   std::string older = effective();
   const auto at = older.find("  log_every: 1\n");
   ASSERT_NE(at, std::string::npos);

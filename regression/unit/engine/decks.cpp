@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Decks of published models besides Falcon-H1 have the published numbers of parameters.
+// Decks of published models other than Falcon-H1 have the published parameter counts.
 #include <map>
 
 #include "modules/cost/flops.hpp"
@@ -16,7 +16,7 @@ const std::map<std::string, Index> published{
     {"gpt-oss-20b", 20'914'757'184}, {"t5-small", 60'506'624},        {"modernbert-base", 149'655'232},
 };
 
-TEST(decks, have_the_published_numbers_of_parameters) {
+TEST(decks, published_models_have_published_parameter_counts) {
   for (const auto& [name, parameters] : published) {
     Deck deck = Deck::read(std::filesystem::path(GYR_SOURCE_DIR) / "input" / (name + ".yaml"));
     const RunConfig run = read_run_config(deck);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a step does when its numbers are not finite: it stops, names the weight, and has changed nothing.
+// A step with values that are not finite stops, names the weight and changes nothing. Also: loss limit, reads from the
+// device, and plans of GEMMs.
 #include "src/engine/step/engine.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::vector<double> values(const Parameter& p) {
   return {v.data(), v.data() + p.size()};
 }
 
-TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
+TEST(engine, nonfinite_weight_is_named_and_nothing_changes) {
   const Case& c = named("T2");
   for (const std::string bad : {"model.layers.1.self_attn.o_proj.weight", "model.layers.0.mamba.A_log", "lm_head.weight"}) {
     Rig<double> rig(config_of(c), alone(c.model.layers()));
@@ -40,7 +41,7 @@ TEST(engine, a_weight_that_is_not_finite_is_named_and_nothing_changes) {
     const std::vector<double> before = values(first);
     try {
       rig.engine.train([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 7, 1e-2);
-      ADD_FAILURE() << bad << " went unnoticed";
+      ADD_FAILURE() << bad << " was not detected";
     } catch (const Error& error) {
       EXPECT_EQ(error.code, Exit::numeric);
       EXPECT_NE(std::string(error.what()).find("step 7"), std::string::npos) << error.what();
@@ -65,7 +66,8 @@ TEST(engine, a_loss_above_the_limit_changes_nothing) {
   EXPECT_NE(values(first), before);
 }
 
-// Angles are made for the positions of a sequence: a document that claims to have begun before it is refused.
+// Rotary angles are computed for the positions of one sequence. A document position beyond the sequence length is
+// refused.
 TEST(engine, a_position_beyond_the_sequence_is_refused) {
   const Case& c = named("T2");
   Rig<double> rig(config_of(c), alone(c.model.layers()));
@@ -74,26 +76,26 @@ TEST(engine, a_position_beyond_the_sequence_is_refused) {
   EXPECT_THROW(rig.engine.gradients([&](int) { return m; }, 1, 1), Error);
 }
 
-TEST(engine, a_gradient_that_overflows_is_named) {
+TEST(engine, overflowing_gradient_is_named) {
   const Case& c = named("T2");
   Rig<float> rig(config_of(c), alone(c.model.layers()));
   for (const auto& p : rig.engine.stage().parameters().all())
-    if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite, but its products are not
+    if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite weights whose GEMM results overflow
       assign(rig.engine.device(), *p, [](Index) { return 3e38; });
   try {
     rig.engine.train([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 1, 1e-2);
-    ADD_FAILURE() << "went unnoticed";
+    ADD_FAILURE() << "the overflow was not detected";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::numeric);
     EXPECT_NE(std::string(error.what()).find("gradient of "), std::string::npos) << error.what();
   }
 }
 
-// What the host reads of the device in a step: one read of its sums, however many micro-batches, blocks of logits and weights there are.
-TEST(engine, a_step_reads_the_device_once) {
+// The host reads from the device once per step, for any number of micro-batches, blocks of logits and weights.
+TEST(engine, step_reads_device_memory_once) {
   const Case& c = named("T2");
   EngineConfig config = config_of(c);
-  config.micro_batch_size = 2, config.seq_length = 200, config.micros = 3;  // two blocks of logits each
+  config.micro_batch_size = 2, config.seq_length = 200, config.micros = 3;  // two blocks of logits per micro-batch
   Rig<float> rig(config, alone(c.model.layers()));
   rig.engine.initialise(7);
   const auto source = [&](int i) { return micro_batch(2 * i, 2, 200, c.model.vocab_size); };
@@ -110,11 +112,11 @@ TEST(engine, a_step_reads_the_device_once) {
     EXPECT_EQ(reads(), 1) << step;
   }
   rig.engine.evaluate(source, 3);
-  EXPECT_EQ(reads(), 1) << "an evaluation";
+  EXPECT_EQ(reads(), 1) << "reads of an evaluation";
 }
 
-// Shapes and numbers of all matrix products, and with any library the same step.
-TEST(engine, a_plan_names_every_product_of_a_step) {
+// A plan lists the shape and the number of calls of every GEMM. Their FLOPs add up to the GEMM work of the plan.
+TEST(engine, plan_lists_every_gemm_of_step) {
   for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
     EngineConfig config = config_of(named("T2"));
     config.precision = precision;
@@ -128,7 +130,7 @@ TEST(engine, a_plan_names_every_product_of_a_step) {
   }
 }
 
-TEST(engine, steps_do_not_depend_on_the_library_of_products) {
+TEST(engine, steps_do_not_depend_on_gemm_library) {
   const Case& c = named("T2");
   const auto losses = [&](GemmLibrary library) {
     EngineConfig config = config_of(c);
@@ -148,8 +150,8 @@ TEST(engine, steps_do_not_depend_on_the_library_of_products) {
   }
 }
 
-// The same work, memory and traffic for a rank with the same coordinates.
-TEST(engine, plans_do_not_depend_on_the_order_of_the_axes) {
+// A rank with the same coordinates has the same work, memory and traffic.
+TEST(engine, plans_do_not_depend_on_axis_order) {
   EngineConfig config = config_of(named("T2"));
   config.model = widened(named("T2"));
   const std::vector<Span> stages{{0, 3}, {3, 8}};

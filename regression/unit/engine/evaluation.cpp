@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What evaluations ask for and how they count, without a model: windows that score every token once, batches that hold every passage once,
-// continuations cut where they should be, lines that are refused by name.
+// Evaluation without a model: windows score every token once, batches hold every passage once, continuations are split
+// from contexts correctly, and bad lines are refused by file and line.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,7 +16,7 @@
 namespace gyr::testing::evaluation_suite {
 namespace {
 
-TEST(evaluation, windows_score_every_token_but_the_first_once_with_the_context_promised) {
+TEST(evaluation, windows_score_each_token_once_with_minimum_context) {
   for (const Index tokens : {1, 2, 7, 8, 9, 10, 31, 64})
     for (const Index window : {1, 2, 5, 8, 100})
       for (const Index stride : {Index(1), Index(3), window - 1, window}) {
@@ -55,7 +55,7 @@ TEST(evaluation, batches_hold_every_passage_once_within_their_limits) {
   EXPECT_TRUE(plan_batches({}, {}).empty());
 }
 
-TEST(evaluation, a_mean_has_the_deviation_of_its_sample_over_the_root_of_its_size) {
+TEST(evaluation, mean_reports_its_standard_error) {
   Mean mean;
   for (const double x : {1.0, 4.0, 7.0, 8.0}) mean.add(x);
   EXPECT_EQ(mean.value(), 5);
@@ -65,14 +65,14 @@ TEST(evaluation, a_mean_has_the_deviation_of_its_sample_over_the_root_of_its_siz
   EXPECT_TRUE(std::isnan(one.error()));
 }
 
-// Bytes are tokens, 0 ends a text; letters are at 1 + their place in the byte alphabet.
+// A byte-level tokenizer: token 0 ends a document, and the other ids are 1 + the place in the byte alphabet.
 struct Bytes {
   Tokenizer tokenizer{byte_vocabulary(std::vector<std::string>{"<|endoftext|>"})};
   TextSettings settings{tokenizer, tokenizer.size(), 16, tokenizer.eod(), 0};
   std::string text(const std::vector<Token>& tokens) const { return tokenizer.decode(tokens); }
 };
 
-TEST(evaluation, a_continuation_takes_the_white_space_before_it) {
+TEST(evaluation, continuation_includes_preceding_white_space) {
   const Bytes bytes;
   for (const auto& [context, continuation] : {std::pair<std::string, std::string>{"ab ", "cd"}, {"ab", " cd"}}) {
     const Continued c = continued(context, continuation, bytes.settings, "here");
@@ -84,7 +84,7 @@ TEST(evaluation, a_continuation_takes_the_white_space_before_it) {
   }
 }
 
-TEST(evaluation, an_empty_context_is_the_token_that_begins_a_text) {
+TEST(evaluation, empty_context_becomes_the_begin_token) {
   Bytes bytes;
   const Continued c = continued("  ", "cd", bytes.settings, "here");
   EXPECT_EQ(c.passage.tokens.front(), *bytes.tokenizer.eod());
@@ -95,7 +95,7 @@ TEST(evaluation, an_empty_context_is_the_token_that_begins_a_text) {
   EXPECT_NE(std::string(error.what()).find("file:3"), std::string::npos) << error.what();
 }
 
-TEST(evaluation, what_does_not_fit_loses_its_beginning) {
+TEST(evaluation, too_long_context_loses_its_beginning) {
   const Bytes bytes;
   const Continued c = continued("abcdefghijklmnopqrst", " uv", bytes.settings, "here");
   EXPECT_TRUE(c.cut);
@@ -104,14 +104,14 @@ TEST(evaluation, what_does_not_fit_loses_its_beginning) {
   EXPECT_EQ(error_of([&] { continued("a", " 23456789 23456789", bytes.settings, "here"); }).code, Exit::data);
 }
 
-// Scores as a model would give: one number per passage.
+// Scores as a model would return them, with one loss per passage.
 std::vector<PassageScore> losses(std::initializer_list<double> values) {
   std::vector<PassageScore> scores;
   for (const double x : values) scores.push_back({x, x * x, 1, 0});
   return scores;
 }
 
-TEST(evaluation, choices_are_told_apart_by_sum_by_bytes_and_by_tokens) {
+TEST(evaluation, choices_are_ranked_with_three_loss_normalisations) {
   const Folder folder;
   Bytes bytes;
   const auto file = folder.write("choices.jsonl", R"({"context":"a","choices":["bb","cccc"],"answer":0})"
@@ -120,7 +120,8 @@ TEST(evaluation, choices_are_told_apart_by_sum_by_bytes_and_by_tokens) {
                                                   "\n");
   const auto asked = choices_evaluation(file, " ", bytes.settings);
   ASSERT_EQ(asked->passages().count(), 4);
-  // By sum the short one; by bytes 3/2 > 5/4 the long one; by tokens, of which the delimiter is one, 3/3 = 5/5 the first of equals.
+  // By sum the short choice has the lower loss. Per byte the long one has (3/2 > 5/4). Per token, with the delimiter as
+  // a token, both are equal (3/3 = 5/5), and the first is chosen.
   const Conclusion c = asked->conclude(losses({3, 5, 3, 5}));
   EXPECT_EQ(c.results["acc"], 0.5);
   EXPECT_EQ(c.records[0]["chosen"], 0);
@@ -130,7 +131,7 @@ TEST(evaluation, choices_are_told_apart_by_sum_by_bytes_and_by_tokens) {
   EXPECT_EQ(c.records[0]["tokens"], Json({3, 5}));
 }
 
-TEST(evaluation, documents_words_and_bytes_are_counted_as_they_stand) {
+TEST(evaluation, documents_words_and_bytes_are_counted_exactly) {
   const Folder folder;
   Bytes bytes;
   const auto file = folder.write("text.jsonl", R"({"text":" one  two\n"})"
@@ -153,7 +154,7 @@ TEST(evaluation, documents_words_and_bytes_are_counted_as_they_stand) {
   EXPECT_EQ(text_evaluation({file}, {}, 16, bytes.settings)->passages().count(), 1);
 }
 
-TEST(evaluation, a_bad_line_is_named) {
+TEST(evaluation, bad_line_is_reported_with_its_number) {
   const Folder folder;
   const Bytes bytes;
   const auto refused = [&](const std::string& line, const std::string& part, bool choices) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sum behind HDF5's chunks is the one of its definition for every content and length.
+// The Fletcher-32 checksum of an HDF5 chunk equals its definition for every content and length.
 #include "src/hdf5/fletcher32.hpp"
 
 #include <random>
@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// The definition, word by word; never reduced to zero once it was not.
+// Reference: the definition, one 16-bit word at a time. A sum that was not zero is never reduced to zero.
 std::uint32_t defined(const Bytes& bytes, std::size_t first) {
   std::uint64_t plain = 0, weighted = 0;
   const auto reduced = [](std::uint64_t x) { return x > 65535 ? (x - 1) % 65535 + 1 : x; };
@@ -34,18 +34,19 @@ Bytes random_bytes(std::size_t count) {
   return bytes;
 }
 
-TEST(fletcher32, is_as_defined_for_every_length) {
+TEST(fletcher32, equals_definition_for_every_length) {
   for (std::size_t count = 0; count < 2100; ++count) expect_defined(random_bytes(count));
   for (const std::size_t count : {65535u, 65536u, 131071u, 2097152u, 2097153u}) expect_defined(random_bytes(count));
 }
 
-TEST(fletcher32, begins_at_any_address) {
+TEST(fletcher32, data_may_begin_at_any_address) {
   const Bytes bytes = random_bytes(5000);
   for (std::size_t first = 0; first < 33; ++first) expect_defined(bytes, first);
 }
 
-// The largest sums on the way, and those whose remainder is zero: nothing but zeros has the sum zero.
-TEST(fletcher32, neither_overflows_nor_takes_a_multiple_for_zero) {
+// Inputs with the largest intermediate sums, and with sums whose remainder is zero. Only all-zero data has the checksum
+// zero.
+TEST(fletcher32, large_sums_neither_overflow_nor_become_zero) {
   for (const std::size_t count : {1u, 2u, 511u, 512u, 513u, 1024u, 131072u, 2097152u}) {
     EXPECT_EQ(hdf5::fletcher32(Bytes(count, 0).data(), count), 0u);
     expect_defined(Bytes(count, 255));

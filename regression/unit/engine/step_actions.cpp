@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is due after a step, over all small runs and stop requests.
+// Actions due after each step (end, validation, save, replica check, exit), for all small runs and stop requests.
 #include "src/train/step_actions.hpp"
 
 #include <signal.h>
@@ -16,7 +16,7 @@ StepActions step_actions_of(Index steps, Index eval_every, Index save_every, Ind
   return StepActions(run);
 }
 
-TEST(step_actions, a_run_ends_at_its_last_step_and_validates_and_saves_there) {
+TEST(step_actions, last_step_ends_run_validates_and_saves) {
   for (Index steps = 1; steps < 8; ++steps)
     for (Index every = 0; every < 10; ++every) {
       const StepActions step_actions = step_actions_of(steps, every, every);
@@ -24,7 +24,7 @@ TEST(step_actions, a_run_ends_at_its_last_step_and_validates_and_saves_there) {
       EXPECT_TRUE(step_actions.saves(steps, 0));
       EXPECT_EQ(step_actions.validates(steps), every > 0);
       EXPECT_FALSE(step_actions.takes_another(steps, 0));
-      EXPECT_FALSE(step_actions.leaves(steps, SIGTERM)) << "what is due at the end is done though told to stop";
+      EXPECT_FALSE(step_actions.leaves(steps, SIGTERM)) << "the final actions are executed in spite of a stop request";
       for (Index step = 0; step < steps; ++step) {
         EXPECT_FALSE(step_actions.finished(step));
         EXPECT_TRUE(step_actions.takes_another(step, 0));
@@ -33,13 +33,13 @@ TEST(step_actions, a_run_ends_at_its_last_step_and_validates_and_saves_there) {
     }
 }
 
-TEST(step_actions, multiples_are_due_and_the_start_is_not) {
+TEST(step_actions, periodic_actions_are_due_at_multiples_only) {
   const StepActions step_actions = step_actions_of(100, 6, 4, 5);
   for (Index step = 1; step < 100; ++step) {
     EXPECT_EQ(step_actions.validates(step), step % 6 == 0) << step;
     EXPECT_EQ(step_actions.saves(step, 0), step % 4 == 0) << step;
     EXPECT_EQ(step_actions.checks_replicas(step), step % 5 == 0) << step;
-    EXPECT_NE(step_actions.checks_replicas(step), step_actions.checks_replicas_to_save(step)) << "replicas are compared before a save, once";
+    EXPECT_NE(step_actions.checks_replicas(step), step_actions.checks_replicas_to_save(step)) << "replicas are compared exactly once before a save";
   }
   EXPECT_FALSE(step_actions.validates(0));
   const StepActions never = step_actions_of(100, 0, 0);
@@ -47,8 +47,9 @@ TEST(step_actions, multiples_are_due_and_the_start_is_not) {
     EXPECT_FALSE(never.validates(step) || never.saves(step, 0) || never.checks_replicas(step) || never.checks_replicas_to_save(step)) << step;
 }
 
-// Nothing is lost on leaving, and nothing is written twice; a lost folder is told by the save that fails.
-TEST(step_actions, a_run_that_leaves_has_saved_where_it_stands) {
+// A run that stops early saves its current step, unless that step is saved already. If its folder is lost, it tries to
+// save anyway, and the failing save reports the loss.
+TEST(step_actions, stopped_run_saves_its_current_step_once) {
   const StepActions step_actions = step_actions_of(9, 2, 3);
   for (const int reason : {SIGTERM, stop_file_reason, walltime_reason})
     for (Index step = 0; step < 9; ++step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which run an output folder belongs to once it is taken, and what of earlier attempts is left in it then.
+// Run id of an output folder after a run has taken it over, and removal of the remains of earlier attempts.
 #include "src/train/folder_ownership.hpp"
 
 #include "regression/support/folder.hpp"
@@ -17,17 +17,17 @@ RunIdentity folder_taken(const Folder& folder, const TrainOptions& options = {})
   return take_folder(taken, run, options);
 }
 
-// A checkpoint as far as its name goes.
+// Creates an empty folder that has the name of a checkpoint.
 void put_checkpoint(const Folder& folder, const std::string& name) { fs::create_directories(folder / ("checkpoints/" + name)); }
 
-TEST(take_folder, of_an_empty_folder_draws_an_id_each_time) {
+TEST(take_folder, empty_folder_gets_a_new_run_id) {
   const Folder folder;
   const std::string first = folder_taken(folder).id, second = folder_taken(folder, {.resume = true}).id;
   EXPECT_EQ(first.size(), 16u);
-  EXPECT_NE(first, second) << "nothing was written that it could go on from";
+  EXPECT_NE(first, second) << "the folder holds nothing that the second run could resume";
 }
 
-TEST(take_folder, checkpoints_of_another_run_are_refused_and_stay) {
+TEST(take_folder, folder_with_other_checkpoints_is_refused_unchanged) {
   const Folder folder;
   put_checkpoint(folder, "step_00000003");
   put_checkpoint(folder, "step_00000012");
@@ -37,7 +37,7 @@ TEST(take_folder, checkpoints_of_another_run_are_refused_and_stay) {
   EXPECT_TRUE(fs::exists(folder / "checkpoints/step_00000003"));
 }
 
-TEST(take_folder, a_resumed_run_keeps_its_id_and_another_one_sets_it_aside) {
+TEST(take_folder, resume_keeps_run_id_fresh_run_archives_checkpoints) {
   const Folder folder;
   put_checkpoint(folder, "step_00000003");
   const RunIdentity old{"0123456789abcdef"};
@@ -48,7 +48,7 @@ TEST(take_folder, a_resumed_run_keeps_its_id_and_another_one_sets_it_aside) {
   EXPECT_FALSE(fs::exists(folder / "checkpoints"));
 }
 
-TEST(take_folder, leavings_of_killed_saves_and_the_heartbeat_are_removed) {
+TEST(take_folder, leftovers_of_killed_saves_and_heartbeat_are_removed) {
   const Folder folder;
   put_checkpoint(folder, "step_00000003");
   put_checkpoint(folder, "step_00000004.tmp");

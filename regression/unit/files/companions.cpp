@@ -13,7 +13,7 @@ std::string config(const std::string& end) {
   return R"({"model_type": "falcon_h1", "rope_theta": 1e4, "vocab_size": 50, "eos_token_id": )" + end + "}";
 }
 
-TEST(companions, end_tokens_are_those_that_generate_has_in_transformers) {
+TEST(companions, end_tokens_equal_those_of_transformers_generate) {
   const auto ends = [](const Companions& c) { return end_tokens_in(c, "model"); };
   EXPECT_EQ(ends({}), Tokens{});
   EXPECT_EQ(ends({{"config.json", config("7")}}), Tokens{7});
@@ -24,7 +24,7 @@ TEST(companions, end_tokens_are_those_that_generate_has_in_transformers) {
   EXPECT_EQ(ends({{"generation_config.json", R"({"eos_token_id": [3]})"}}), Tokens{3});
 }
 
-TEST(companions, what_is_no_token_is_named) {
+TEST(companions, invalid_end_token_is_reported_with_file) {
   for (const char* bad : {"-1", "1.5", "\"2\"", "{}", "[[1]]", "[1, null]", "true", "2147483648", "99999999999999999999"}) {
     const Error error = error_of([&] { end_tokens_in({{"generation_config.json", std::string(R"({"eos_token_id": )") + bad + "}"}}, "model"); });
     EXPECT_EQ(error.code, Exit::data) << bad;
@@ -34,14 +34,14 @@ TEST(companions, what_is_no_token_is_named) {
     EXPECT_EQ(error_of([&] { end_tokens_in({{"generation_config.json", bad}}, "model"); }).code, Exit::data) << bad;
 }
 
-TEST(companions, suggestions_are_told_and_nothing_else) {
+TEST(companions, only_sampling_suggestions_are_reported) {
   const auto told = [](const std::string& json) { return suggestions_in({{"generation_config.json", json}}, "model"); };
   EXPECT_EQ(suggestions_in({}, "model"), "");
   EXPECT_EQ(told(R"({"_from_model_config": true, "bos_token_id": 1, "eos_token_id": 2, "transformers_version": "5.0"})"), "");
   EXPECT_EQ(told(R"({"top_p": 0.9, "temperature": 0.7, "do_sample": true, "top_k": null})"), "do_sample true, temperature 0.7, top_p 0.9");
 }
 
-TEST(companions, a_chat_template_is_where_transformers_looks_for_it) {
+TEST(companions, chat_template_is_found_as_in_transformers) {
   const auto found = [](const Companions& c) {
     const auto t = chat_template_in(c, "m");
     return t ? t->origin + ": " + t->text : "none";
@@ -63,7 +63,7 @@ TEST(companions, a_chat_template_is_where_transformers_looks_for_it) {
   }
 }
 
-TEST(companions, what_cannot_be_carried_is_left_behind_and_told) {
+TEST(companions, unsuitable_files_are_left_out_and_reported) {
   const Folder folder;
   folder.write("config.json", config("1"));
   folder.write("tokenizer_config.json", std::string((1 << 20) + 1, ' '));
@@ -73,8 +73,9 @@ TEST(companions, what_cannot_be_carried_is_left_behind_and_told) {
   const Companions carried = companions_in(folder.path(), [&](const std::string& note) { notes.push_back(note); });
   EXPECT_EQ(carried, (Companions{{"config.json", config("1")}}));
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_NE(notes[0].find("tokenizer_config.json: is not carried by the checkpoint: it has more than a mebibyte"), std::string::npos) << notes[0];
-  EXPECT_NE(notes[1].find("chat_template.jinja: is not carried by the checkpoint: it has bytes that are no UTF-8"), std::string::npos) << notes[1];
+  EXPECT_NE(notes[0].find("tokenizer_config.json: is not copied into the checkpoint: it has more than 1 MiB"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[1].find("chat_template.jinja: is not copied into the checkpoint: it has bytes that are not valid UTF-8"), std::string::npos)
+      << notes[1];
 }
 
 }  // namespace

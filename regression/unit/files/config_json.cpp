@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every spelling of config.json is the same model, what cannot be the same is refused by key, and what is written is read again.
+// Every spelling of config.json gives the same model, unsupported settings are refused by key, and a written file reads
+// back unchanged.
 #include "src/huggingface/config_json.hpp"
 
 #include <nlohmann/json.hpp>
@@ -30,12 +31,12 @@ Json early() {
     "transformers_version":"4.52.0","use_cache":true,"vocab_size":32784})");
 }
 HuggingFaceConfig parse(const Json& json) { return parse_config_json(json.dump(), "config.json"); }
-std::string text_of(const HuggingFaceConfig& c) { return write_config_json(c); }  // says every field
+std::string text_of(const HuggingFaceConfig& c) { return write_config_json(c); }  // the written text includes every field
 
 void expect_refused(const std::string& text, const std::string& why) {
   const Error error = error_of([&] { parse_config_json(text, "config.json"); });
   EXPECT_EQ(error.code, Exit::data) << error.what();
-  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
+  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should contain: " << why;
   EXPECT_EQ(std::string(error.what()).rfind("config.json: ", 0), 0u) << error.what();
   EXPECT_LT(std::string(error.what()).size(), 400u) << error.what();
 }
@@ -45,7 +46,7 @@ void expect_refused(const std::string& key, const Json& value, const std::string
   expect_refused(json.dump(), why);
 }
 
-TEST(config_json, the_published_model_is_read_as_it_is) {
+TEST(config_json, published_model_is_read_correctly) {
   const HuggingFaceConfig c = parse(early());
   const ModelConfig& m = c.model;
   EXPECT_EQ(m.pattern, std::string(36, 'P'));
@@ -78,7 +79,7 @@ TEST(config_json, the_published_model_is_read_as_it_is) {
   EXPECT_TRUE(c.notes.empty()) << c.notes.front();
 }
 
-TEST(config_json, spellings_of_all_generations_are_one_model) {
+TEST(config_json, spellings_of_all_versions_give_one_model) {
   const std::string wanted = text_of(parse(early()));
   const auto same = [&](const char* what, const std::function<void(Json&)>& change) {
     Json json = early();
@@ -86,10 +87,12 @@ TEST(config_json, spellings_of_all_generations_are_one_model) {
     EXPECT_EQ(text_of(parse(json)), wanted) << what;
   };
   same("rope_parameters", [](Json& j) { j.erase("rope_theta"), j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e11}}; });
-  same("the inner base holds", [](Json& j) { j["rope_theta"] = 1e4, j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e11}}; });
-  same("type beside base", [](Json& j) { j["rope_parameters"] = {{"type", "default"}}; });
+  same("the inner base takes precedence", [](Json& j) {
+    j["rope_theta"] = 1e4, j["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e11}};
+  });
+  same("type next to base", [](Json& j) { j["rope_parameters"] = {{"type", "default"}}; });
   same("default scaling", [](Json& j) { j["rope_scaling"] = {{"rope_type", "default"}}; });
-  same("whole base", [](Json& j) { j["rope_theta"] = 100000000000; });
+  same("integer base", [](Json& j) { j["rope_theta"] = 100000000000; });
   same("dtype", [](Json& j) { j.erase("torch_dtype"), j["dtype"] = "bfloat16"; });
   same("both dtypes", [](Json& j) { j["torch_dtype"] = "float32", j["dtype"] = "bfloat16"; });
   same("torch.", [](Json& j) { j["torch_dtype"] = "torch.bfloat16"; });
@@ -99,8 +102,8 @@ TEST(config_json, spellings_of_all_generations_are_one_model) {
   same("spelled infinity", [](Json& j) { j["time_step_limit"] = {0.0, {{"__float__", "Infinity"}}}; });
   same("null limit", [](Json& j) { j["time_step_limit"] = nullptr; });
   same("layer types", [](Json& j) { j["layer_types"] = std::vector<std::string>(36, "hybrid"); });
-  same("one end of several", [](Json& j) { j["eos_token_id"] = {11}; });
-  // The bare word is no JSON: put into the text by hand, beside a string that has it too.
+  same("list of one end token", [](Json& j) { j["eos_token_id"] = {11}; });
+  // The bare word Infinity is not valid JSON. It is put into the text by hand, next to a string that also contains it.
   Json json = early();
   json["time_step_limit"] = "LIMIT";
   json["_name_or_path"] = "\\\"[NaN, Infinity]\\";
@@ -109,7 +112,7 @@ TEST(config_json, spellings_of_all_generations_are_one_model) {
   EXPECT_EQ(text_of(parse_config_json(text, "x")), wanted);
 }
 
-TEST(config_json, what_is_left_out_is_the_default) {
+TEST(config_json, missing_keys_take_default_values) {
   const HuggingFaceConfig c = parse({{"model_type", "falcon_h1"}, {"rope_theta", 1e5}});
   EXPECT_EQ(c.model.vocab_size, 128000);
   EXPECT_EQ(c.model.hidden_size, 4096);
@@ -128,7 +131,7 @@ TEST(config_json, what_is_left_out_is_the_default) {
   EXPECT_EQ(c.end_tokens, std::vector<Index>{2});
 
   Json json = early();
-  json["mamba_d_ssm"] = nullptr;  // mamba_expand * hidden_size
+  json["mamba_d_ssm"] = nullptr;  // default: mamba_expand * hidden_size
   json["mamba_d_head"] = "auto";
   json["num_key_value_heads"] = nullptr;
   json.erase("head_dim");
@@ -146,7 +149,7 @@ TEST(config_json, what_is_left_out_is_the_default) {
   EXPECT_EQ(n.model.mamba.multipliers[0], 1);
 }
 
-TEST(config_json, norms_and_gates) {
+TEST(config_json, gated_norm_keys_select_norm_order) {
   for (const auto& [rms, before, norm] : std::vector<std::tuple<bool, bool, SsmNorm>>{
            {false, true, SsmNorm::none}, {false, false, SsmNorm::none}, {true, true, SsmNorm::norm_first}, {true, false, SsmNorm::gate_first}}) {
     Json json = early();
@@ -159,7 +162,7 @@ TEST(config_json, norms_and_gates) {
   EXPECT_EQ(parse(json).model.mamba.norm, SsmNorm::norm_first);
 }
 
-TEST(config_json, what_is_written_is_read_again) {
+TEST(config_json, written_config_reads_back_unchanged) {
   for (const Case& c : cases()) {
     HuggingFaceConfig config;
     config.model = c.model;
@@ -176,7 +179,7 @@ TEST(config_json, what_is_written_is_read_again) {
     EXPECT_EQ(back.model.pad_token_id, c.model.pad_token_id);
     EXPECT_EQ(back.model.tie_word_embeddings, c.model.tie_word_embeddings);
     EXPECT_EQ(back.end_tokens, config.end_tokens);
-    const Json json = Json::parse(text);  // strict JSON, with what every version looks for
+    const Json json = Json::parse(text);  // strict JSON with the keys that every version of transformers reads
     EXPECT_EQ(json["rope_theta"], c.model.attention.rope_theta);
     EXPECT_EQ(json["rope_parameters"]["rope_theta"], c.model.attention.rope_theta);
     EXPECT_EQ(json["rope_parameters"]["rope_type"], "default");
@@ -191,7 +194,7 @@ TEST(config_json, what_is_written_is_read_again) {
   EXPECT_TRUE(std::isinf(parse_config_json(write_config_json(half_open), "written").model.mamba.dt_high));
 }
 
-TEST(config_json, other_models_are_not_written) {
+TEST(config_json, unsupported_pattern_is_not_written) {
   HuggingFaceConfig config;
   config.model = named("T1").model;
   config.model.pattern = "PM";
@@ -200,18 +203,18 @@ TEST(config_json, other_models_are_not_written) {
   EXPECT_NE(std::string(error.what()).find("model.pattern is PM"), std::string::npos) << error.what();
 }
 
-TEST(config_json, another_function_is_refused_by_name) {
+TEST(config_json, unsupported_functions_are_refused_naming_the_key) {
   expect_refused("model_type", "opt", "model_type is \"opt\"; supported are \"falcon_h1\"");
   expect_refused("model_type", 5, "model_type is 5");
   expect_refused("hidden_act", "gelu", "hidden_act is \"gelu\"");
-  expect_refused("hidden_act", 1, "hidden_act is 1, not a text");
+  expect_refused("hidden_act", 1, "hidden_act is 1, which is not a string");
   expect_refused("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, "rope_scaling.");
   expect_refused("rope_scaling", {{"type", "linear"}}, "rope_scaling.type is \"linear\"");
   expect_refused("rope_scaling", {{"rope_type", "default"}, {"factor", 2.0}}, "rope_scaling.factor is 2.0");
   expect_refused("rope_scaling", "linear", "rope_scaling is \"linear\"");
   expect_refused("rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}, "rope_parameters.rope_type is \"llama3\"");
-  expect_refused("rope_parameters", {{"partial_rotary_factor", 0.5}}, "part of a head");
-  expect_refused("partial_rotary_factor", 0.5, "part of a head");
+  expect_refused("rope_parameters", {{"partial_rotary_factor", 0.5}}, "does not support partial rotary embeddings");
+  expect_refused("partial_rotary_factor", 0.5, "does not support partial rotary embeddings");
   expect_refused("quantization_config", {{"quant_method", "fp8"}}, "quantized");
   expect_refused("layer_types", std::vector<std::string>(36, "mamba"), "layer_types");
   expect_refused("layer_types", std::vector<std::string>(35, "hybrid"), "layer_types");
@@ -223,7 +226,7 @@ TEST(config_json, another_function_is_refused_by_name) {
   expect_refused(json.dump(), "model_type is missing");
 }
 
-TEST(config_json, wrong_types_and_impossible_numbers_name_the_key) {
+TEST(config_json, wrong_types_and_values_name_the_key) {
   for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
                           "head_dim", "mamba_d_ssm", "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
                           "mamba_expand", "mamba_chunk_size", "max_position_embeddings"})
@@ -275,14 +278,14 @@ TEST(config_json, broken_files_are_refused) {
   expect_refused(R"({"model_type":"falcon_h1","rope_theta":-Infinity})", "rope_theta is infinite");
   expect_refused(R"({Infinity:1})", "not valid JSON");
   expect_refused("{\"a\":" + std::string(100000, '['), "nested deeper");
-  expect_refused(std::string((1 << 20) + 1, ' '), "are the most");
+  expect_refused(std::string((1 << 20) + 1, ' '), "the maximum is");
   const Folder folder;
   EXPECT_EQ(error_of([&] { read_config_json(folder / "absent"); }).code, Exit::missing);
   folder.write("big", std::string((1 << 20) + 1, ' '));
   EXPECT_EQ(error_of([&] { read_config_json(folder / "big"); }).code, Exit::data);
 }
 
-TEST(config_json, what_is_passed_over_is_said) {
+TEST(config_json, ignored_keys_are_reported) {
   const auto notes = [](const std::string& key, const Json& value) {
     Json json = early();
     json[key] = value;
@@ -290,7 +293,7 @@ TEST(config_json, what_is_passed_over_is_said) {
   };
   ASSERT_EQ(notes("frobnicate\n", 1).size(), 1u);
   EXPECT_NE(notes("frobnicate\n", 1)[0].find("`frobnicate\\x0a`"), std::string::npos);
-  EXPECT_TRUE(notes("attention_dropout", 0.1).empty());  // it is set
+  EXPECT_TRUE(notes("attention_dropout", 0.1).empty());  // attention_dropout is supported
   EXPECT_EQ(notes("time_step_limit", {0.1, 0.2}).size(), 1u);
   EXPECT_EQ(notes("rope_parameters", {{"rope_theta", 5.0}}).size(), 1u);
   EXPECT_TRUE(notes("transformers_version", "9.9").empty());
@@ -299,7 +302,7 @@ TEST(config_json, what_is_passed_over_is_said) {
   for (const char* key : {"frob", "nicate", "do_sample", "num_beams", "top_k", "bad_words_ids", "max_length"}) json[key] = 1;
   const auto several = parse(json).notes;
   ASSERT_EQ(several.size(), 1u);
-  EXPECT_NE(several[0].find("the keys `frob`, `nicate`, and passes over them"), std::string::npos) << several[0];
+  EXPECT_NE(several[0].find("unknown keys `frob`, `nicate`: ignoring them"), std::string::npos) << several[0];
 }
 
 TEST(config_json, survives_ten_thousand_damaged_files) {

@@ -27,7 +27,7 @@ void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 }  // namespace
 
-TEST(double_buffer, brings_every_block_once_in_order) {
+TEST(double_buffer, delivers_every_block_once_in_order) {
   for (const Aside aside : sides)
     for (const std::size_t count : {0, 1, 2, 3, 4, 1000}) {
       std::vector<std::size_t> arrived;
@@ -42,13 +42,13 @@ TEST(double_buffer, brings_every_block_once_in_order) {
     }
 }
 
-TEST(double_buffer, gives_blocks_of_the_size_asked_for) {
+TEST(double_buffer, blocks_have_the_requested_size) {
   const auto check = [](std::size_t, std::span<std::byte> block) { EXPECT_EQ(block.size(), 77u); };
   for (const Aside aside : sides) convey(5, 77, aside, check, check);
 }
 
-// Memory is bounded by the blocks, whichever side is slow; and the faster one does go ahead.
-TEST(double_buffer, no_side_is_further_ahead_than_there_are_blocks) {
+// The number of blocks bounds the memory, whichever side is slow. Within this bound the faster side does run ahead.
+TEST(double_buffer, producer_is_at_most_three_blocks_ahead) {
   for (const Aside aside : sides)
     for (const bool slow_drain : {false, true}) {
       std::atomic<std::size_t> filled = 0, drained = 0, most = 0;
@@ -71,7 +71,7 @@ TEST(double_buffer, no_side_is_further_ahead_than_there_are_blocks) {
     }
 }
 
-TEST(double_buffer, throws_what_either_side_throws_and_ends_both) {
+TEST(double_buffer, exception_on_either_side_ends_both) {
   for (const Aside aside : sides)
     for (const bool by_filler : {true, false})
       for (const std::size_t at : {0, 1, 5, 99}) {
@@ -84,7 +84,7 @@ TEST(double_buffer, throws_what_either_side_throws_and_ends_both) {
         };
         try {
           convey(100, 8, aside, side(by_filler, last_filled), side(!by_filler, last_drained));
-          ADD_FAILURE() << "nothing was thrown";
+          ADD_FAILURE() << "convey() threw no exception";
         } catch (const std::runtime_error& error) {
           EXPECT_EQ(error.what(), "at " + std::to_string(at));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A file of GGUF, read back by a reader of its own, holds what the model's folder does: every tensor by plain loops over the folder's, blocks of 8
-// bits by the rule of their rounding, key-values by config.json and tokenizer.json. regression/gguf.sh compares with llama.cpp itself.
+// An exported GGUF file, read back by an independent reader, holds the contents of the model folder. Tensors are
+// compared with plain loops over the folder's tensors, q8_0 blocks with their rounding rule, and key-values with
+// config.json and tokenizer.json. regression/gguf.sh compares with llama.cpp itself.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 using gguf::Type;
 using nlohmann::json;
 
-// ---- a reader ----
+// ---- a reader of GGUF files ----
 
 class Bytes {
  public:
@@ -65,7 +66,7 @@ class Bytes {
 
 struct Stored {
   std::uint32_t type;
-  std::vector<std::uint64_t> extents;  // the fastest first
+  std::vector<std::uint64_t> extents;  // the fastest-varying dimension first
   std::string data;
 };
 
@@ -76,7 +77,7 @@ struct File {
 
 std::uint64_t rounded_up(std::uint64_t bytes) { return (bytes + 31) / 32 * 32; }
 
-// Tensors lie one behind the other, each at a multiple of 32 bytes, and fill the file.
+// Reads a file. Checks that tensors follow each other at multiples of 32 bytes and fill the file.
 File read_file(const fs::path& path) {
   const std::string bytes = contents(path);
   Bytes in(bytes);
@@ -116,7 +117,7 @@ File read_file(const fs::path& path) {
   return file;
 }
 
-// ---- what should be there ----
+// ---- expected contents ----
 
 struct Expected {
   Shape shape;
@@ -130,7 +131,7 @@ void rename(std::string& name, const Names& names) {
     if (const auto at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
 }
 
-// By names of Hugging Face's, whatever the class; longer ones first.
+// GGUF name of a Hugging Face tensor of any class. Longer patterns are replaced first.
 std::string name_of(std::string name, const std::string& architecture) {
   static const Names common{{"model.layers.", "blk."},
                             {"backbone.layers.", "blk."},
@@ -200,7 +201,7 @@ Expected transposed(const Expected& e) {
   return t;
 }
 
-// Channel c of a head and the one half a head further become neighbours.
+// Reorders the channels of each head for rotary embedding of adjacent pairs: c and c + head_dim / 2 become neighbours.
 void interleave_rotary_pairs(Expected& e, Index head_dim) {
   const std::vector<float> old = e.x;
   const Index columns = Index(old.size()) / e.shape[0], half = head_dim / 2;
@@ -210,7 +211,7 @@ void interleave_rotary_pairs(Expected& e, Index head_dim) {
   }
 }
 
-// Falcon-H1's multipliers, by row.
+// x times the multipliers of Falcon-H1 that apply to this row of the weight.
 float multiplied(const json& c, const std::string& name, Index row, float x) {
   const auto times = [&](const char* key) { x *= float(c[key].get<double>()); };
   const auto times_of = [&](const char* key, std::size_t i) { x *= float(c[key][i].get<double>()); };
@@ -258,7 +259,7 @@ class FolderInGguf {
 
   bool is(const char* architecture) const { return architecture_ == architecture; }
 
-  // Experts become a first dimension.
+  // Collects the experts of a layer in one tensor, with the expert as its first dimension.
   void add_expert(const std::string& name, const Expected& e) {
     const auto at = name.find(".experts.");
     std::string rest = name.substr(at + 9);
@@ -300,7 +301,8 @@ class FolderInGguf {
   std::string architecture_;
 };
 
-// By plain loops, whichever way they round: the nearest of all 255, of two equally near the one further from zero.
+// Encodes q8_0 blocks in plain loops: the nearest of all 255 values, and of two equally near ones the one further from
+// zero.
 std::string blocks_of(const std::vector<float>& x) {
   std::string out;
   for (std::size_t b = 0; b < x.size(); b += 32) {
@@ -362,7 +364,7 @@ GgufOptions plain(Type type) {
 
 constexpr Type types[] = {Type::f32, Type::bf16, Type::q8_0};
 
-// ---- laws ----
+// ---- tests ----
 
 struct Case {
   const char *folder, *architecture;
@@ -393,7 +395,8 @@ class gguf_folder : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(gguf, gguf_folder, ::testing::ValuesIn(cases),
                          [](const auto& info) { return fs::path(info.param.folder).filename().string(); });
 
-// Of the golden models that llama.cpp has not one that it has: scores scaled by the width of heads, experts in every layer.
+// A variant, supported by llama.cpp, of a golden model that is not: scores are scaled by the head dimension, and every
+// layer has experts.
 fs::path like_golden(const fs::path& folder, const Folder& to) {
   HuggingFaceConfig config = read_config_json(folder / config_file_name);
   config.model.attention.key_multiplier = 1;
@@ -415,7 +418,7 @@ fs::path copy_weights_only(const fs::path& folder, const Folder& to) {
   return to / "model";
 }
 
-TEST_P(gguf_folder, is_in_the_file_tensor_by_tensor) {
+TEST_P(gguf_folder, file_holds_every_tensor_of_the_folder) {
   const Folder to;
   const fs::path model = copy_weights_only(folder, to);
   const FolderInGguf expected(model, GetParam().architecture);
@@ -430,8 +433,9 @@ TEST_P(gguf_folder, is_in_the_file_tensor_by_tensor) {
   }
 }
 
-// Through a checkpoint nothing changes but the name.
-TEST_P(gguf_folder, is_the_same_file_from_a_checkpoint) {
+// Exporting a checkpoint gives the same bytes as exporting the folder that it was imported from, if both have the same
+// name.
+TEST_P(gguf_folder, checkpoint_gives_the_same_file) {
   const Folder to;
   const fs::path model = copy_weights_only(folder, to);
   import_folder(model, to / "checkpoint", false, {});
@@ -442,8 +446,8 @@ TEST_P(gguf_folder, is_the_same_file_from_a_checkpoint) {
   EXPECT_EQ(contents(to / "a.gguf"), contents(to / "b.gguf"));
 }
 
-// What config.json says, under the names of llama.cpp.
-TEST_P(gguf_folder, has_the_numbers_of_its_config) {
+// The values of config.json, under the key names of llama.cpp.
+TEST_P(gguf_folder, file_holds_values_of_config_json) {
   const Folder to;
   const fs::path model = copy_weights_only(folder, to);
   const json c = json::parse(contents(model / "config.json"));
@@ -483,8 +487,9 @@ TEST_P(gguf_folder, has_the_numbers_of_its_config) {
   EXPECT_EQ(values["tokenizer.ggml.model"], "none");
 }
 
-// Models whose rows are whole blocks and larger than a piece, which golden ones are not.
-TEST(gguf, models_of_any_shape_are_in_the_file_tensor_by_tensor) {
+// Models whose rows are whole q8_0 blocks and whose tensors are larger than one piece of the export, unlike the golden
+// models.
+TEST(gguf, random_models_are_exported_tensor_by_tensor) {
   std::mt19937 random(seed_of_run());
   const auto from = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
   for (int i = 0; i < 6; ++i) {
@@ -506,7 +511,7 @@ TEST(gguf, models_of_any_shape_are_in_the_file_tensor_by_tensor) {
   }
 }
 
-TEST(gguf, a_tied_head_with_another_multiplier_is_written_beside_the_embedding) {
+TEST(gguf, tied_head_with_other_multiplier_is_written_separately) {
   ModelConfig m = read_config_json(fs::path(GYR_SOURCE_DIR) / "regression/golden/huggingface/like_7b/config.json").model;
   m.tie_word_embeddings = true;
   const Folder to;
@@ -521,7 +526,7 @@ TEST(gguf, a_tied_head_with_another_multiplier_is_written_beside_the_embedding) 
   EXPECT_NEAR(first("output.weight") / first("token_embd.weight"), m.lm_head_multiplier / m.embedding_multiplier, 1e-6);
 }
 
-TEST(gguf, numbers_are_rounded_as_plain_loops_round_them) {
+TEST(gguf, q8_0_rounding_matches_reference_loops) {
   std::mt19937 random(seed_of_run());
   std::normal_distribution<float> normal;
   for (int i = 0; i < 200; ++i) {
@@ -529,7 +534,7 @@ TEST(gguf, numbers_are_rounded_as_plain_loops_round_them) {
     const float scale = std::exp(4 * normal(random));
     for (float& value : x) value = scale * normal(random);
     if (i % 5 == 0) std::fill_n(x.begin(), 32, 0.f);
-    if (i % 7 == 0)  // halves between two bytes
+    if (i % 7 == 0)  // values halfway between two integers
       for (std::size_t j = 0; j < 32; ++j) x[32 + j] = j == 0 ? 127 : float(j) - 16.5f;
     std::string data;
     gguf::encode(Type::q8_0, x.data(), 64, data, "x");
@@ -556,7 +561,7 @@ TEST(gguf, numbers_are_rounded_as_plain_loops_round_them) {
 
 fs::path tokenizer_file(const std::string& name) { return fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers" / (name + ".json"); }
 
-TEST(gguf, rules_that_split_text_have_the_names_of_llama_cpp) {
+TEST(gguf, pre_tokenizer_rules_have_llama_cpp_names) {
   for (const auto& [file, rule] : std::map<std::string, std::string>{{"gpt2", "gpt-2"},
                                                                      {"llama3", "llama-bpe"},
                                                                      {"qwen", "qwen2"},
@@ -569,7 +574,7 @@ TEST(gguf, rules_that_split_text_have_the_names_of_llama_cpp) {
     EXPECT_EQ(gguf::split_rule_of(Tokenizer::load(tokenizer_file(file)).vocabulary()), rule) << file;
 }
 
-TEST(gguf, a_tokenizer_is_in_the_file_token_by_token) {
+TEST(gguf, file_holds_every_token_of_the_tokenizer) {
   for (const std::string name : {"gpt2", "llama3", "qwen", "falcon_h1"}) {
     const json file = json::parse(contents(tokenizer_file(name)));
     const Tokenizer tokenizer = Tokenizer::load(tokenizer_file(name));
@@ -606,24 +611,24 @@ TEST(gguf, a_tokenizer_is_in_the_file_token_by_token) {
     }
     EXPECT_EQ(std::get<std::uint32_t>(values.at("tokenizer.ggml.eos_token_id")), 6u);
     EXPECT_EQ(std::get<std::string>(values.at("tokenizer.chat_template")), "{{ messages }}");
-    // What begin the tokenizer puts in front of a text is what llama.cpp is told to.
+    // add_bos_token agrees with the token that the tokenizer puts in front of a text.
     const auto ids = tokenizer.encode("x", Tokenizer::Specials::complete), bare = tokenizer.encode("x", Tokenizer::Specials::as_text);
     const bool begins = std::get<bool>(values.at("tokenizer.ggml.add_bos_token"));
     EXPECT_EQ(ids.front(), begins ? std::int32_t(std::get<std::uint32_t>(values.at("tokenizer.ggml.bos_token_id"))) : bare.front()) << name;
   }
 }
 
-// ---- refusals ----
+// ---- exports that are refused ----
 
 void expect_refused(const fs::path& model, const GgufOptions& options, Exit code, const std::string& why) {
   const Folder to;
   const Error error = error_of([&] { export_gguf(model, to / "file.gguf", options, {}); });
   EXPECT_EQ(error.code, code) << error.what();
-  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
-  EXPECT_EQ(to.files(), 0u) << "something is left";
+  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should contain: " << why;
+  EXPECT_EQ(to.files(), 0u) << "the failed export left files behind";
 }
 
-TEST(gguf, what_llama_cpp_has_not_is_refused_by_name) {
+TEST(gguf, models_unsupported_by_llama_cpp_are_refused) {
   const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden";
   const GgufOptions options = plain(Type::f32);
   expect_refused(golden / "families/bert", options, Exit::config, "BertForMaskedLM");
@@ -640,7 +645,7 @@ TEST(gguf, what_llama_cpp_has_not_is_refused_by_name) {
   expect_refused(golden / "families/mamba2_biases", options, Exit::config, "biases on a mixer");
 }
 
-TEST(gguf, what_is_there_stays_unless_it_is_to_be_replaced) {
+TEST(gguf, existing_file_is_kept_without_overwrite) {
   const fs::path model = fs::path(GYR_SOURCE_DIR) / "regression/golden/huggingface/like_7b";
   const Folder to;
   put_contents(to / "file.gguf", "a thesis");
@@ -652,7 +657,7 @@ TEST(gguf, what_is_there_stays_unless_it_is_to_be_replaced) {
   const Error error = error_of([&] { export_gguf(model, to / "other.gguf", options, {}); });
   EXPECT_EQ(error.code, Exit::usage);
   EXPECT_NE(std::string(error.what()).find("--no-tokenizer"), std::string::npos) << error.what();
-  options.tokenizer = tokenizer_file("gpt2");  // more tokens than the model has
+  options.tokenizer = tokenizer_file("gpt2");  // this tokenizer has more tokens than the model
   EXPECT_EQ(error_of([&] { export_gguf(model, to / "other.gguf", options, {}); }).code, Exit::data);
   EXPECT_EQ(to.files(), 1u);
 }

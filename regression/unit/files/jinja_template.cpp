@@ -65,37 +65,38 @@ TEST(jinja_template, writes_what_transformers_write) {
 TEST(jinja_template, what_is_not_taken_is_named) {
   const std::string loop = "{% for message in messages %}", turn = "{{ message['role'] + ': ' + message['content'] }}", end = "{% endfor %}";
   const std::map<std::string, std::string> refused{
-      {"{{ bos_token }}" + loop + turn + end, "character 1: `bos_token` writes before the first message"},
-      {"Hello" + loop + turn + end, "`Hello` writes before the first message"},
-      {"", "its end is not `for message in messages`"},
+      {"{{ bos_token }}" + loop + turn + end, "character 1: `bos_token` is written before the first message"},
+      {"Hello" + loop + turn + end, "`Hello` is written before the first message"},
+      {"", "the end of the template is not `for message in messages`"},
       {"{% for message in messages[1:] %}" + turn + end, "`for message in messages[1:]` is not `for message in messages`"},
       {"{%- if tools %}{{ tools }}{% endif %}" + loop + turn + end, "`if tools` is not"},
       {"{% set x = 1 %}" + loop + turn + end, "`set x = 1` is not"},
-      {loop + "{{ message['content'] | trim }}" + end, "`message['content'] | trim` is more than texts"},
+      {loop + "{{ message['content'] | trim }}" + end, "`message['content'] | trim` is not a concatenation"},
       {loop + "{{ raise_exception('no') }}" + end, "raise_exception"},
       {loop + "{% if loop.first %}a{% endif %}" + turn + end, "`if loop.first` is not supported in the loop"},
-      {loop + "{{ message['content'] + message['role'] }}" + end, "its role and then its content"},
-      {loop + "{{ message['role'] }}" + end, "its role and then its content"},
-      {loop + turn + turn + end, "its role and then its content"},
-      {loop + turn, "its end is not supported in the loop"},
+      {loop + "{{ message['content'] + message['role'] }}" + end, "does not write role and then content"},
+      {loop + "{{ message['role'] }}" + end, "does not write role and then content"},
+      {loop + turn + turn + end, "does not write role and then content"},
+      {loop + turn, "the end of the template is not supported in the loop"},
       {loop + turn + end + "bye", "`bye` is not supported"},
-      {loop + turn + end + "{% if add_generation_prompt %}bot: {% endif %}", "another beginning of an answer"},
-      {loop + turn + end + "{% if add_generation_prompt %}{{ message['role'] }}{% endif %}", "a part of a message that is none"},
+      {loop + turn + end + "{% if add_generation_prompt %}bot: {% endif %}", "a generation prompt that differs"},
+      {loop + turn + end + "{% if add_generation_prompt %}{{ message['role'] }}{% endif %}", "a role or content in the generation prompt"},
       {loop +
            "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% elif message['role'] == 'assistant' %}[assistant]"
            "{{ message['content'] }}{% endif %}" +
            end,
-       "writes another form than the one before"},
+       "whose form differs from that of the previous branch"},
       {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% else %}<assistant>{{ message['content'] }}{% endif %}" + end,
        "`else` is not a branch on one role"},
-      {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% endif %}" + end, "none is the assistant's"},
+      {loop + "{% if message['role'] == 'user' %}<user>{{ message['content'] }}{% endif %}" + end, "without one for the assistant"},
       {loop + "{{ 'a", "a tag is not closed"},
       {loop + "{{ 'a\\x41' + message['role'] + message['content'] }}" + end, "an escape that is not supported"},
-      {loop + "{{ eos_token + pad_token }}" + end, "joined by +"}};
+      {loop + "{{ eos_token + pad_token }}" + end, "is not a concatenation of strings"}};
   for (const auto& [text, part] : refused) {
     const Error error = error_of([text = text] { format_of(jinja(text)); });
     EXPECT_EQ(error.code, Exit::data) << text;
-    EXPECT_TRUE(std::string(error.what()).starts_with("model/chat_template.jinja: the chat template cannot be taken: character ")) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("model/chat_template.jinja: the chat template cannot be converted: character "))
+        << error.what();
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << "\n" << error.what();
   }
 }

@@ -112,7 +112,7 @@ TEST(model_folder, what_is_none_is_told_with_the_way_out) {
   const Folder folder;
   folder.write("adapter_config.json", "{}");
   folder.write("adapter_model.safetensors", "");
-  EXPECT_NE(told(folder.path()).find("holds an adapter"), std::string::npos) << told(folder.path());
+  EXPECT_NE(told(folder.path()).find("holds a PEFT adapter"), std::string::npos) << told(folder.path());
 }
 
 TEST(model_folder, a_missing_shard_is_named) {
@@ -125,23 +125,23 @@ TEST(model_folder, names_that_lead_elsewhere_are_refused) {
   for (const std::string name : {"../model.safetensors", "/etc/passwd", "sub/x.safetensors", "..", ".", "", "a\nb", "a\\b"}) {
     Shards s;
     s.index["weight_map"]["lm_head.weight"] = name;
-    s.expect_refused(Exit::data, "no name of a file");
+    s.expect_refused(Exit::data, "not the name of a file");
   }
   Shards s;
   s.index["weight_map"]["lm_head.weight"] = 7;
-  s.expect_refused(Exit::data, "no text");
+  s.expect_refused(Exit::data, "is not a string");
 }
 
 TEST(model_folder, tensors_are_where_the_index_says) {
   Shards moved;
   moved.index["weight_map"]["lm_head.weight"] = moved.first;
-  moved.expect_refused(Exit::data, "`lm_head.weight` is said to be in " + moved.first + ", and is in ");
+  moved.expect_refused(Exit::data, "weight_map places tensor `lm_head.weight` in " + moved.first + ", but it is in ");
   Shards unlisted;
   unlisted.index["weight_map"].erase("lm_head.weight");
   unlisted.expect_refused(Exit::data, "does not list tensor `lm_head.weight`");
   Shards invented;
   invented.index["weight_map"]["model.extra"] = invented.first;
-  invented.expect_refused(Exit::data, "`model.extra` is said to be in " + invented.first + ", and no shard has it");
+  invented.expect_refused(Exit::data, "weight_map places tensor `model.extra` in " + invented.first + ", but no shard contains it");
 }
 
 TEST(model_folder, a_tensor_in_two_shards_is_refused) {
@@ -167,9 +167,9 @@ TEST(model_folder, the_total_must_be_right) {
 TEST(model_folder, broken_indices_are_refused) {
   for (const auto& [text, why] :
        std::map<std::string, std::string>{{"", "not valid JSON"},
-                                          {"[]", "no weight_map"},
-                                          {"{}", "no weight_map"},
-                                          {R"({"weight_map":[]})", "no weight_map"},
+                                          {"[]", "no object weight_map"},
+                                          {"{}", "no object weight_map"},
+                                          {R"({"weight_map":[]})", "no object weight_map"},
                                           {R"({"weight_map":{}})", "lists no tensors"},
                                           {R"({"weight_map":{"a":"b","a":"c"}})", "given twice"},
                                           {R"({"weight_map":{"a":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}})", "nested deeper"}}) {
@@ -313,7 +313,8 @@ TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
     writer.commit();
     const Error error = error_of([&] { load_weights(folder.path(), rig.engine); });
     EXPECT_EQ(error.code, Exit::data) << error.what();
-    EXPECT_NE(std::string(error.what()).find(fmt::format("holds {} where", safetensors::name_of(type))), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(fmt::format("has dtype {}; weights must be", safetensors::name_of(type))), std::string::npos)
+        << error.what();
   }
 }
 

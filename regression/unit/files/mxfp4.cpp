@@ -307,12 +307,12 @@ TEST(mxfp4, damage_is_named) {
   expect(told([&](Published& p) { p.tensors.erase(blocks); }), "experts.0.gate_proj.weight");
   const Shape shape = whole_one.tensors.at(scales).first.shape;
   const std::string last = fmt::format("[{}, {}, {}]", shape[0] - 1, shape[1] - 1, shape[2] - 1);
-  expect(told([&](Published& p) { p.tensors[scales].second.back() = char(255); }), scales + ": is 255, which is no number, at " + last);
+  expect(told([&](Published& p) { p.tensors[scales].second.back() = char(255); }), scales + ": scale 255 is NaN, at block " + last);
   expect(told([&](Published& p) { p.tensors[scales].second[0] = char(253), p.tensors[blocks].second[5] = char(0x60); }),
-         scales + ": is 253 at [0, 0, 0], by which a number is beyond those of bf16");
+         scales + ": scale 253 at block [0, 0, 0] makes a value overflow bf16");
   expect(told([&](Published& p) { p.tensors[blocks].first.shape.back() = 8, p.tensors[blocks].first.shape[2] *= 2; }),
-         "blocks of 32 numbers of 4 bits have 16 bytes");
-  expect(told([&](Published& p) { p.tensors[scales].first.shape = {shape[1], shape[0], shape[2]}; }), "have scales of U8");
+         "an MXFP4 block of 32 elements has 16 bytes");
+  expect(told([&](Published& p) { p.tensors[scales].first.shape = {shape[1], shape[0], shape[2]}; }), "need scales of U8");
   expect(told([&](Published& p) { p.tensors[scales].first.type = Type::i8; }), "is I8");
   expect(told([&](Published& p) {
            auto& [tensor, bytes] = p.tensors[blocks];

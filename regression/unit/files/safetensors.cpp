@@ -128,7 +128,7 @@ TEST(safetensors, a_wrong_length_is_refused_before_memory_is_taken) {
   expect_refused("", "it has 0 bytes");
   expect_refused("1234567", "it has 7 bytes");
   for (const std::uint64_t length : {std::uint64_t(100'000'001), ~std::uint64_t(0), std::uint64_t(1) << 63, ~std::uint64_t(0) - 7})
-    expect_refused(std::string(reinterpret_cast<const char*>(&length), 8) + "{}", "are the most");
+    expect_refused(std::string(reinterpret_cast<const char*>(&length), 8) + "{}", "the maximum is");
   const std::uint64_t beyond = 3;
   expect_refused(std::string(reinterpret_cast<const char*>(&beyond), 8) + "{}", "cut short");
   expect_refused(file_of("", 4), "does not begin with");
@@ -149,35 +149,35 @@ TEST(safetensors, what_is_no_json_of_the_format_is_refused) {
   expect_refused(file_of("{} {}", 0), "not valid JSON");
   expect_refused(file_of(std::string("{}\0", 3), 0), "not valid JSON");
   expect_refused(file_of("{\"\xff\":{}}", 0), "not valid JSON");
-  expect_refused(file_of(R"({"a":1})", 0), "no place");
-  expect_refused(file_of(R"({"a":null})", 0), "no place");
-  expect_refused(file_of(R"({"a":[1]})", 0), "no place");
+  expect_refused(file_of(R"({"a":1})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":null})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":[1]})", 0), "is not allowed in a safetensors header");
   expect_refused(file_of(R"({"a":{}})", 0), "needs dtype, shape and data_offsets");
   expect_refused(file_of(R"({"a":{"dtype":"F32","shape":[0]}})", 0), "needs dtype");
   expect_refused(file_of(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0],"stride":[1]}})", 0), "unknown field `stride`");
   expect_refused(file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0), "a field twice");
   expect_refused(file_of(R"({"a":{"shape":[0],"shape":[0]}})", 0), "a field twice");
-  expect_refused(file_of(R"({"a":{"dtype":["F32"]}})", 0), "no place");
-  expect_refused(file_of(R"({"a":{"dtype":4}})", 0), "no place");
-  expect_refused(file_of(R"({"a":{"shape":4}})", 0), "no place");
-  expect_refused(file_of(R"({"a":{"shape":[[1]]}})", 0), "no place");
-  expect_refused(file_of(R"({"a":{"shape":{"x":1}}})", 0), "no place");
-  expect_refused(file_of(R"({"__metadata__":{"k":1}})", 0), "no place");
-  expect_refused(file_of(R"({"__metadata__":{"k":{"l":"m"}}})", 0), "no place");
+  expect_refused(file_of(R"({"a":{"dtype":["F32"]}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":{"dtype":4}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":{"shape":4}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":{"shape":[[1]]}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"a":{"shape":{"x":1}}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"__metadata__":{"k":1}})", 0), "is not allowed in a safetensors header");
+  expect_refused(file_of(R"({"__metadata__":{"k":{"l":"m"}}})", 0), "is not allowed in a safetensors header");
   expect_refused(file_of(R"({"__metadata__":{"k":"a","k":"b"}})", 0), "twice");
   expect_refused(file_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "twice");
   std::string deep = "{\"a\":";
   for (int i = 0; i < 100000; ++i) deep += "[";
-  expect_refused(file_of(deep, 0), "no place");
+  expect_refused(file_of(deep, 0), "is not allowed in a safetensors header");
 }
 
 TEST(safetensors, numbers_that_are_no_sizes_are_refused) {
   const auto with = [](const std::string& shape, const std::string& offsets) { return file_of("{" + entry("a", "F32", shape, offsets) + "}", 8); };
   expect_refused(with("[-2]", "[0,8]"), "a negative number");
-  expect_refused(with("[2.0]", "[0,8]"), "no whole one");
-  expect_refused(with("[2e0]", "[0,8]"), "no whole one");
+  expect_refused(with("[2.0]", "[0,8]"), "not a 64-bit integer");
+  expect_refused(with("[2e0]", "[0,8]"), "not a 64-bit integer");
   expect_refused(with("[true]", "[0,8]"), "true or false");
-  expect_refused(with("[18446744073709551616]", "[0,8]"), "no whole one");
+  expect_refused(with("[18446744073709551616]", "[0,8]"), "not a 64-bit integer");
   expect_refused(with("[18446744073709551615]", "[0,8]"), "beyond 63 bits");
   expect_refused(with("[4294967296,4294967296]", "[0,8]"), "beyond 63 bits");
   expect_refused(with("[4611686018427387904,1]", "[0,8]"), "beyond 63 bits");
@@ -200,12 +200,12 @@ TEST(safetensors, tensors_cover_the_data_to_the_byte) {
   expect_refused(two("[4,12]", 16), "overlap");
   expect_refused(two("[0,8]", 8), "overlap");
   expect_refused(two("[12,20]", 20), "leave a hole");
-  expect_refused(two("[8,16]", 17), "the file has 17 of data");
+  expect_refused(two("[8,16]", 17), "the file has 17 bytes of data");
   expect_refused(two("[8,16]", 15), "it was cut short");
   expect_refused(file_of("{" + entry("a", "F32", "[2]", "[4,12]") + "}", 12), "leave a hole");
-  expect_refused(file_of("{}", 1), "the file has 1 of data");
-  expect_refused(file_of("{" + a + "," + a + "}", 8), "is there twice");
-  expect_refused(file_of("{" + entry("z", "F32", "[0]", "[8,8]") + "," + entry("z", "F32", "[2]", "[0,8]") + "}", 8), "is there twice");
+  expect_refused(file_of("{}", 1), "the file has 1 bytes of data");
+  expect_refused(file_of("{" + a + "," + a + "}", 8), "occurs twice");
+  expect_refused(file_of("{" + entry("z", "F32", "[0]", "[8,8]") + "," + entry("z", "F32", "[2]", "[0,8]") + "}", 8), "occurs twice");
   expect_refused(file_of("{" + entry("z", "F32", "[0]", "[4,4]") + "," + a + "}", 8), "overlap");  // inside of another
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every gradient in single precision is as near to double as PyTorch's, whatever the model, and in chunks as long as published ones.
+// Single-precision gradients of every golden model are as close to double precision as PyTorch's are. Some of these
+// models have the published chunk size of 256.
 #include "regression/support/accuracy.hpp"
 
 #include "regression/support/testing.hpp"
@@ -11,7 +12,7 @@ class accuracy : public ::testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(golden, accuracy, ::testing::ValuesIn(golden_names()), [](const auto& info) { return info.param; });
 
-TEST_P(accuracy, of_gradients_is_that_of_pytorch) {
+TEST_P(accuracy, gradients_are_as_accurate_as_pytorch) {
   const Golden& g = golden(GetParam());
   const auto list = accuracies(g);
   EXPECT_GE(list.size(), 18u);

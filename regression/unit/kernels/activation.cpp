@@ -7,12 +7,12 @@ namespace gyr::testing::activation_suite {
 
 namespace {
 
-constexpr Index height = 21, width = 37, full = 48;  // widths that fill no vector and whole ones
+constexpr Index height = 21, width = 37, full = 48;  // width is no multiple of a SIMD vector, full is one
 constexpr double m = 0.75;
 constexpr Activation all[] = {Activation::silu, Activation::gelu,           Activation::gelu_tanh, Activation::relu2,
                               Activation::tanh, Activation::clamped_swiglu, Activation::relu};
 
-// The formulas of the header, and slopes by the product rule.
+// Reference activation functions, by the formulas in kernels/ops/activation.hpp.
 double value(Activation a, double x) {
   switch (a) {
     case Activation::silu: return x / (1 + std::exp(-x));
@@ -25,7 +25,7 @@ double value(Activation a, double x) {
   }
   return 0;
 }
-// What a gate is multiplied by, and its slope.
+// Factor that multiplies the activated gate, as a function of `up`, and its derivative.
 double beside(Activation a, double up) { return a == Activation::clamped_swiglu ? std::clamp(up, -7.0, 7.0) + 1 : up; }
 double gate_factor_slope(Activation a, double up) { return a == Activation::clamped_swiglu && std::abs(up) > 7 ? 0 : 1; }
 double slope_at(Activation a, double x) {
@@ -40,7 +40,7 @@ void gated_agrees_with_plain_loops(Activation a, Index width) {
   const auto y = bench.normal<T>(height, width), dy = bench.normal<T>(height, width);
   std::vector<double> want(height * width), slopes(2 * height * width);
   for (Index i = 0; i < height * 2 * width && a == Activation::clamped_swiglu; ++i)
-    gate_up.data()[i] = T(5 * double(gate_up.data()[i]));  // to the limits
+    gate_up.data()[i] = T(5 * double(gate_up.data()[i]));  // reaches the clamping limits of +-7
   for (Index r = 0; r < height; ++r)
     for (Index f = 0; f < width; ++f) {
       const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), d = double(dy(r, f));
@@ -83,13 +83,13 @@ void agrees_with_plain_loops() {
 
 }  // namespace
 
-TEST(activation, agrees_with_plain_loops) {
+TEST(activation, matches_reference_loops) {
   agrees_with_plain_loops<double>();
   agrees_with_plain_loops<float>();
   agrees_with_plain_loops<bf16>();
 }
 
-TEST(activation, gradients_are_slopes) {
+TEST(activation, gradients_equal_finite_differences) {
   Workbench bench;
   const auto gate_up = bench.normal<double>(5, 14), dgate_up = bench.zeros<double>(5, 14);
   const auto y = bench.zeros<double>(5, 7), dy = bench.normal<double>(5, 7);
@@ -103,8 +103,8 @@ TEST(activation, gradients_are_slopes) {
   }
 }
 
-// What is far below zero shuts, what is far above lets all through: every activation but the square.
-TEST(activation, extreme_numbers_stay_finite) {
+// For silu and both GELUs: a gate g far below zero gives 0, and a gate g far above zero gives g * up.
+TEST(activation, extreme_inputs_stay_finite) {
   for (const Activation a : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
     Workbench bench;
     const auto gate_up = bench.normal<float>(2, 32), y = bench.zeros<float>(2, 16), dgate_up = bench.zeros<float>(2, 32);

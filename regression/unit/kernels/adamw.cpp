@@ -8,7 +8,7 @@ namespace gyr::testing::adamw_suite {
 
 namespace {
 
-constexpr Index n = 40003;  // more than two strips
+constexpr Index n = 40003;  // more than two strips of the Kokkos kernels
 constexpr int steps = 5;
 
 constexpr AdamW rule{0.9, 0.95, 1e-8};
@@ -23,7 +23,7 @@ Tensor1<const A> on_device(Workbench& bench, const AdamWStep& step) {
   return there;
 }
 
-// The formula of the header, one parameter after the other.
+// Reference: the AdamW formula in kernels/ops/adamw.hpp, one parameter at a time.
 void plain(const AdamWStep& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
   for (std::size_t i = 0; i < w.size(); ++i) {
     const double c = a.gradient_scale * g[i];
@@ -48,7 +48,7 @@ void follows_the_formula(double decay, bool with_master, Index n) {
     adamw<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, m, v, master, w);
     plain(at_step(t, decay), numbers(g), want_m, want_v, want_w);
   }
-  const double allowed = tolerance<A>;  // bf16 keeps its moments and masters in float
+  const double allowed = tolerance<A>;  // bf16 keeps its Adam moments and master weights in float
   EXPECT_LE(difference(numbers(m), want_m), allowed);
   EXPECT_LE(difference(numbers(v), want_v), allowed);
   EXPECT_LE(difference(with_master ? numbers(master) : numbers(w), want_w), allowed);
@@ -57,9 +57,9 @@ void follows_the_formula(double decay, bool with_master, Index n) {
 
 }  // namespace
 
-TEST(adamw, follows_the_formula_over_steps) {
+TEST(adamw, matches_formula_over_several_steps) {
   for (const double decay : {0.0, 0.1})
-    for (const Index count : {n, Index(1040)}) {  // vectors that are not full, and full ones
+    for (const Index count : {n, Index(1040)}) {  // a count with a partial SIMD vector, and one of full vectors only
       follows_the_formula<double>(decay, false, count);
       follows_the_formula<float>(decay, false, count);
       follows_the_formula<float>(decay, true, count);
@@ -67,8 +67,8 @@ TEST(adamw, follows_the_formula_over_steps) {
     }
 }
 
-// With bias correction the first step is rate * sign(g), whatever the size of g.
-TEST(adamw, the_first_step_has_the_length_of_the_rate) {
+// With bias correction the first update is -lr * sign(g), whatever the magnitude of g.
+TEST(adamw, first_update_has_magnitude_of_learning_rate) {
   Workbench bench;
   const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100), w = bench.zeros<double>(100);
   const AdamWStep a = at_step(1, 0);
@@ -76,14 +76,14 @@ TEST(adamw, the_first_step_has_the_length_of_the_rate) {
   for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.lr : a.lr, 1e-15);
 }
 
-TEST(adamw, rounded_weights_need_a_master) {
+TEST(adamw, missing_bf16_master_or_wrong_size_throws) {
   Workbench bench;
   const auto x = bench.zeros<float>(4);
   EXPECT_THROW(adamw<bf16>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<bf16>(4)), Error);
   EXPECT_THROW(adamw<float>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<float>(5)), Error);
 }
 
-TEST(adamw, the_sum_of_squares_is_exact_to_double_and_the_same_anywhere) {
+TEST(adamw, sum_of_squares_is_accurate_at_any_address) {
   Workbench bench;
   for (const Index count : {Index(0), Index(1), Index(1000), n}) {
     const auto x = bench.normal<float>(count), shifted = rows(bench.zeros<float>(count + 1), 1, count);
@@ -96,10 +96,10 @@ TEST(adamw, the_sum_of_squares_is_exact_to_double_and_the_same_anywhere) {
   }
   const auto large = bench.zeros<float>(10);
   std::fill_n(large.data(), 10, 1e30f);
-  EXPECT_NEAR(sum_of_squares<float>(bench.dev, large) / 1e61, 1, 1e-6);  // beyond the range of float
+  EXPECT_NEAR(sum_of_squares<float>(bench.dev, large) / 1e61, 1, 1e-6);  // exceeds the range of float
 }
 
-TEST(adamw, the_sum_of_squares_shows_nan_and_infinity) {
+TEST(adamw, sum_of_squares_propagates_nan_and_infinity) {
   Workbench bench;
   const auto x = bench.normal<double>(n);
   x(n - 2) = INFINITY;
@@ -108,11 +108,11 @@ TEST(adamw, the_sum_of_squares_shows_nan_and_infinity) {
   EXPECT_TRUE(std::isnan(sum_of_squares<double>(bench.dev, x)));
 }
 
-TEST(adamw, numbers_are_added_from_left_to_right) {
+TEST(adamw, ordered_sum_adds_from_left_to_right) {
   Workbench bench;
   for (const Index count : {0, 1, 7, 256, 1000}) {
     const auto x = bench.normal<double>(count), sum = bench.zeros<double>(1);
-    for (Index i = 0; i < count; i += 3) x(i) *= 1e10;  // so that every other order rounds elsewhere
+    for (Index i = 0; i < count; i += 3) x(i) *= 1e10;  // so that any other order of summation rounds differently
     double in_order = 0;
     for (Index i = 0; i < count; ++i) in_order += x(i);
     sum(0) = 1e9;
@@ -121,7 +121,7 @@ TEST(adamw, numbers_are_added_from_left_to_right) {
   }
 }
 
-TEST(adamw, a_dry_run_takes_the_same_scratch_and_gives_zero) {
+TEST(adamw, dry_run_sum_takes_same_scratch_returns_zero) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 16);
   Arena memory = Arena::dry_run(Memory::gradients);

@@ -5,11 +5,11 @@
 
 namespace gyr::testing::arena_suite {
 
-extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // the first byte that may not be accessed
+extern "C" __attribute__((weak)) void* __asan_region_is_poisoned(void* begin, std::size_t size);  // first poisoned byte of the range, or null
 
 namespace {
 
-// Some work with nested scopes, on any arena.
+// Allocates tensors in nested scopes, on any arena.
 void use(Arena& arena) {
   arena.tensor<float>(3, 5);
   {
@@ -26,20 +26,20 @@ void use(Arena& arena) {
 
 }  // namespace
 
-TEST(arena, a_dry_run_counts_what_a_real_one_takes) {
+TEST(arena, dry_run_counts_bytes_of_real_run) {
   Arena real(Memory::scratch, 1 << 16), dry = Arena::dry_run(Memory::scratch);
   use(real);
   use(dry);
   EXPECT_EQ(dry.used(), real.used());
   EXPECT_EQ(dry.high_water(), real.high_water());
   EXPECT_GT(real.high_water(), real.used());
-  Arena exact(Memory::scratch, dry.high_water());  // the count is enough to do the same work again ...
+  Arena exact(Memory::scratch, dry.high_water());  // an arena of exactly the counted bytes is sufficient
   EXPECT_NO_THROW(use(exact));
-  Arena less(Memory::scratch, dry.high_water() - 256);  // ... and not a piece too much
+  Arena less(Memory::scratch, dry.high_water() - 256);  // 256 bytes less are not sufficient
   EXPECT_THROW(use(less), Error);
 }
 
-TEST(arena, pieces_are_aligned_and_apart) {
+TEST(arena, tensors_are_aligned_and_do_not_overlap) {
   Arena arena(Memory::weights, 4096);
   const auto a = arena.tensor<bf16>(3), b = arena.tensor<bf16>(200), c = arena.tensor<bf16>(1);
   for (const auto& x : {a, b, c}) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.data()) % 256, 0u);
@@ -47,7 +47,7 @@ TEST(arena, pieces_are_aligned_and_apart) {
   EXPECT_GE(c.data(), b.data() + 200);
 }
 
-TEST(arena, a_scope_gives_back_what_it_took) {
+TEST(arena, scope_releases_its_memory_at_end) {
   Arena arena(Memory::scratch, 4096);
   const Index before = arena.mark();
   void* first;
@@ -60,9 +60,10 @@ TEST(arena, a_scope_gives_back_what_it_took) {
   EXPECT_EQ(arena.push(1), first);
 }
 
-// In builds with the address sanitizer, which sees an arena as one block: only what is a tensor now may be touched.
-TEST(arena, the_sanitizer_is_told_where_tensors_end) {
-  if (!__asan_region_is_poisoned) GTEST_SKIP() << "not a build of the debug preset";
+// In builds with AddressSanitizer, which sees an arena as a single block: only the bytes of live tensors are
+// accessible.
+TEST(arena, address_sanitizer_detects_access_beyond_tensor) {
+  if (!__asan_region_is_poisoned) GTEST_SKIP() << "this build has no AddressSanitizer; use the debug preset";
   const auto forbidden = [](const void* at, Index bytes) { return __asan_region_is_poisoned(const_cast<void*>(at), std::size_t(bytes)); };
   Arena arena(Memory::scratch, 4096);
   const auto kept = arena.tensor<float>(5);
@@ -79,12 +80,12 @@ TEST(arena, the_sanitizer_is_told_where_tensors_end) {
   EXPECT_EQ(forbidden(kept.data(), 20), nullptr);
 }
 
-TEST(arena, too_much_is_an_internal_error) {
+TEST(arena, exceeding_capacity_is_an_internal_error) {
   Arena arena(Memory::optimizer, 1024);
   arena.push(512);
   try {
     arena.push(513);
-    FAIL() << "513 bytes beyond 512 of 1024 were given";
+    FAIL() << "allocating 513 bytes succeeded although 512 of 1024 are in use";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::internal);
     EXPECT_NE(std::string(e.what()).find("optimizer"), std::string::npos) << e.what();
@@ -93,10 +94,10 @@ TEST(arena, too_much_is_an_internal_error) {
   EXPECT_THROW(Arena(Memory::scratch, 1024).push(-1), Error);
 }
 
-TEST(arena, no_memory_of_that_size_is_a_device_error) {
+TEST(arena, failed_allocation_is_a_device_error) {
   try {
     Arena arena(Memory::weights, Index(1) << 60);
-    FAIL() << "an exbibyte was given";
+    FAIL() << "allocating 2^60 bytes succeeded";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::device);
   }

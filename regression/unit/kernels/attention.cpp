@@ -15,15 +15,15 @@ namespace gyr::testing::attention_suite {
 namespace {
 
 constexpr double scale = 0.6;
-constexpr DrawnAt drawn_at{3, 5};  // step and sample of what is dropped
+constexpr DrawnAt drawn_at{3, 5};  // step and first sample of the dropout mask
 
 struct Case {
   AttentionShape shape;
   Mask mask;
-  std::vector<std::int32_t> positions = {};  // of packed documents
-  std::vector<std::int32_t> ahead = {};      // behind each row, where the mask is not causal
+  std::vector<std::int32_t> positions = {};  // position of each row in its packed document
+  std::vector<std::int32_t> ahead = {};      // tokens of the document after each row, for masks that are not causal
   double cap = 0;
-  double dropped = 0;  // with probability ... of the weights of keys
+  double dropped = 0;  // dropout probability of attention weights
   bool sinks = false, biased = false;
 
   ScoreRule scores(const DrawnAt* now) const {
@@ -32,14 +32,14 @@ struct Case {
     rule.dropout.first_head = 2;
     return rule;
   }
-  // What is left of the weight that query i of a head gives key j.
+  // Factor that dropout applies to the weight of query i and key j of a head: 0, or 1 / (1 - p).
   double kept(const Dropout& d, Index b, Index h, Index i, Index j) const {
     if (dropped == 0) return 1;
     const Index key = mask.first_key + j;
     const PhiloxWords words = d.words(d.at(drawn_at), mask.first_sequence + b, h, mask.first_query + i, key / 4);
     return words.at[key % 4] < d.limit ? 0 : d.kept;
   }
-  // Of a bias, with some to spare on both sides.
+  // Columns of the distance bias. zero() is the column of distance 0. Some columns on both sides are unused.
   Index zero() const { return mask.first_query + shape.queries + 1 - mask.first_key; }
   Index distances() const { return shape.queries + shape.keys + 3; }
   Index bias_size() const { return biased ? shape.num_heads * distances() : 0; }
@@ -68,7 +68,7 @@ struct Gradients {
   Values q, k, v, sinks = {}, bias = {};
 };
 
-// Softmax over the keys that may be seen, one query and head at a time.
+// Reference: softmax over the visible keys, one query and head at a time.
 Result oracle(const Case& s, const Arguments& a) {
   const auto [B, Tq, Tk, H, K, E, V] = s.shape;
   const Dropout dropout = s.scores(nullptr).dropout;
@@ -104,7 +104,7 @@ Result oracle(const Case& s, const Arguments& a) {
   return y;
 }
 
-// The whole of the keys in one call, or in pieces that begin at `cuts`, in the order given.
+// Tensors of one attention call in precision T. Rows of q, k and v have gaps between them.
 template <class T>
 struct Call {
   using A = Acc<T>;
@@ -153,7 +153,7 @@ struct Call {
       for (std::size_t i = 0; i < all.size(); ++i) g.sinks[i % s.shape.num_heads] += all[i];
     }
     for (Values* x : {&g.q, &g.k, &g.v, &g.bias})
-      for (double& e : *x) e -= 1;  // they were added to ones
+      for (double& e : *x) e -= 1;  // the kernels added the gradients to ones
     return g;
   }
 };
@@ -176,14 +176,14 @@ Gradients backward(const Case& s, const Arguments& a, const Values& dout) {
   return run.backward(dev, dout);
 }
 
-// batch, queries, keys, heads, key_heads, width, value_width; causal, first_query, first_key
+// Shape: batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim. Mask: causal, first_query, first_key.
 std::vector<Case> cases() {
   return {{{2, 7, 7, 4, 2, 4, 2}, {true, 0, 0}}, {{1, 5, 5, 3, 1, 6, 3}, {true, 0, 0}}, {{1, 6, 6, 2, 2, 4, 4}, {false, 0, 0}},
-          {{2, 1, 9, 4, 2, 4, 2}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4, 1}, {true, 5, 0}},  // decode and continuation with a cache
-          {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some and all rows without a key
+          {{2, 1, 9, 4, 2, 4, 2}, {true, 8, 0}}, {{1, 3, 8, 2, 1, 4, 1}, {true, 5, 0}},  // decoding one token, and a prompt continued with a KV cache
+          {{1, 6, 4, 2, 1, 4, 4}, {true, 3, 5}}, {{1, 3, 4, 2, 1, 4, 4}, {true, 0, 9}},  // some rows, then all rows, without a visible key
           {{1, 4, 9, 2, 2, 4, 4}, {false, 0, 0}}};
 }
-// The same documents, each seen whole.
+// The same documents with a bidirectional mask: every token sees its full document.
 std::vector<Case> with_both_ways(std::vector<Case> list) {
   for (Case& c : list) c.mask.causal = false, c.ahead = ahead_of(c.positions, c.shape.queries);
   return list;
@@ -192,11 +192,11 @@ std::vector<Case> packed_cases() {
   std::vector<Case> list;
   for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
   std::vector<std::int32_t> running = positions_of({4, 3, 5}, 1, 12);
-  for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before
+  for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before the first query
   list.push_back({{1, 12, 20, 2, 1, 4, 4}, {true, 8, 0}, running});
-  list.push_back({{1, 12, 9, 2, 1, 4, 4}, {true, 8, 4}, running});  // a block of keys in the middle
+  list.push_back({{1, 12, 9, 2, 1, 4, 4}, {true, 8, 4}, running});  // a block of keys in the middle of the sequence
   for (Case& c : with_both_ways(list)) list.push_back(std::move(c));
-  Case middle = list.back();  // keys behind the queries, and documents that go on behind both
+  Case middle = list.back();  // keys that begin after most queries, and a document that ends after the last query
   middle.mask.first_key = 15;
   for (int t = 8; t < 12; ++t) middle.ahead[t] += 3;
   list.push_back(middle);
@@ -208,14 +208,15 @@ std::vector<Case> large_packed_cases() {
   for (Case& c : with_both_ways(list)) list.push_back(std::move(c));
   return list;
 }
-// From the seed GYR_SEED, or 1.
+// Random generator with the seed GYR_SEED, 1 by default.
 std::mt19937_64 seeded() {
   const char* const given = std::getenv("GYR_SEED");
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   return std::mt19937_64(seed);
 }
-// Windows of one token, within a tile, of several and beyond all, causal or both ways, with documents or none, on queries that begin anywhere.
+// Random sliding-window cases: windows of one token, shorter than a tile, several tiles long, or longer than all keys.
+// Masks are causal or bidirectional, with or without packed documents, and queries begin at any position.
 std::vector<Case> windowed(int count, Index most_tokens) {
   std::mt19937_64 random = seeded();
   const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
@@ -232,7 +233,7 @@ std::vector<Case> windowed(int count, Index most_tokens) {
   return list;
 }
 
-// Caps from a tenth of the scores, where hardly anything is left of their differences, to many times them.
+// Random soft caps from 0.05, which flattens almost all differences between scores, to 20, which hardly changes them.
 std::vector<Case> capped(std::vector<Case> list) {
   std::mt19937_64 random = seeded();
   for (Case& c : list) c.cap = std::exp(std::uniform_real_distribution<>(-3, 3)(random));
@@ -243,7 +244,7 @@ std::vector<Case> biased(std::vector<Case> list) {
   for (Case& c : list) c.biased = true;
   return list;
 }
-// Of any other sequence of a run than the first.
+// Random dropout probabilities. The batch begins at sequence 0 to 3 of the micro-batch.
 std::vector<Case> dropped_out(std::vector<Case> list) {
   std::mt19937_64 random = seeded();
   for (Case& c : list) c.dropped = std::uniform_real_distribution<>(0.05, 0.7)(random), c.mask.first_sequence = Index(random() % 4);
@@ -254,7 +255,7 @@ std::vector<Case> with_sinks(std::vector<Case> list) {
   return list;
 }
 
-std::vector<Case> large_cases() {  // several tiles each way
+std::vector<Case> large_cases() {  // several tiles of queries and of keys
   return {{{1, 300, 300, 3, 1, 8, 8}, {true, 0, 0}}, {{1, 290, 600, 2, 2, 4, 6}, {true, 310, 0}}, {{1, 70, 530, 5, 1, 4, 4}, {false, 0, 0}}};
 }
 
@@ -274,31 +275,32 @@ void expect_softmax(const std::vector<Case>& set) {
 TEST(attention, equals_softmax_of_all_scores) {
   for (const auto& set : {cases(), large_cases(), packed_cases(), large_packed_cases()}) expect_softmax(set);
 }
-TEST(attention, capped_scores_equal_softmax_of_them) {
+TEST(attention, capped_scores_match_reference_softmax) {
   for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(capped(set));
 }
-TEST(attention, biased_scores_equal_softmax_of_them) {
+TEST(attention, biased_scores_match_reference_softmax) {
   for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(biased(set));
 }
-TEST(attention, biases_hold_across_tiles) {
+TEST(attention, distance_biases_match_reference_across_tiles) {
   for (const auto& set : {large_cases(), large_packed_cases()}) expect_softmax(biased(set));
 }
-TEST(attention, what_is_dropped_meets_no_value) {
+TEST(attention, dropout_of_weights_matches_reference_softmax) {
   for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(dropped_out(set));
 }
 TEST(attention, sinks_are_keys_without_a_value) {
   for (const auto& set : {cases(), packed_cases(), windowed(30, 20)}) expect_softmax(with_sinks(set));
   expect_softmax(dropped_out(with_sinks(cases())));
 }
-TEST(attention, dropout_and_sinks_hold_across_tiles) {
+TEST(attention, dropout_and_sinks_match_reference_across_tiles) {
   expect_softmax(dropped_out(large_cases()));
   expect_softmax(with_sinks(large_cases()));
 }
-TEST(attention, caps_hold_across_tiles) { expect_softmax(capped(large_cases())); }
-TEST(attention, through_a_window_equals_softmax_of_what_it_shows) { expect_softmax(windowed(60, 20)); }
-TEST(attention, windows_hold_across_tiles) { expect_softmax(windowed(6, 700)); }
+TEST(attention, soft_caps_match_reference_across_tiles) { expect_softmax(capped(large_cases())); }
+TEST(attention, through_a_window_equals_softmax_over_visible_keys) { expect_softmax(windowed(60, 20)); }
+TEST(attention, sliding_windows_match_reference_across_tiles) { expect_softmax(windowed(6, 700)); }
 
-// What is not seen changes no bit, forward and backward; what is seen does.
+// Changing a key outside a query's window changes no bit of its output, and the query sends that key no gradient. A
+// visible key affects both.
 void expect_window_hides(bool causal) {
   Case s{{1, 300, 300, 2, 1, 8, 8}, {causal, 0, 0}};
   for (const Index window : {1, 60, 140}) {
@@ -318,22 +320,22 @@ void expect_window_hides(bool causal) {
         if (!same)
           for (Index i = r * 16; i < (r + 1) * 16; ++i) asked[i] = 0;
       }
-      const Gradients h = backward<float>(s, a, asked);  // asked of those alone that do not see it
+      const Gradients h = backward<float>(s, a, asked);  // dO is zero for all queries that see key t
       for (const auto part : {&Gradients::k, &Gradients::v})
         for (Index i = t * 8; i < (t + 1) * 8; ++i) {
           EXPECT_EQ((h.*part)[i], 0);
-          if (window == 1 && part == &Gradients::k) continue;  // of one key there is no choice
+          if (window == 1 && part == &Gradients::k) continue;  // a single visible key always has weight 1
           EXPECT_NE((g.*part)[i], 0);
         }
     }
   }
 }
 
-TEST(attention, tokens_out_of_the_window_do_not_reach_a_query) {
+TEST(attention, keys_outside_window_do_not_affect_query) {
   for (const bool causal : {true, false}) expect_window_hides(causal);
 }
 
-TEST(attention, a_window_as_long_as_all_keeps_the_bits_of_none) {
+TEST(attention, window_covering_all_keys_changes_no_bit) {
   for (Case s : large_cases()) {
     const Arguments a(s);
     const Values dout = numbers(s.out_size(), 9);
@@ -369,7 +371,7 @@ void expect_slopes(const std::vector<Case>& set) {
   }
 }
 
-// Up to so many numbers from 0 to n.
+// Up to `most` distinct random indices from [0, n), in rising order.
 std::vector<std::size_t> drawn(std::size_t n, std::size_t most, std::mt19937_64& random) {
   std::vector<std::size_t> all(n), some;
   std::iota(all.begin(), all.end(), std::size_t(0));
@@ -377,7 +379,7 @@ std::vector<std::size_t> drawn(std::size_t n, std::size_t most, std::mt19937_64&
   return some;
 }
 
-// Along one direction for all numbers together, and for some of them alone.
+// Checks gradients along one random direction of all elements, and for up to 60 single elements of each input.
 void expect_central_differences(const std::vector<Case>& set) {
   expect_slopes(set);
   std::mt19937_64 random = seeded();
@@ -414,7 +416,7 @@ TEST(attention, gradient_is_the_central_difference_of_capped_scores) {
 TEST(attention, gradient_is_the_central_difference_of_biased_scores) {
   for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(biased(set));
 }
-TEST(attention, gradient_is_the_central_difference_under_the_same_dropout) {
+TEST(attention, gradient_is_the_central_difference_under_fixed_dropout) {
   for (const auto& set : {cases(), packed_cases(), windowed(8, 12)}) expect_central_differences(dropped_out(set));
 }
 TEST(attention, gradient_with_sinks_is_the_central_difference) {
@@ -422,16 +424,16 @@ TEST(attention, gradient_with_sinks_is_the_central_difference) {
   expect_central_differences(dropped_out(with_sinks(cases())));
 }
 
-TEST(attention, gradient_holds_across_tiles) { expect_slopes(large_cases()); }
-TEST(attention, gradient_of_packed_documents_holds_across_tiles) { expect_slopes(large_packed_cases()); }
-TEST(attention, gradient_through_a_window_holds_across_tiles) { expect_slopes(windowed(5, 600)); }
-TEST(attention, gradient_of_biased_scores_holds_across_tiles) {
+TEST(attention, gradient_matches_derivative_across_tiles) { expect_slopes(large_cases()); }
+TEST(attention, packed_document_gradient_matches_derivative_across_tiles) { expect_slopes(large_packed_cases()); }
+TEST(attention, window_gradient_matches_derivative_across_tiles) { expect_slopes(windowed(5, 600)); }
+TEST(attention, bias_gradient_matches_derivative_across_tiles) {
   for (const auto& set : {large_cases(), large_packed_cases()}) expect_slopes(biased(set));
 }
-TEST(attention, gradient_under_dropout_holds_across_tiles) { expect_slopes(dropped_out(large_cases())); }
-TEST(attention, gradient_of_capped_scores_holds_across_tiles) { expect_slopes(capped(large_cases())); }
+TEST(attention, dropout_gradient_matches_derivative_across_tiles) { expect_slopes(dropped_out(large_cases())); }
+TEST(attention, soft_cap_gradient_matches_derivative_across_tiles) { expect_slopes(capped(large_cases())); }
 
-// Documents side by side find what each finds alone.
+// Packed documents give the same result as each document in a call of its own.
 TEST(attention, packed_documents_equal_separate_runs) {
   for (const auto& set : {packed_cases(), large_packed_cases()})
     for (const Case& s : set) {
@@ -444,7 +446,7 @@ TEST(attention, packed_documents_equal_separate_runs) {
       Result apart = packed;
       Gradients h = g;
       for (const Extent& e : extents_of(s.positions, T)) {
-        Case one{s.shape, s.mask};  // without documents
+        Case one{s.shape, s.mask};  // one document without packing
         one.shape.batch = 1, one.shape.queries = one.shape.keys = e.count;
         Arguments b = a;
         b.q = cut_out(a.q, e, T, wq), b.k = cut_out(a.k, e, T, wk), b.v = cut_out(a.v, e, T, wk);
@@ -459,7 +461,7 @@ TEST(attention, packed_documents_equal_separate_runs) {
     }
 }
 
-TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
+TEST(attention, one_document_per_sequence_changes_no_bit) {
   std::vector<Case> list = large_cases();
   list.push_back({{1, 300, 300, 3, 1, 8, 8}, {false, 0, 0}});
   for (Case s : list) {
@@ -478,7 +480,7 @@ TEST(attention, one_document_a_sequence_keeps_the_bits_of_none) {
   }
 }
 
-// Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
+// Changing the inputs and the output gradient of one document changes no bit of another one, forward and backward.
 void expect_documents_apart(const Case& s) {
   const Index T = s.shape.queries, w = s.shape.num_heads * s.shape.head_dim;
   const Arguments a(s);
@@ -499,20 +501,22 @@ void expect_documents_apart(const Case& s) {
     for (const Extent& e : extents) {
       const bool same = e.sequence != changed.sequence || e.first != changed.first;
       const auto equal = [&](const Values& p, const Values& q) { return cut_out(p, e, T, w) == cut_out(q, e, T, w); };
-      EXPECT_EQ(equal(y.out, z.out), same) << "of the document at " << e.first << " when that at " << changed.first << " changed";
+      EXPECT_EQ(equal(y.out, z.out), same) << "output of the document at token " << e.first << " after the document at token " << changed.first
+                                           << " changed";
       if (!same) continue;
       for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) EXPECT_TRUE(equal(g.*part, h.*part)) << e.first;
     }
   }
 }
 
-TEST(attention, documents_do_not_reach_each_other) {
+TEST(attention, documents_do_not_affect_each_other) {
   for (const Case& s : large_packed_cases())
     if (s.shape.batch == 2) expect_documents_apart(s);
 }
 
-// The keys may come in blocks and in any order; the last block cut is wholly in the future of some queries.
-TEST(attention, blocks_of_keys_in_any_order_equal_one) {
+// Keys may be processed in blocks, in any order. The last block (keys 9 to 11) is entirely in the future of queries 0
+// to 8.
+TEST(attention, blocks_of_keys_combine_in_any_order) {
   const Case whole{{1, 12, 12, 4, 2, 4, 4}, {true, 0, 0}};
   const Arguments a(whole);
   const Result y = oracle(whole, a);
@@ -555,15 +559,15 @@ TEST(attention, blocks_of_keys_in_any_order_equal_one) {
   }
 }
 
-// States that began without each other, joined in any order.
-TEST(attention, states_of_different_keys_merge_to_that_of_all) {
+// Partial states of separate key blocks, each from Carry::fresh, are merged in any order.
+TEST(attention, states_of_key_blocks_merge_to_full_state) {
   const Case whole{{2, 9, 12, 4, 2, 4, 3}, {true, 3, 0}};
   const Arguments a(whole);
   const Result y = oracle(whole, a);
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
     Device dev(false, 1 << 24);
     std::vector<Call<double>> runs;
-    for (const int p : order) {  // the last four keys are those of few queries
+    for (const int p : order) {  // the last four keys are visible to few queries
       Case s = whole;
       s.shape.keys = 4, s.mask.first_key = 4 * p;
       Arguments part = a;
@@ -582,7 +586,8 @@ TEST(attention, states_of_different_keys_merge_to_that_of_all) {
   }
 }
 
-// Against plain loops; scores are so far apart that their powers of e are no numbers, and some rows have met no key.
+// attention_merge against plain loops. Some maxima differ by thousands, so that exp of the difference is zero, and some rows
+// have no visible key.
 template <class A>
 void expect_merged() {
   const AttentionShape shape{2, 7, 0, 3, 1, 2, 5};
@@ -616,8 +621,8 @@ void expect_merged() {
   EXPECT_EQ(m.values(), z.m);
 }
 
-TEST(attention, merges_as_plain_loops_in_double) { expect_merged<double>(); }
-TEST(attention, merges_as_plain_loops_in_float) { expect_merged<float>(); }
+TEST(attention, merges_like_reference_loops_in_double) { expect_merged<double>(); }
+TEST(attention, merges_like_reference_loops_in_float) { expect_merged<float>(); }
 
 TEST(attention, finish_may_run_in_place) {
   const Case s = cases()[0];
@@ -647,7 +652,7 @@ TEST(attention, future_tokens_do_not_reach_the_past) {
   }
 }
 
-// A query alone with its cache finds what it finds among the others.
+// A single query with its KV cache gives the same output as the query within the full sequence.
 TEST(attention, decode_equals_prefill) {
   const Case s{{1, 40, 40, 4, 2, 8, 8}, {true, 0, 0}};
   const Arguments a(s);
@@ -680,7 +685,7 @@ void expect_float_and_bf16_follow(const std::vector<Case>& all) {
   }
 }
 
-TEST(attention, float_and_bf16_follow_double) {  // heads as they are in models
+TEST(attention, float_and_bf16_follow_double) {  // head dimensions of real models
   std::vector<Case> all{{{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}},
                         {{2, 80, 80, 2, 1, 128, 64}, {true, 0, 0}, positions_of({30, 1, 40, 80}, 2, 80)},
                         {{1, 70, 130, 4, 2, 64, 64}, {true, 60, 0}, {}, {}, 1.5}};
@@ -691,7 +696,8 @@ TEST(attention, float_and_bf16_follow_double_across_tiles) {
   for (const auto& set : {large_cases(), {large_packed_cases()[0]}}) expect_float_and_bf16_follow(set);
 }
 
-// Keys and queries of models, of whose tiles every place has several: too many for kernels that are emulated.
+// Sizes of real models, at which every slot of the kernels' pipelines is used for several tiles. Too slow for emulated
+// kernels.
 TEST(attention, bf16_follows_double_over_many_tiles) {
   Case window{{1, 610, 610, 4, 1, 64, 64}, {true, 0, 0}};
   window.mask.window = 300;
@@ -713,7 +719,7 @@ TEST(attention, bf16_follows_double_over_many_tiles) {
   }
 }
 
-// Scores of +-10^4 would overflow an exponential that does not subtract the largest first.
+// Scores of about +-10^4 overflow exp unless the row maximum is subtracted first.
 TEST(attention, large_scores_stay_finite) {
   const Case s{{1, 30, 30, 2, 1, 4, 4}, {true, 0, 0}};
   Arguments a(s);
@@ -741,17 +747,17 @@ void expect_dry_run_counts_what_runs(const Case& s) {
   for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
-TEST(attention, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
-TEST(attention, dry_run_counts_what_runs_for_packed_documents) {
+TEST(attention, dry_run_counts_equal_real_run) { expect_dry_run_counts_what_runs({{2, 300, 560, 3, 1, 8, 8}, {true, 260, 0}}); }
+TEST(attention, dry_run_counts_packed_documents_like_real_run) {
   for (const Case& s : large_packed_cases()) expect_dry_run_counts_what_runs(s);
 }
 
-TEST(attention, dry_run_counts_what_runs_through_a_window) {
+TEST(attention, dry_run_counts_windows_like_real_run) {
   for (const Case& s : windowed(8, 600)) expect_dry_run_counts_what_runs(s);
 }
 
-// Tiles of 16 million tokens are counted, not walked over: there are two billion of them.
-TEST(attention, a_dry_run_counts_millions_of_tokens_in_no_time) {
+// A dry run counts tiles in closed form instead of visiting them. For 16 million tokens there are two billion tiles.
+TEST(attention, a_dry_run_counts_millions_of_tokens_quickly) {
   const Index tokens = Index(1) << 24, stack = 128, tile = 512;
   const AttentionShape shape{3, tokens, tokens, 2, 2, 16, 16};
   const Matrix<const float> x(nullptr, 3 * tokens, 32, 32);
@@ -766,7 +772,7 @@ TEST(attention, a_dry_run_counts_millions_of_tokens_in_no_time) {
   EXPECT_NEAR(work[1].flops / (6 * 4 * 16 * scores), 1, 1e-12);
 }
 
-// Tiles in the future cost nothing: a causal square does little more than half of the work of a full one.
+// Tiles in the future are skipped, so a causal mask costs little more than half of the FLOPs of a full one.
 TEST(attention, future_tiles_are_skipped) {
   Case s{{1, 2048, 2048, 2, 1, 16, 16}, {true, 0, 0}};
   const std::vector<float> numbers(2048 * 32);
@@ -781,7 +787,7 @@ TEST(attention, future_tiles_are_skipped) {
   const double causal = flops(true);
   s.positions = positions_of(Lengths(16, 128), 1, 2048);  // sixteen documents: keys of 64 to 128 tokens instead of 1 to 2048
   EXPECT_LT(flops(true), 0.12 * causal);
-  s.positions.clear(), s.mask.window = 128;  // of 128 queries of a tile: 255 keys and less
+  s.positions.clear(), s.mask.window = 128;  // the 128 queries of a tile see at most 255 keys
   EXPECT_LT(flops(true), 0.25 * causal);
 }
 

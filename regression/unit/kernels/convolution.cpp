@@ -11,8 +11,8 @@ namespace {
 struct Case {
   Index batch = 2, seq_length = 9, channels = 5, conv_kernel = 4;
   bool with_bias = true, with_before = true;
-  std::vector<std::int32_t> positions = {};  // of packed documents
-  bool dense = false;                        // rows one behind the other, aligned as vectors are
+  std::vector<std::int32_t> positions = {};  // position of each row in its packed document
+  bool dense = false;                        // rows without gaps, aligned to SIMD vectors
   Documents documents() const { return positions.empty() ? Documents() : documents_of(positions); }
   Index rows() const { return batch * seq_length; }
   Index gap(Index gap) const { return dense ? 0 : gap; }
@@ -29,7 +29,7 @@ struct Gradients {
   Values x, w, bias, before;
 };
 
-// The formula of the header, one element at a time.
+// Reference: the formula in kernels/ops/convolution.hpp, one element at a time.
 Values oracle(const Case& s, const Arguments& a) {
   Values y(s.rows() * s.channels);
   for (Index b = 0; b < s.batch; ++b)
@@ -63,7 +63,7 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
   return y.values();
 }
 
-// The weights' gradients start from ones, which are taken off again: they must have been added to.
+// Weight gradients start from ones, which are subtracted afterwards. This checks that the kernel accumulates.
 template <class T>
 Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values& dout) {
   using A = Acc<T>;
@@ -92,14 +92,14 @@ std::vector<Case> cases() {
           {2, 19, 24, 4, true, true, {}, true},
           {1, 150, 1040, 3, true, false, {}, true},
           {1, 300, 261, 4, true, true},
-          {1, 40, 1030, 4, true, true}};  // edges of segments and of blocks
+          {1, 40, 1030, 4, true, true}};  // cases at the edges of the kernel's segments and blocks
 }
 
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
   for (const Lengths& lengths : cuts(19)) list.push_back({2, 19, 3, 4, true, false, positions_of(lengths, 2, 19)});
   Case running{1, 12, 3, 4, true, true, positions_of({1, 4, 7}, 1, 12)};
-  running.positions[0] = 2;  // the first document began two tokens before
+  running.positions[0] = 2;  // the first document began two tokens earlier
   list.push_back(running);
   list.push_back({1, 300, 261, 4, true, true, positions_of({100, 2, 27, 128, 300}, 1, 300)});
   list.push_back({1, 40, 16, 4, true, true, positions_of({5, 12, 13, 40}, 1, 40), true});
@@ -110,7 +110,7 @@ std::vector<Case> packed_cases() {
 
 }  // namespace
 
-TEST(convolution, equals_its_formula) {
+TEST(convolution, matches_reference_formula) {
   for (const auto& set : {cases(), packed_cases()})
     for (const Case& s : set) {
       Device dev(false, 1 << 24);
@@ -144,7 +144,7 @@ void expect_central_differences(const std::vector<Case>& set) {
 TEST(convolution, gradient_is_the_central_difference) { expect_central_differences(cases()); }
 TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
 
-// Documents side by side give the bits that each gives alone, and the gradients of the weights add up.
+// Packed documents give the same bits as separate calls, and their weight gradients add up.
 TEST(convolution, packed_documents_equal_separate_runs) {
   for (const Case& s : packed_cases()) {
     if (s.with_before) continue;
@@ -172,14 +172,14 @@ TEST(convolution, packed_documents_equal_separate_runs) {
   }
 }
 
-TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
+TEST(convolution, one_document_per_sequence_changes_no_bit) {
   for (Case s : cases()) {
     Device dev(false, 1 << 24);
     const Arguments a(s);
     const Values dout = numbers(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
     const Gradients g = backward<float>(dev, s, a, dout);
     s.positions = positions_of({s.seq_length}, s.batch, s.seq_length);
-    for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.conv_kernel;  // as long ago as the window shows
+    for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.conv_kernel;  // the first document includes the tokens in `before`
     EXPECT_EQ(forward<float>(dev, s, a), y);
     const Gradients h = backward<float>(dev, s, a, dout);
     EXPECT_EQ(g.x, h.x);
@@ -191,7 +191,8 @@ TEST(convolution, one_document_a_sequence_keeps_the_bits_of_none) {
   }
 }
 
-// Forward is linear in the weights up to SiLU, so many channels are checked through one directional derivative.
+// Checks the gradients of many channels by one directional derivative along all inputs. Forward is linear in the
+// weights up to SiLU.
 void expect_slope(const Case& s) {
   Device dev(false, 1 << 24);
   const Arguments a(s);
@@ -211,8 +212,8 @@ void expect_slope(const Case& s) {
   EXPECT_NEAR((moved(h) - moved(-h)) / (2 * h), analytic, 1e-6 * std::abs(analytic));
 }
 
-TEST(convolution, gradient_holds_across_blocks) { expect_slope(cases().back()); }
-TEST(convolution, gradient_of_packed_documents_holds_across_blocks) { expect_slope(packed_cases().back()); }
+TEST(convolution, gradient_matches_derivative_across_blocks) { expect_slope(cases().back()); }
+TEST(convolution, packed_document_gradient_matches_derivative_across_blocks) { expect_slope(packed_cases().back()); }
 
 void expect_float_and_bf16_follow_double(const Case& s) {
   Device dev(false, 1 << 24);
@@ -232,16 +233,16 @@ void expect_float_and_bf16_follow_double(const Case& s) {
 TEST(convolution, float_and_bf16_follow_double) {
   expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true});
   expect_float_and_bf16_follow_double({2, 20, 37, 4, true, true, positions_of({7, 1, 12}, 2, 20)});
-  expect_float_and_bf16_follow_double({1100, 70, 4, 4, true, true, {}, true});  // so many sequences that a GPU's blocks have longer segments
+  expect_float_and_bf16_follow_double({1100, 70, 4, 4, true, true, {}, true});  // with 1100 sequences, blocks of the GPU kernel have longer segments
 }
 
-// A sequence may be cut anywhere if the tail of the first piece goes before the second.
-TEST(convolution, two_calls_with_the_tail_equal_one) {
+// A sequence may be split anywhere if the tail of the first piece is passed to the second one as `before`.
+TEST(convolution, two_calls_with_tail_equal_one_call) {
   const Case whole{1, 9, 5, 4, true, true};
   const Arguments a(whole);
   Device dev(false, 1 << 24);
   const Values y = forward<double>(dev, whole, a);
-  for (Index cut = 1; cut < whole.seq_length; ++cut) {  // pieces shorter than K-1 included
+  for (Index cut = 1; cut < whole.seq_length; ++cut) {  // includes pieces shorter than K-1
     Case first = whole, second = whole;
     first.seq_length = cut, second.seq_length = whole.seq_length - cut;
     Arguments head = a, rest = a;
@@ -249,7 +250,7 @@ TEST(convolution, two_calls_with_the_tail_equal_one) {
     rest.x.assign(a.x.begin() + cut * 5, a.x.end());
     Block<double> x(cut, 5, head.x, 2), carried(1, a.before.size(), a.before);
     const auto window = carried.tensor(1, 3, 5);
-    convolution_tail<double>(dev, 1, x.matrix(), window, window);  // in place
+    convolution_tail<double>(dev, 1, x.matrix(), window, window);  // input and output window are the same
     rest.before = carried.values();
     Values pieces = forward<double>(dev, first, head);
     const Values second_piece = forward<double>(dev, second, rest);
@@ -277,7 +278,7 @@ TEST(convolution, future_tokens_do_not_reach_the_past) {
   EXPECT_NE(y[t * 5], z[t * 5]);
 }
 
-TEST(convolution, dry_run_counts_what_runs) {
+TEST(convolution, dry_run_counts_equal_real_run) {
   const Case s{2, 20, 300, 4, true, true};
   const Arguments a(s);
   Device dev(false, 1 << 24), dry(true, 0);

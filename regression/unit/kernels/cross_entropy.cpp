@@ -7,7 +7,7 @@ namespace gyr::testing::cross_entropy_suite {
 
 namespace {
 
-constexpr Index height = 9, vocab_size = 1201;  // pieces and lanes with a rest
+constexpr Index height = 9, vocab_size = 1201;  // vocab_size is no multiple of the kernels' pieces or lanes
 constexpr double scale = 0.125;
 
 Tensor1<const double> scale_on(Workbench& bench) {
@@ -16,7 +16,7 @@ Tensor1<const double> scale_on(Workbench& bench) {
   return there;
 }
 
-// Labels of any part of the vocabulary, first and last token among them, and one row without.
+// Labels spread over the vocabulary, including the first and the last token, and one ignored row.
 Tensor1<Token> some_labels(Workbench& bench) {
   const auto labels = bench.zeros<Token>(height);
   for (Index r = 0; r < height; ++r) labels(r) = Token(r * (vocab_size - 1) / (height - 1));
@@ -46,7 +46,8 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, con
   return p;
 }
 
-// Loss and gradient by ranks that hold `parts` columns each and padding behind, their maxima and sums reduced by hand.
+// Loss and gradient of tensor-parallel ranks that hold `parts` columns each, followed by padding. Maxima and sums are
+// reduced by hand.
 template <class T>
 Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Token> labels, const std::vector<Index>& parts, Index padding,
                bool in_place = false, const LossTerms& terms = {}, double cap = 0) {
@@ -60,7 +61,7 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
   for (const Index count : parts) {
     const auto shard = bench.normal<A>(height, count + padding);
     for (Index r = 0; r < height; ++r)
-      for (Index v = 0; v < count + padding; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // padding must not be read
+      for (Index v = 0; v < count + padding; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(1e30);  // the kernels must not read the padding
     logits_top<A>(bench.dev, shard, count, part_top);
     for (Index r = 0; r < height; ++r) top(r) = std::max(top(r), part_top(r));
     shards.push_back(shard);
@@ -100,7 +101,7 @@ void agrees_with_plain_loops() {
   for (const LossTerms& terms :
        {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
     for (const bool in_place : {false, true}) {
-      const std::vector<Index> parts{601, 1, 599};  // some end within a pack of 16 bytes, and its padding with one
+      const std::vector<Index> parts{601, 1, 599};  // some shards end within a 16-byte vector, and some only with their padding
       const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
       EXPECT_LE(difference(split.loss, more.loss), tolerance<Acc<T>>) << terms.smoothing << " " << terms.z;
       EXPECT_LE(difference(split.dlogits, more.dlogits), tolerance<T>) << terms.smoothing << " " << terms.z;
@@ -110,26 +111,26 @@ void agrees_with_plain_loops() {
 
 }  // namespace
 
-TEST(cross_entropy, agrees_with_plain_loops) {
+TEST(cross_entropy, matches_reference_loops) {
   agrees_with_plain_loops<double>();
   agrees_with_plain_loops<float>();
   agrees_with_plain_loops<bf16>();
 }
 
-TEST(cross_entropy, a_sharded_vocabulary_gives_the_whole_ones_loss_and_gradient) {
+TEST(cross_entropy, sharded_vocabulary_gives_unsharded_loss_and_gradient) {
   Workbench bench;
   const auto logits = bench.normal<double>(height, vocab_size);
   const auto labels = some_labels(bench);
   const Result whole = sharded<double>(bench, logits, labels, {vocab_size}, 0);
   for (const Index padding : {0, 7})
-    for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank of padding alone
+    for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank has no valid column
       const Result split = sharded<double>(bench, logits, labels, parts, padding);
       EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
       EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
     }
 }
 
-TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
+TEST(cross_entropy, gradient_may_overwrite_the_logits) {
   Workbench bench;
   const auto logits = bench.normal<float>(height, vocab_size);
   const auto labels = some_labels(bench);
@@ -137,8 +138,8 @@ TEST(cross_entropy, the_gradient_may_take_the_place_of_the_logits) {
   EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
 }
 
-// Each element of the gradient is what it is without the cap, times the slope there.
-TEST(cross_entropy, the_gradient_goes_through_a_cap) {
+// Each element of the gradient equals the one without the cap, times the derivative of the cap at that logit.
+TEST(cross_entropy, gradient_includes_slope_of_soft_cap) {
   Workbench bench;
   const double cap = 2.5;
   const auto expect = [&]<class T>(std::type_identity<T>, bool in_place) {
@@ -158,7 +159,7 @@ TEST(cross_entropy, the_gradient_goes_through_a_cap) {
   }
 }
 
-TEST(cross_entropy, the_gradient_is_the_slope) {
+TEST(cross_entropy, gradient_equals_finite_differences) {
   Workbench bench;
   const Index rows = 3, few = 11;
   for (const auto& [terms, cap] :
@@ -182,7 +183,7 @@ TEST(cross_entropy, the_gradient_is_the_slope) {
   }
 }
 
-TEST(cross_entropy, equal_logits_cost_the_logarithm_of_the_vocabulary) {
+TEST(cross_entropy, equal_logits_give_log_vocab_size_loss) {
   Workbench bench;
   for (const float value : {0.0f, -3.0f, 1e4f}) {
     const auto logits = bench.zeros<float>(height, vocab_size);
@@ -197,7 +198,7 @@ TEST(cross_entropy, extreme_logits_stay_finite) {
   Workbench bench;
   const auto logits = bench.normal<float>(height, vocab_size);
   for (Index i = 0; i < height * vocab_size; ++i) logits.data()[i] *= 1e4f;
-  logits(0, 5) = -std::numeric_limits<float>::infinity();  // a token that is forbidden
+  logits(0, 5) = -std::numeric_limits<float>::infinity();  // logit of a forbidden token
   const auto labels = some_labels(bench);
   const Result want = plain(numbers(logits), labels), got = sharded<float>(bench, logits, labels, {600, 601}, 3);
   EXPECT_LE(difference(got.loss, want.loss), 1e-6);
@@ -217,7 +218,7 @@ TEST(cross_entropy, the_gradient_of_a_row_sums_to_zero) {
   }
 }
 
-TEST(cross_entropy, nan_and_infinity_show_in_the_loss) {
+TEST(cross_entropy, nan_and_infinity_propagate_to_loss) {
   for (const float bad : {NAN, INFINITY}) {
     Workbench bench;
     const auto logits = bench.normal<float>(height, vocab_size);
@@ -228,13 +229,13 @@ TEST(cross_entropy, nan_and_infinity_show_in_the_loss) {
   }
 }
 
-TEST(cross_entropy, a_label_nobody_holds_adds_nothing) {
+TEST(cross_entropy, label_outside_the_shard_adds_nothing) {
   Workbench bench;
   const auto logits = bench.normal<float>(height, 8);
   const auto top = bench.zeros<float>(height), none = bench.zeros<float>(height);
   const auto sums = bench.normal<float>(2, height);
   const auto labels = bench.zeros<Token>(height);
-  for (Index r = 0; r < height; ++r) labels(r) = Token(100 + r);  // held: 98, 99 and six columns of padding
+  for (Index r = 0; r < height; ++r) labels(r) = Token(100 + r);  // this rank holds tokens 98 and 99 and six columns of padding
   logits_top<float>(bench.dev, logits, 2, top);
   logits_sums<float>(bench.dev, logits, 2, top, labels, 98, sums);
   for (Index r = 0; r < height; ++r) EXPECT_EQ(sums(1, r), 0);
@@ -242,12 +243,14 @@ TEST(cross_entropy, a_label_nobody_holds_adds_nothing) {
   for (Index r = 0; r < height; ++r) EXPECT_EQ(none(r), std::numeric_limits<float>::lowest());
 }
 
-// A shard has the first of its columns whose logit is the row's largest; the largest of what shards find is that of the first of all.
+// Each shard returns minus the id of its first token that has the row maximum. The maximum over all shards is then the
+// first such token.
 template <class A>
 void likeliest_are_found() {
   Workbench bench;
   const auto logits = bench.normal<A>(height, vocab_size);
-  for (Index r = 0; r < height; ++r) logits(r, r * 150 % vocab_size) = logits(r, (r * 150 + 333) % vocab_size) = A(50);  // two of a row
+  // the maximum occurs twice in a row
+  for (Index r = 0; r < height; ++r) logits(r, r * 150 % vocab_size) = logits(r, (r * 150 + 333) % vocab_size) = A(50);
   for (const std::vector<Index>& parts : {std::vector<Index>{vocab_size}, {601, 1, 599}, {128, 0, 1, 1072}}) {
     std::vector<A> found(height, std::numeric_limits<A>::lowest());
     Index first = 0;
@@ -255,7 +258,7 @@ void likeliest_are_found() {
       const auto shard = bench.normal<A>(height, count + 3);
       const auto top = bench.zeros<A>(height);
       for (Index r = 0; r < height; ++r)
-        for (Index v = 0; v < count + 3; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(50);  // padding must not be found
+        for (Index v = 0; v < count + 3; ++v) shard(r, v) = v < count ? logits(r, first + v) : A(50);  // the kernel must not find the padding
       std::fill_n(top.data(), height, A(50));
       const auto here = bench.zeros<A>(height);
       logits_argmax<A>(bench.dev, shard, count, top, first, here);
@@ -266,7 +269,7 @@ void likeliest_are_found() {
   }
 }
 
-TEST(cross_entropy, the_likeliest_is_found_by_the_shard_that_has_it) {
+TEST(cross_entropy, most_likely_token_is_found_across_shards) {
   likeliest_are_found<double>();
   likeliest_are_found<float>();
 }

@@ -11,7 +11,7 @@ namespace gyr::testing::distance_bias_suite {
 
 namespace {
 
-// The definition, distance by distance, in the precision in which T5 takes logarithms.
+// Reference: T5's definition of the bucket of one distance, with the logarithm in the precision that T5 uses.
 Index bucket_of(Index count, Index max_distance, bool both_ways, Index distance) {
   Index first = 0, apart = std::max<Index>(0, -distance);
   if (both_ways) {
@@ -41,7 +41,7 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-TEST(distance_bias, buckets_are_those_of_the_definition) {
+TEST(distance_bias, buckets_match_t5_definition) {
   for (const Case& c : cases()) {
     const DistanceBuckets buckets(c.count, c.max_distance, c.both_ways);
     for (Index distance = -2 * c.max_distance; distance <= 2 * c.max_distance; ++distance)
@@ -50,8 +50,8 @@ TEST(distance_bias, buckets_are_those_of_the_definition) {
   }
 }
 
-// Each distance finds its bucket's number; and what a table gives a bias, the bias's gradient gives back: <b(table), y> = <table, b'(y)>.
-TEST(distance_bias, gradient_is_the_transpose) {
+// Each distance takes the value of its bucket. Backward is the transpose of forward: <b(table), y> = <table, b'(y)>.
+TEST(distance_bias, backward_is_transpose_of_forward) {
   for (const Case& c : cases()) {
     const DistanceBuckets buckets(c.count, c.max_distance, c.both_ways);
     const Index heads = 3, reach = c.max_distance + 7, columns = 2 * reach - 1;
@@ -64,7 +64,7 @@ TEST(distance_bias, gradient_is_the_transpose) {
     Values d = dtable.values();
     for (Index h = 0; h < heads; ++h)
       for (Index i = 0; i < columns; ++i) ASSERT_EQ(b[h * columns + i], t[buckets.of(i - (reach - 1)) * heads + h]);
-    for (double& x : d) x -= 1;  // they were added to ones
+    for (double& x : d) x -= 1;  // the gradient was added to ones
     EXPECT_NEAR(dot(b, y.values()), dot(t, d), 1e-11);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is dropped is a function of seed, step, place in the model, sample, token and channel: by plain loops, and in steps of whole models.
+// Dropout masks are a function of seed, step, place in the model, sample, token and channel. They are checked against
+// plain loops and in training steps of full models.
 #include "kernels/ops/dropout.hpp"
 
 #include <cmath>
@@ -20,7 +21,8 @@ double kept(const Dropout& d, const DrawnAt& now, Index sequence, Index token, I
   return d.words(d.at(now), sequence, 0, token, channel / 4).at[channel % 4] < d.limit ? 0 : d.kept;
 }
 
-// Rows of a rank that has some blocks of the tokens, from any row on; y beside x and in its place.
+// Dropout of random rows on one context-parallel rank, in zigzag or contiguous order. The output is separate from x,
+// then in place.
 template <class T>
 void expect_dropped(std::mt19937& random) {
   const auto among = [&](Index least, Index most) { return std::uniform_int_distribution<Index>(least, most)(random); };
@@ -46,13 +48,13 @@ void expect_dropped(std::mt19937& random) {
   EXPECT_EQ(numbers(x), expected);
 }
 
-TEST(dropout, keeps_and_drops_as_plain_loops) {
+TEST(dropout, keeps_same_elements_as_reference_loops) {
   std::mt19937 random(seed_of_run());
   for (int i = 0; i < 60; ++i) expect_dropped<double>(random), expect_dropped<float>(random), expect_dropped<bf16>(random);
 }
 
-// As many as there should be, to five standard deviations, and with a mean of one.
-TEST(dropout, keeps_the_share_that_it_should) {
+// The fraction of kept elements is 1 - p within five standard deviations, and the mean factor is one.
+TEST(dropout, kept_fraction_matches_probability) {
   for (const double p : {0.01, 0.1, 0.5, 0.9}) {
     const Dropout d = dropout_at(seed_of_run(), "here", p, nullptr);
     const DrawnAt now{5, 17};
@@ -67,8 +69,8 @@ TEST(dropout, keeps_the_share_that_it_should) {
   EXPECT_FALSE(dropout_at(1, "here", 0, nullptr).drops());
 }
 
-// Nothing that a number depends on leaves it as it is; heads and samples beyond 32 bits share no counter.
-TEST(dropout, depends_on_everything_that_a_number_stands_at) {
+// Changing any input of the random words changes the words. Heads, and samples beyond 2^32, do not share counters.
+TEST(dropout, mask_depends_on_seed_step_and_position) {
   const auto words = [](std::uint64_t seed, std::int64_t step, const char* place, Index sample, Index head, Index token, Index n) {
     Dropout d = dropout_at(seed, place, 0.5, nullptr);
     d.first_head = head;
@@ -111,13 +113,13 @@ StepOutcome taken(Rig<T>& rig, const MicroBatches& source, int micros, std::int6
 
 bool same_bits(const StepOutcome& a, const StepOutcome& b) { return a.result.loss == b.result.loss && a.gradients == b.gradients; }
 
-// Of what a step is trained by, its mask held fixed.
+// Checks the gradients of a training step against central differences of its loss under the same dropout mask.
 void expect_slopes(const ModelConfig& m, const MicroBatch& batch) {
   SCOPED_TRACE(m.pattern);
   Rig<double> rig(trained(m, batch.batch, batch.seq_length), alone(m.layers())), moved(trained(m, batch.batch, batch.seq_length), alone(m.layers()));
   const auto source = [&](int) { return batch; };
   rig.engine.gradients(source, 1, 8);
-  expect_differences(rig.engine, [&] {  // in another engine: gradients of this one stay
+  expect_differences(rig.engine, [&] {  // the loss of a second engine, so that the gradients of this one are kept
     const auto& from = rig.engine.stage().parameters().all();
     const auto& to = moved.engine.stage().parameters().all();
     for (std::size_t i = 0; i < from.size(); ++i) Kokkos::deep_copy(to[i]->vector<double>(), from[i]->vector<double>());
@@ -125,7 +127,7 @@ void expect_slopes(const ModelConfig& m, const MicroBatch& batch) {
   });
 }
 
-TEST(dropout, gradient_of_a_step_is_the_central_difference_under_its_mask) {
+TEST(dropout, step_gradient_equals_finite_difference_under_fixed_mask) {
   for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both})
     for (const char* pattern : {"P*", "B-L"}) {
       ModelConfig m = dropped_out(named("T2").model, pattern);
@@ -134,7 +136,7 @@ TEST(dropout, gradient_of_a_step_is_the_central_difference_under_its_mask) {
     }
 }
 
-TEST(dropout, gradient_of_heads_of_classes_is_the_central_difference_under_its_mask) {
+TEST(dropout, classifier_gradient_equals_finite_difference_under_fixed_mask) {
   for (const bool tagged : {false, true}) {
     ModelConfig m = dropped_out(named("T2").model, "*-");
     m.dropout.head = 0.4;
@@ -147,8 +149,8 @@ TEST(dropout, gradient_of_heads_of_classes_is_the_central_difference_under_its_m
   }
 }
 
-// Each kind alone changes a step, and none changes what is only measured.
-TEST(dropout, is_of_steps_alone) {
+// Each kind of dropout changes the loss of a training step, and none changes an evaluation.
+TEST(dropout, applies_to_training_not_to_evaluation) {
   const Case& c = named("T2");
   const auto source = [&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); };
   const auto run = [&](const DropoutConfig& dropout) {
@@ -163,11 +165,11 @@ TEST(dropout, is_of_steps_alone) {
     EXPECT_EQ(run(d).first, none.first);
     EXPECT_GT(std::abs(run(d).second - none.second), 1e-6);
   }
-  EXPECT_EQ(run({0, 0, 0, 0.3}), none);  // a head that predicts tokens
+  EXPECT_EQ(run({0, 0, 0, 0.3}), none);  // head dropout has no effect on a head that predicts tokens
 }
 
-// A run that begins again goes on with the same bits; another step, seed or sample draws otherwise.
-TEST(dropout, of_a_step_is_the_same_in_any_run) {
+// A new run draws the same mask for the same step. Another step, seed or sample draws another mask.
+TEST(dropout, same_step_draws_same_mask_in_any_run) {
   const ModelConfig m = dropped_out(named("T2").model, "PL");
   const auto source = [&](Index first) { return [&m, first](int i) { return micro_batch(first + i, 1, 9, m.vocab_size); }; };
   EngineConfig config = trained(m, 1, 9, 2);
@@ -182,7 +184,7 @@ TEST(dropout, of_a_step_is_the_same_in_any_run) {
   EXPECT_NE(third.result.loss, fresh(4, 6).result.loss);
   config.seed = 4;
   EXPECT_NE(third.result.loss, fresh(3, 6).result.loss);
-  const auto alike = [&](Index first) {  // the same tokens as another sample
+  const auto alike = [&](Index first) {  // the same tokens under another sample number
     MicroBatch batch = micro_batch(0, 1, 9, m.vocab_size);
     batch.first_sample = first;
     return rig.engine.gradients([&](int) { return batch; }, 1, 3).loss;
@@ -190,16 +192,16 @@ TEST(dropout, of_a_step_is_the_same_in_any_run) {
   EXPECT_NE(alike(0), alike(1));
 }
 
-// Samples are known by their number, not by their place in a batch or among micro-batches.
-TEST(dropout, of_a_sample_does_not_depend_on_its_company) {
+// The mask of a sample depends on its number, not on its place in a batch or among micro-batches.
+TEST(dropout, mask_of_sample_is_independent_of_batch) {
   const ModelConfig m = dropped_out(named("T2").model, "P*L-");
   Rig<double> together(trained(m, 4, 9), alone(m.layers())), apart(trained(m, 1, 9, 4), alone(m.layers()));
   const auto source = [&](Index batch) { return [&m, batch](int i) { return micro_batch(20 + i * batch, batch, 9, m.vocab_size); }; };
   EXPECT_TRUE(within_limits(errors_of(taken(together, source(4), 1, 2), taken(apart, source(1), 4, 2)), DType::f64));
 }
 
-// What is run again drops the same.
-TEST(dropout, keeps_every_bit_whatever_is_recomputed) {
+// Recomputed activations use the same dropout mask.
+TEST(dropout, recomputation_uses_the_same_mask) {
   for (const char* pattern : {"P*L", "BWE"})
     for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both}) {
       ModelConfig m = dropped_out(named("T3").model, pattern);

@@ -7,8 +7,8 @@ namespace gyr::testing::elementwise_suite {
 
 namespace {
 
-constexpr Index height = 150, width = 37;  // more than two blocks of rows, and columns that fill no vector
-constexpr Index full = 48;                 // columns that do, where the first of them is a multiple of 16
+constexpr Index height = 150, width = 37;  // more than two blocks of rows; width is no multiple of a SIMD vector
+constexpr Index full = 48;                 // columns that fill whole vectors if the first one is a multiple of 16
 
 template <class T>
 void fill_writes_everywhere(Index beside) {
@@ -40,7 +40,7 @@ void converts(bool strided) {
   const Matrix<const S> from = strided ? columns(x, width, width) : Matrix<const S>(Tensor2<S>(x.data(), height, width));
   const Matrix<T> to = strided ? columns(y, width, width) : Matrix<T>(Tensor2<T>(y.data(), height, width));
   convert<S, T>(bench.dev, from, to);
-  EXPECT_EQ(numbers(to), numbers(from));  // exact: the numbers are bf16 in every type
+  EXPECT_EQ(numbers(to), numbers(from));  // exact, because all values are representable in bf16
   double outside = 0;
   for (const double v : numbers(y)) outside += std::abs(v);
   for (const double v : numbers(to)) outside -= std::abs(v);
@@ -81,7 +81,7 @@ void bias_gradient(Index width, Index first) {
 
 }  // namespace
 
-TEST(elementwise, fill_writes_the_run_and_nothing_else) {
+TEST(elementwise, fill_writes_only_its_range) {
   for (const Index beside : {1, 16}) {
     fill_writes_everywhere<double>(beside);
     fill_writes_everywhere<float>(beside);
@@ -97,7 +97,7 @@ TEST(elementwise, add_rounds_once) {
   }
 }
 
-TEST(elementwise, convert_keeps_numbers_that_both_types_hold) {
+TEST(elementwise, convert_keeps_values_representable_in_both_types) {
   for (const bool strided : {false, true}) {
     converts<double, double>(strided);
     converts<float, float>(strided);
@@ -107,7 +107,7 @@ TEST(elementwise, convert_keeps_numbers_that_both_types_hold) {
   }
 }
 
-TEST(elementwise, convert_rounds_to_nearest_and_keeps_nan_and_infinity) {
+TEST(elementwise, convert_rounds_to_nearest_keeps_nan_and_infinity) {
   Workbench bench;
   const auto x = bench.zeros<float>(1, 64);
   for (Index i = 0; i < 64; ++i) x(0, i) = 1 + float(i) / 1000;
@@ -115,7 +115,7 @@ TEST(elementwise, convert_rounds_to_nearest_and_keeps_nan_and_infinity) {
   x(0, 6) = -INFINITY;
   const auto y = bench.zeros<bf16>(1, 64);
   convert<float, bf16>(bench.dev, Matrix<float>(x), Matrix<bf16>(y));
-  const auto bits = [&](bf16 v) { return std::isnan(float(v)) ? 0 : v.bits; };  // which NaN it is, kernels do not say
+  const auto bits = [&](bf16 v) { return std::isnan(float(v)) ? 0 : v.bits; };  // the payload of a NaN is unspecified
   for (Index i = 0; i < 64; ++i) EXPECT_EQ(bits(y(0, i)), bits(bf16(x(0, i)))) << i;
   EXPECT_TRUE(std::isnan(float(y(0, 5))));
   EXPECT_EQ(float(y(0, 6)), -INFINITY);
@@ -130,13 +130,13 @@ TEST(elementwise, bias_and_scale_may_each_be_absent) {
     }
 }
 
-TEST(elementwise, the_bias_gradient_sums_rows_the_same_way_every_time) {
+TEST(elementwise, bias_gradient_is_bitwise_reproducible) {
   bias_gradient<double>(width, 2), bias_gradient<double>(full, 16);
   bias_gradient<float>(width, 2), bias_gradient<float>(full, 16);
   bias_gradient<bf16>(width, 2), bias_gradient<bf16>(full, 16);
 }
 
-TEST(elementwise, nothing_happens_to_empty_tensors_and_on_dry_runs) {
+TEST(elementwise, empty_tensors_and_dry_runs_change_nothing) {
   Workbench bench;
   const auto empty = bench.zeros<float>(0, 8);
   const auto dbias = bench.zeros<float>(8);

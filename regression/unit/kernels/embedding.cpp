@@ -12,11 +12,11 @@ namespace gyr::testing::embedding_suite {
 namespace {
 
 constexpr Index height = 60, vocab_size = 12;
-constexpr std::array<Index, 2> widths{1100, 1104};  // more than one team's columns, and one that divides into 16 bytes of any type
+constexpr std::array<Index, 2> widths{1100, 1104};  // wider than one team's columns; the second one is a multiple of 16 bytes in any type
 constexpr double scale = 1.75;
 constexpr Token pad_token_id = 3;
 
-// Tokens of the whole vocabulary, each of them many times.
+// Tokens that cover the vocabulary, each of them several times.
 Tensor1<Token> some_tokens(Workbench& bench) {
   const auto tokens = bench.zeros<Token>(height);
   for (Index r = 0; r < height; ++r) tokens(r) = Token(r * 7 % vocab_size);
@@ -54,7 +54,7 @@ void sums_rows(Index width, Index first, Index held, Token pad_token_id) {
   EXPECT_TRUE(same_bits(dtable, again));
 }
 
-// Tokens the last of which occur often, and the rows of a table that are held.
+// Random tokens, skewed towards high ids, and the rows of the table that this rank holds.
 struct Text {
   Index vocab_size, first, held, width;
   std::vector<Token> tokens;
@@ -94,7 +94,7 @@ void sums_drawn_rows(const Text& text) {
   EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
 }
 
-// The row of one of a text's tokens, of all its rows and of the token's own alone.
+// The gradient row of a token has the same bits whether all rows are added or only the rows of this token.
 template <class T>
 void does_not_see_other_tokens(const Text& text, std::mt19937& random) {
   using A = Acc<T>;
@@ -124,7 +124,7 @@ TEST(embedding, picks_scaled_rows_and_leaves_zero_for_other_ranks) {
     }
 }
 
-TEST(embedding, parts_of_the_table_sum_to_the_whole) {
+TEST(embedding, shards_of_table_sum_to_full_result) {
   Workbench bench;
   const Index width = widths[0];
   const auto tokens = some_tokens(bench);
@@ -139,7 +139,7 @@ TEST(embedding, parts_of_the_table_sum_to_the_whole) {
   EXPECT_EQ(total, numbers(whole));
 }
 
-TEST(embedding, the_gradient_sums_equal_tokens_and_leaves_out_padding) {
+TEST(embedding, gradient_sums_equal_tokens_and_skips_padding) {
   for (const Index width : widths)
     for (const Token pad : {pad_token_id, Token(-1)})
       for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {2, 5}, {20, 3}}) {
@@ -149,7 +149,7 @@ TEST(embedding, the_gradient_sums_equal_tokens_and_leaves_out_padding) {
       }
 }
 
-TEST(embedding, the_gradient_is_the_slope) {
+TEST(embedding, gradient_equals_finite_differences) {
   Workbench bench;
   const Index narrow = 3;
   const auto tokens = some_tokens(bench);
@@ -163,7 +163,7 @@ TEST(embedding, the_gradient_is_the_slope) {
   EXPECT_LE(difference(numbers(dtable), slope(flat(table), loss)), 1e-9);
 }
 
-TEST(embedding, tokens_outside_of_any_table_are_zero_rows) {
+TEST(embedding, tokens_outside_table_give_zero_rows) {
   Workbench bench;
   const auto tokens = bench.zeros<Token>(3);
   tokens(0) = -100, tokens(1) = vocab_size, tokens(2) = std::numeric_limits<Token>::max();
@@ -174,7 +174,7 @@ TEST(embedding, tokens_outside_of_any_table_are_zero_rows) {
   EXPECT_EQ(numbers(dtable), std::vector<double>(vocab_size * 8));
 }
 
-TEST(embedding, the_gradient_of_drawn_texts_is_the_sum_of_their_rows) {
+TEST(embedding, gradient_of_random_tokens_matches_reference_loops) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (int draw = 0; draw < 24; ++draw) {
     const Text text(random);
@@ -186,7 +186,7 @@ TEST(embedding, the_gradient_of_drawn_texts_is_the_sum_of_their_rows) {
   }
 }
 
-TEST(embedding, the_gradient_of_a_token_does_not_depend_on_the_others) {
+TEST(embedding, gradient_of_token_is_independent_of_others) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (int draw = 0; draw < 24; ++draw) {
     const Text text(random);
@@ -196,7 +196,7 @@ TEST(embedding, the_gradient_of_a_token_does_not_depend_on_the_others) {
   }
 }
 
-TEST(embedding, a_dry_run_counts_the_same_work_and_scratch) {
+TEST(embedding, dry_run_counts_same_work_and_scratch) {
   Workbench bench;
   const auto use = [](Device& dev, Tensor1<const Token> tokens, Tensor2<float> x, Tensor2<float> table) {
     embedding_backward<float>(dev, tokens, x, 0, scale, -1, table);

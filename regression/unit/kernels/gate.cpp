@@ -8,14 +8,14 @@ namespace gyr::testing::gate_suite {
 namespace {
 
 constexpr Index height = 140;         // more than two blocks of rows
-constexpr Index widths[] = {30, 48};  // they divide by 1, 2 and 3; the second in whole vectors
-constexpr Index wide = 2 * 8448;      // rows that a block of a GPU holds in two and four packs to a thread, where they are of bf16
+constexpr Index widths[] = {30, 48};  // multiples of 1, 2 and 3; the second one fills whole SIMD vectors
+constexpr Index wide = 2 * 8448;      // rows of bf16 that a GPU block holds in two or four packs per thread
 constexpr double eps = 1e-2;
 constexpr GateOrder orders[] = {GateOrder::gate_first, GateOrder::norm_first};
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
-// y and z live among other columns, as they do where projections are side by side.
+// y, z and dz are column ranges of wider matrices, as with projections whose outputs are adjacent.
 template <class T>
 struct Inputs {
   Inputs(Workbench& bench, Index rows, Index channels)
@@ -23,14 +23,14 @@ struct Inputs {
         wide_dz(bench.zeros<T>(rows, channels + 4 * beside)), y(columns(wide_y, beside, channels)), z(columns(wide_z, channels, channels)),
         dz(columns(wide_dz, 2 * beside, channels)), dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)),
         dy(bench.normal<T>(rows, channels)), w(bench.normal<Acc<T>>(channels)), dw(bench.zeros<Acc<T>>(channels)) {}
-  Index beside;  // columns beside those of y
+  Index beside;  // number of columns next to y on each side
   Tensor2<T> wide_y, wide_z, wide_dz;
   Matrix<T> y, z, dz;
   Tensor2<T> dout, out, dy;
   Tensor1<Acc<T>> w, dw;
 };
 
-// The whole gated norm of one rank: statistics, output, products, gradients.
+// The gated norm of one rank, forward and backward, with its row statistics.
 template <class T>
 void forward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc<T>> squares) {
   gated_norm_squares<T>(bench.dev, order, in.y, in.z, squares);
@@ -47,7 +47,7 @@ struct Plain {
   std::vector<double> out, dy, dz, dw;
 };
 
-// Formulas in plain loops, by the chain rule through v = y silu(z) or y, n = w v / rms, out = n or n silu(z).
+// Reference in plain loops, by the chain rule through v = y silu(z) or y, n = w v / rms, out = n or n silu(z).
 template <class T>
 Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
   const Index height = in.y.rows;
@@ -94,10 +94,11 @@ void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index cha
   EXPECT_LE(difference(numbers(in.dz), want.dz), tolerance<T>);
   EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
   for (Index r = 0; r < height; ++r)
-    for (const Index c : {Index(0), 2 * in.beside - 1, 2 * in.beside + channels}) ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // the columns beside dz
+    for (const Index c : {Index(0), 2 * in.beside - 1, 2 * in.beside + channels})
+      ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // columns next to dz stay zero
 
   const auto first = bench.copy(in.dw);
-  backward(bench, order, in, squares, products);  // adds the same again
+  backward(bench, order, in, squares, products);  // dw accumulates the same gradient again
   for (double& v : want.dw) v *= 2;
   EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
   std::fill_n(in.dw.data(), channels, A(0));
@@ -126,7 +127,7 @@ void gate_agrees_with_plain_loops(Index channels) {
 
 }  // namespace
 
-TEST(gate, agrees_with_plain_loops) {
+TEST(gate, matches_reference_loops) {
   for (const Index channels : widths) {
     gate_agrees_with_plain_loops<double>(channels);
     gate_agrees_with_plain_loops<float>(channels);
@@ -134,7 +135,7 @@ TEST(gate, agrees_with_plain_loops) {
   }
 }
 
-TEST(gate, gradients_are_slopes) {
+TEST(gate, gradients_equal_finite_differences) {
   Workbench bench;
   const Inputs<double> in(bench, 4, 6);
   const auto loss = [&] {
@@ -150,7 +151,7 @@ TEST(gate, gradients_are_slopes) {
     }
 }
 
-TEST(gate, the_gated_norm_agrees_with_plain_loops) {
+TEST(gate, gated_norm_matches_reference_loops) {
   for (const GateOrder order : orders)
     for (const Index groups : {1, 2, 3})
       for (const Index channels : widths) {
@@ -161,12 +162,12 @@ TEST(gate, the_gated_norm_agrees_with_plain_loops) {
       }
 }
 
-TEST(gate, the_gated_norm_of_wide_rows_agrees_with_plain_loops) {
+TEST(gate, gated_norm_of_wide_rows_matches_reference_loops) {
   for (const Index groups : {1, 2, 3}) gated_norm_agrees_with_plain_loops<bf16>(GateOrder::gate_first, groups, wide, 11);
   gated_norm_agrees_with_plain_loops<double>(GateOrder::norm_first, 4, wide, 11);
 }
 
-TEST(gate, gradients_of_the_gated_norm_are_slopes) {
+TEST(gate, gated_norm_gradients_equal_finite_differences) {
   for (const GateOrder order : orders)
     for (const Index groups : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("order {} groups {}", int(order), groups));
@@ -189,8 +190,8 @@ TEST(gate, gradients_of_the_gated_norm_are_slopes) {
     }
 }
 
-// Two ranks with half of one group's channels each, their sums added as an all-reduce would.
-TEST(gate, a_group_may_span_ranks) {
+// Two ranks hold half of the channels of one norm group each. Their sums are added as an all-reduce would.
+TEST(gate, norm_group_may_span_ranks) {
   const Index channels = widths[0];
   for (const GateOrder order : orders) {
     Workbench bench;
@@ -233,7 +234,7 @@ TEST(gate, a_group_may_span_ranks) {
   }
 }
 
-TEST(gate, channels_that_do_not_split_into_groups_are_an_internal_error) {
+TEST(gate, indivisible_channel_count_is_an_internal_error) {
   Workbench bench;
   const Inputs<float> in(bench, 3, 10);
   EXPECT_THROW(gated_norm_squares<float>(bench.dev, GateOrder::gate_first, in.y, in.z, bench.zeros<float>(3, 4)), Error);

@@ -28,7 +28,7 @@ void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
         Block<T> A(ta ? K : M, ta ? M : K, a, 3), B(tb ? N : K, tb ? K : N, b, 1);
         for (const GemmLibrary library : {GemmLibrary::automatic, GemmLibrary::cblas, GemmLibrary::onednn}) {
           if (!available(library)) continue;
-          Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // beta = 0 does not read C: it holds NaN
+          Block<S> C(M, N, beta == 0 ? Values{} : c, 2);  // with beta = 0, C is not read: it holds NaN
           Device dev(false, 1 << 20), dry(true, 0);
           dev.library = dry.library = library;
           gemm<T, S>(dev, op_a, A.template matrix<const T>(), op_b, B.template matrix<const T>(), C.matrix(), alpha, beta);
@@ -48,8 +48,8 @@ void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
 
 }  // namespace
 
-TEST(gemm, agrees_with_loops) {
-  for (const Index rows : {9, 5, 1}) {  // few rows go another way, and one of double a third
+TEST(gemm, matches_reference_loops) {
+  for (const Index rows : {9, 5, 1}) {  // few rows use another kernel, and one row of double a third one
     agrees_with_loops<double, double>(rows);
     agrees_with_loops<float, float>(rows);
     agrees_with_loops<bf16, bf16>(rows);
@@ -57,8 +57,8 @@ TEST(gemm, agrees_with_loops) {
   }
 }
 
-// Whichever library takes a shape.
-TEST(gemm, agrees_with_loops_at_any_extent) {
+// Random extents, so that the automatic choice selects each library for some of them.
+TEST(gemm, matches_reference_loops_at_any_extent) {
   std::mt19937 random(5);
   const auto extent = [&] { return Index(random() % 3 == 0 ? 1 + random() % 200 : 1 + random() % 40); };
   for (int draw = 0; draw < 30; ++draw) {
@@ -69,8 +69,8 @@ TEST(gemm, agrees_with_loops_at_any_extent) {
   }
 }
 
-// More terms than are summed side by side, and fewer left over.
-TEST(gemm, few_rows_agree_with_loops) {
+// More terms than are summed in parallel, with and without a remainder.
+TEST(gemm, few_rows_match_reference_loops) {
   for (const Index terms : {1, 31, 32, 64, 65, 200})
     for (Index rows = 1; rows <= 8; ++rows) {
       agrees_with_loops<bf16, bf16>(rows, terms);
@@ -79,7 +79,8 @@ TEST(gemm, few_rows_agree_with_loops) {
     }
 }
 
-// However many sequences are continued together, and wherever the rows of the matrix are cut over ranks, each number has the same bits.
+// In decoding, each element has the same bits for any number of sequences in the batch and any sharding of the weight's
+// rows.
 template <class T>
 void rows_do_not_depend_on_each_other(const std::function<void(Device&, Matrix<const T>, Index first, Matrix<float>)>& multiply, Index N, Index K) {
   const Index R = 8;
@@ -107,7 +108,7 @@ TEST(gemm, few_rows_do_not_depend_on_each_other) {
 }
 
 // y = x w', dx = dy w, dw += dy' x:  <dy, x w'> = <dx, x> = <dw, w>
-TEST(gemm, linear_products_are_adjoint) {
+TEST(gemm, linear_forward_and_backward_are_adjoint) {
   const Index R = 6, N = 4, K = 9;
   const Values x = numbers(R * K, 1), w = numbers(N * K, 2), dy = numbers(R * N, 3);
   Block<double> X(R, K, x), W(N, K, w), DY(R, N, dy), Y(R, N), DX(R, K), DW(N, K, Values(N * K, 1));
@@ -121,7 +122,7 @@ TEST(gemm, linear_products_are_adjoint) {
   EXPECT_NEAR(dot(DW.values(), w) - of_ones, dot(Y.values(), dy), 1e-12);
 }
 
-TEST(gemm, refuses_shapes_that_do_not_fit) {
+TEST(gemm, refuses_mismatched_shapes) {
   Block<double> a(2, 3, numbers(6, 1)), b(4, 2, numbers(8, 2)), c(2, 2);
   Device dev(false, 1 << 20);
   EXPECT_THROW((gemm<double>(dev, MatrixOp::none, a.matrix(), MatrixOp::none, b.matrix(), c.matrix())), Error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products and biases of grouped rows against plain loops in double: counts drawn at random, groups without rows, all rows in one, rows behind the
-// last group, groups without a gradient, rows that begin where packs do and others; as few even rows as a decoded token has, some, and many.
+// Grouped GEMMs and biases of MoE experts against plain loops in double. Random cases include groups without rows, all
+// rows in one group, rows after the last group, groups without a gradient, and rows that are not aligned. Rows per
+// group range from those of one decoded token to many.
 #include "kernels/ops/grouped_biases.hpp"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 struct Case {
-  std::vector<Index> rows;  // of each group
+  std::vector<Index> rows;  // rows of each group
   std::vector<bool> trained;
   Index behind, n, k, even;
   bool known;
@@ -33,7 +34,7 @@ struct Case {
     Index left = many ? 330 : from(1, 160);
     const Index how = from(0, 5);
     if (how == 0) rows[std::size_t(from(0, Index(rows.size()) - 1))] = left;
-    else if (how < 3 && rows.size() < 100) rows.assign(rows.size(), 1);  // as many tiles as can be
+    else if (how < 3 && rows.size() < 100) rows.assign(rows.size(), 1);  // one row per group gives the maximum number of tiles
     else
       for (Index& r : rows)
         if (rows.size() < 100 ? from(0, 1) : from(0, 15) == 0) left -= r = from(0, std::min<Index>(left, many || from(0, 1) ? 20 : 150));
@@ -44,11 +45,11 @@ struct Case {
   Index all() const { return std::accumulate(rows.begin(), rows.end(), behind); }
   Index groups() const { return Index(rows.size()); }
   std::string name() const {
-    std::string text = fmt::format("({},{}), even {}, {} rows behind, groups of", n, k, even, behind);
+    std::string text = fmt::format("({},{}), even {}, {} rows after the last group, groups of", n, k, even, behind);
     for (const Index r : rows) text += fmt::format(" {}", r);
     return text;
   }
-  // f(group, row) of all rows that groups have.
+  // Calls f(group, row) for all rows that belong to a group.
   template <class F>
   void each(const F& f) const {
     Index row = 0;
@@ -60,11 +61,12 @@ struct Case {
 template <class T>
 struct Tensors {
   Tensor1<std::int32_t> count;
-  Tensor2<T> x, dy, wide, y, dx;  // wide: the gradient of other outputs, with columns beside it on either side
+  Tensor2<T> x, dy, wide, y, dx;  // wide: another output gradient, with extra columns on both sides
   std::vector<Tensor2<T>> w;
   std::vector<Tensor2<Acc<T>>> dw;
 
-  // Numbers behind the last group's are NaN, which stay where they are and come nowhere else; so is all that is written only.
+  // Rows after the last group hold NaN, which must stay there and must not spread. Outputs hold NaN before they are
+  // written.
   Tensors(Workbench& bench, const Case& c) : count(bench.zeros<std::int32_t>(c.groups())) {
     x = bench.normal<T>(c.all(), c.k), dy = bench.normal<T>(c.all(), c.n), wide = bench.normal<T>(c.all(), c.n + 16);
     y = bench.zeros<T>(c.all(), c.n), dx = bench.zeros<T>(c.all(), c.k);
@@ -89,7 +91,7 @@ struct Tensors {
   }
 };
 
-// What comes out, in double; NaN stays NaN.
+// Expected results in double. Rows after the last group stay NaN.
 template <class T>
 struct Loops {
   std::vector<double> y, dx;
@@ -112,13 +114,14 @@ struct Loops {
   }
 };
 
-// Of the rows that groups have; those behind are as they were.
+// Compares the rows that belong to groups. Rows after the last group must be unchanged.
 template <class T>
 void expect_rows(const Case& c, const char* what, const Tensor2<T>& found, const std::vector<double>& wanted) {
   const Index numbers_of_groups = (c.all() - c.behind) * Index(found.extent(1));
   const std::vector<double> all = numbers(found);
   EXPECT_LE(difference({all.begin(), all.begin() + numbers_of_groups}, {wanted.begin(), wanted.begin() + numbers_of_groups}), tolerance<T>) << what;
-  for (auto v = all.begin() + numbers_of_groups; v != all.end(); ++v) EXPECT_TRUE(std::isnan(*v)) << what << ": a row behind the last group's";
+  for (auto v = all.begin() + numbers_of_groups; v != all.end(); ++v)
+    EXPECT_TRUE(std::isnan(*v)) << what << ": a row after the last group was written";
 }
 
 template <class T>
@@ -193,7 +196,7 @@ void expect_loops_of_biases(const Case& c, std::mt19937& random) {
 
 }  // namespace
 
-TEST(grouped_gemm, agree_with_loops) {
+TEST(grouped_gemm, gemms_match_reference_loops) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (int draw = 0; draw < 12; ++draw) {
     const Case c(random);
@@ -205,7 +208,7 @@ TEST(grouped_gemm, agree_with_loops) {
   }
 }
 
-TEST(grouped_gemm, biases_agree_with_loops) {
+TEST(grouped_gemm, biases_match_reference_loops) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (int draw = 0; draw < 16; ++draw) {
     const Case c(random);
@@ -217,7 +220,7 @@ TEST(grouped_gemm, biases_agree_with_loops) {
   }
 }
 
-// Of whose tiles every place has several: too many for kernels that are emulated.
+// Sizes at which every slot of the kernels' pipelines is used for several tiles. Too slow for emulated kernels.
 TEST(grouped_gemm, bf16_follows_double_over_many_tiles) {
   gyr::testing::expect_bf16_follows_double({{1, 700, 0, 300, 129}, 520, 600, 200});
   gyr::testing::expect_bf16_follows_double({{64, 0, 128, 700, 2}, 600, 333, 200});

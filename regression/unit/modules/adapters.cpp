@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Adapters beside frozen weights: their gradients, what they compute, and that nothing else moves.
+// LoRA adapters next to frozen weights: gradients, forward results, FLOP counts and deck settings. Training changes no
+// frozen weight.
 #include <cmath>
 #include <random>
 
@@ -41,15 +42,15 @@ INSTANTIATE_TEST_SUITE_P(T, adapters, ::testing::Values("P", "*-", "M-", "W-"), 
   return pattern == "P" ? "hybrid" : pattern == "*-" ? "attention" : pattern == "M-" ? "mamba" : "window";
 });
 
-TEST_P(adapters, gradients_are_differences_also_of_what_they_stand_beside) {
+TEST_P(adapters, adapter_and_base_gradients_equal_finite_differences) {
   ModelConfig m = adapted(GetParam());
   m.lora.also = {"*"};
   Rig<double> rig(config_of(m), alone(m.layers()));
   expect_differences_of(rig.engine, batch_of(m));
 }
 
-// W + (alpha / r) B A in plain loops, in a model without adapters.
-TEST_P(adapters, compute_what_their_sum_computes) {
+// Reference: a model without adapters whose weights are W + (alpha / r) B A, computed in plain loops.
+TEST_P(adapters, loss_equals_model_with_merged_weights) {
   const ModelConfig m = adapted(GetParam());
   ModelConfig plain = m;
   plain.lora = {};
@@ -73,7 +74,7 @@ TEST_P(adapters, compute_what_their_sum_computes) {
   EXPECT_NEAR(loss_of(rig.engine, batch_of(m)), expected, 1e-12 * expected);
 }
 
-TEST_P(adapters, are_all_that_is_trained_and_begin_at_the_model_they_stand_beside) {
+TEST_P(adapters, only_adapters_are_trained_starting_from_base_model) {
   const ModelConfig m = adapted(GetParam());
   ModelConfig plain = m;
   plain.lora = {};
@@ -104,9 +105,10 @@ TEST_P(adapters, are_all_that_is_trained_and_begin_at_the_model_they_stand_besid
   EXPECT_LT(loss_of(rig.engine, batch), before);
 }
 
-// What utilisation is measured by is a step's products, in which weights beside adapters have no gradients, less those of adapters that are computed
-// again in a backward (projection.hpp).
-TEST_P(adapters, cost_the_products_that_a_step_counts) {
+// training_flops, the basis of MFU, equals the GEMM FLOPs that a step executes per token, plus three forwards of
+// attention, scan and convolution. Frozen weights have no weight-gradient GEMMs. GEMMs of adapters that backward
+// recomputes (projection.hpp) are not counted.
+TEST_P(adapters, training_flops_equal_executed_gemm_flops) {
   for (const std::vector<std::string>& also : {std::vector<std::string>{}, {"*q_proj.weight", "*in_proj.weight", "*up_proj.weight"}}) {
     ModelConfig m = adapted(GetParam(), 3), plain = m;
     m.lora.also = also, plain.lora = {};
@@ -120,14 +122,14 @@ TEST_P(adapters, cost_the_products_that_a_step_counts) {
       if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight") of_plain += 2.0 * double(w.size());
     for (const Weight& w : declared_weights(m))
       if (w.of_adapter) again += 2.0 * double(w.size());
-    const double rest = forward_flops(plain, 12).minimal - of_plain;  // attention, scan, convolution
+    const double rest = forward_flops(plain, 12).minimal - of_plain;  // forward FLOPs of attention, scan and convolution
     EXPECT_DOUBLE_EQ(training_flops(m, 12, config_of(m).optimizer.trained()), 3 * rest + products / (2 * 12) - again);
     EXPECT_GT(forward_flops(m, 12).minimal, forward_flops(plain, 12).minimal);
     EXPECT_GT(stage_costs(m, 12).layers[0], stage_costs(plain, 12).layers[0]);
   }
 }
 
-TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
+TEST(adapters, deck_settings_are_applied_or_refused) {
   std::vector<std::string> overrides;
   const auto read = [&](const std::string& lora) {
     Deck deck = Deck::parse("model: {pattern: P, hidden_size: 64}\nfinetune: {lora: " + lora + "}\n", "lora.yaml", overrides);
@@ -151,7 +153,7 @@ TEST(adapters, what_a_deck_asks_for_is_had_or_refused) {
             std::string::npos);
   EXPECT_NE(refusal("{rank: 4, targets: []}").find("is empty"), std::string::npos);
   EXPECT_NE(refusal("{rank: 65}").find("an adapter of that rank is larger"), std::string::npos);
-  for (const char* key : {"alpha: 8", "targets: [q_proj]", "also: [\"*norm*\"]"}) {  // that nobody would heed
+  for (const char* key : {"alpha: 8", "targets: [q_proj]", "also: [\"*norm*\"]"}) {  // settings that have no effect without a rank
     EXPECT_NE(refusal(fmt::format("{{{}}}", key)).find("without finetune.lora.rank there are no adapters"), std::string::npos);
     EXPECT_TRUE(read(fmt::format("{{rank: 0, {}}}", key)).empty());
   }

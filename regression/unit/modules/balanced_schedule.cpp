@@ -8,7 +8,7 @@
 namespace gyr::balanced_schedule_suite {
 namespace {
 
-using Schedules = std::vector<std::vector<BalancedStep>>;  // by rank
+using Schedules = std::vector<std::vector<BalancedStep>>;  // schedules of all ranks, indexed by rank
 
 constexpr int most_ranks = 33;
 
@@ -20,7 +20,7 @@ Schedules schedules(int ranks) {
 
 }  // namespace
 
-TEST(balanced_schedule, meets_every_key_that_a_query_may_see_once) {
+TEST(balanced_schedule, every_visible_query_key_pair_occurs_once) {
   for (int ranks = 1; ranks <= most_ranks; ++ranks) {
     SCOPED_TRACE(ranks);
     std::map<std::pair<int, int>, int> met;
@@ -32,13 +32,13 @@ TEST(balanced_schedule, meets_every_key_that_a_query_may_see_once) {
     EXPECT_EQ(int(met.size()), ranks * (ranks + 1) / 2);
     for (const auto& [pair, times] : met) {
       EXPECT_GE(pair.first, pair.second);
-      EXPECT_EQ(times, 1) << "queries of " << pair.first << ", keys of " << pair.second;
+      EXPECT_EQ(times, 1) << "queries of rank " << pair.first << ", keys of rank " << pair.second;
     }
   }
 }
 
-// Of n odd ranks nobody ever rests; of n even ones half of them do, at the last step.
-TEST(balanced_schedule, leaves_hardly_a_rank_idle) {
+// With an odd number of ranks no rank is ever idle. With an even number, half of the ranks are idle in the last step.
+TEST(balanced_schedule, ranks_idle_only_in_last_step) {
   for (int ranks = 1; ranks <= most_ranks; ++ranks) {
     SCOPED_TRACE(ranks);
     int slots = 0, used = 0;
@@ -48,8 +48,8 @@ TEST(balanced_schedule, leaves_hardly_a_rank_idle) {
   }
 }
 
-// Each computes with what it has or has received, and what one receives another one sends.
-TEST(balanced_schedule, transfers_face_each_other) {
+// Each rank computes with blocks that it owns or has received, and every receive has a matching send.
+TEST(balanced_schedule, every_receive_has_a_matching_send) {
   for (int ranks = 1; ranks <= most_ranks; ++ranks) {
     const Schedules all = schedules(ranks);
     for (int rank = 0; rank < ranks; ++rank)
@@ -71,8 +71,9 @@ TEST(balanced_schedule, transfers_face_each_other) {
   }
 }
 
-// So no two of them wait for each other's results.
-TEST(balanced_schedule, a_rank_helps_or_is_helped) {
+// A rank either computes for other ranks or sends its queries away, never both. So no two ranks wait for each other's
+// results.
+TEST(balanced_schedule, no_rank_both_sends_and_receives_queries) {
   for (int ranks = 1; ranks <= most_ranks; ++ranks)
     for (const auto& steps : schedules(ranks)) {
       bool helps = false, helped = false;

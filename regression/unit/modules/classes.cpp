@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Heads that tell classes: losses, what is likeliest and gradients are those of plain loops; labels stand where the pool says; classes are named or
-// counted in a deck.
+// Classification heads: losses, predicted classes and gradients equal those of plain loops. Also: positions of labels
+// for each pooling mode, and decks that name or count the classes.
 #include "modules/objectives/classes.hpp"
 
 #include <algorithm>
@@ -46,13 +46,13 @@ std::vector<std::shared_ptr<const Objective>> objectives() {
   return {classify(numbered_classes(3)), classify(numbered_classes(2), Pool::last), classify(numbered_classes(4), Pool::mean),
           tag(numbered_classes(5)), tag({"no", "yes"})};
 }
-// With the transform in front of the matrix; each part of it has laws of its own.
+// Heads with a transform layer before the classifier matrix. Each part of the transform has tests of its own.
 std::vector<std::shared_ptr<const Objective>> transformed() {
   return {classify(numbered_classes(3), Pool::mean, ClassFront::transform), classify(numbered_classes(2), Pool::last, ClassFront::transform_no_bias),
           tag(numbered_classes(5), ClassFront::transform_no_bias), tag({"no", "yes"}, ClassFront::transform)};
 }
 
-// A weight of the model, row by row, and its place.
+// Values of a weight of the model, by name, row by row.
 class Weights {
  public:
   explicit Weights(Engine& engine) : engine_(engine) {}
@@ -66,7 +66,7 @@ class Weights {
   Engine& engine_;
 };
 
-// What the head reads of a batch.
+// Input of the classification head for a batch: the hidden states after the last layer.
 std::vector<double> stream_of(Engine& engine, const MicroBatch& batch) {
   Stage& stage = engine.stage();
   Slot& slot = stage.slot(0, 0);
@@ -80,7 +80,7 @@ std::vector<double> stream_of(Engine& engine, const MicroBatch& batch) {
   return stream;
 }
 
-// y(r, o) = sum over d of x(r, d) w(o, d), and b(o)
+// y(r, o) = b(o) + sum over d of x(r, d) w(o, d)
 std::vector<double> linear(const std::vector<double>& x, Tensor1<double> w, Tensor1<double> b, Index width) {
   std::vector<double> y;
   for (Index r = 0; r < Index(x.size()) / width; ++r)
@@ -92,9 +92,10 @@ std::vector<double> linear(const std::vector<double>& x, Tensor1<double> w, Tens
   return y;
 }
 
-// Of every row the mean over the rows of its text.
+// For every row, the mean over all rows of its document.
 std::vector<double> document_means(const std::vector<double>& x, const MicroBatch& batch, Index width) {
-  const auto text_of = [&](Index r) { return batch.positions.empty() ? r / length : r - batch.positions[r]; };  // by its first row, or its sequence
+  // a document is identified by its first row, or by its sequence
+  const auto text_of = [&](Index r) { return batch.positions.empty() ? r / length : r - batch.positions[r]; };
   std::vector<double> y(x.size(), 0);
   for (Index r = 0; r < sequences * length; ++r)
     for (Index d = 0; d < width; ++d) {
@@ -137,12 +138,12 @@ void expect_plain_loops(const std::shared_ptr<const Objective>& objective, bool 
   EXPECT_NEAR(rig.engine.evaluate([&](int) { return batch; }, 1).first, all, 1e-11);
 }
 
-TEST(classes, losses_and_the_likeliest_are_those_of_plain_loops) {
+TEST(classes, losses_and_predictions_match_reference_loops) {
   for (const auto& objective : objectives())
     for (const bool documents : {false, true}) expect_plain_loops(objective, documents);
 }
 
-TEST(classes, gradients_are_differences) {
+TEST(classes, gradients_equal_finite_differences) {
   auto all = objectives();
   for (const auto& objective : transformed()) all.push_back(objective);
   for (const auto& objective : all)
@@ -155,7 +156,7 @@ TEST(classes, gradients_are_differences) {
     }
 }
 
-TEST(classes, a_zero_classifier_loses_the_logarithm_and_chooses_the_first) {
+TEST(classes, zero_classifier_loss_is_log_of_class_count) {
   for (const auto& objective : objectives()) {
     const ModelConfig m = model_of(objective);
     Rig<double> rig(config_of(m), alone(m.layers()));
@@ -172,10 +173,10 @@ TEST(classes, a_zero_classifier_loses_the_logarithm_and_chooses_the_first) {
   }
 }
 
-TEST(classes, labels_stand_where_the_pool_says) {
+TEST(classes, label_position_follows_pooling_mode) {
   constexpr Token no = ignored_label;
   const std::vector<Token> tokens{1, 2, 3, 4, 5, 6, 7, 8, 0}, given{2, no, no, 1, no, 0, no, no, no};
-  const std::vector<std::int32_t> positions{0, 1, 2, 0, 1, 0, 0, 1, 2};  // texts of 3, 2 and 1 tokens, and padding
+  const std::vector<std::int32_t> positions{0, 1, 2, 0, 1, 0, 0, 1, 2};  // documents of 3, 2 and 1 tokens, then padding
   const std::vector<std::uint8_t> learned(tokens.size(), 1);
   const SampleView sample{tokens, learned, {}, 0, 20, positions, given};
   const std::vector<Token> read{1, 2, 3, 4, 5, 6, 7, 8};
@@ -188,7 +189,7 @@ TEST(classes, labels_stand_where_the_pool_says) {
   EXPECT_EQ(tag(numbered_classes(3))->label(sample).labels, first.labels);
 }
 
-TEST(classes, are_named_or_counted_in_a_deck) {
+TEST(classes, deck_gives_class_names_or_count) {
   const auto objective_of = [](const std::string& train, const RunDefaults& defaults = {}) {
     Deck deck = Deck::parse("train: {" + train + "}", "run.yaml");
     return read_run_config(deck, defaults).model.objective;
@@ -212,7 +213,7 @@ TEST(classes, are_named_or_counted_in_a_deck) {
   EXPECT_NE(message("objective: tag, tag: {labels: [a, b, a]}").find("names that differ"), std::string::npos);
 }
 
-TEST(classes, are_not_written) {
+TEST(classes, generator_refuses_classification_model) {
   ModelConfig m = model_of(tag(numbered_classes(3)));
   m.attention.causal = true;
   const Error error = error_of([&] { Generator(m, DType::f32, alone(2), {1, {4}, 2}); });
@@ -220,8 +221,8 @@ TEST(classes, are_not_written) {
   EXPECT_NE(std::string(error.what()).find("train.objective = tag"), std::string::npos) << error.what();
 }
 
-// No end of the model shares a matrix with the other then.
-TEST(classes, a_classifier_is_not_tied) {
+// With a classifier in place of the output head, the embedding has no matrix to share.
+TEST(classes, classifier_is_not_tied_to_embedding) {
   Deck deck = Deck::parse("model: {tie_word_embeddings: true}\ntrain: {objective: tag, tag: {num_labels: 2}}", "run.yaml");
   EXPECT_FALSE(read_run_config(deck).model.tie_word_embeddings);
 }

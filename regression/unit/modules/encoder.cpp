@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models that look both ways: their gradients are differences, a token reaches all others of its text and none of another, and they do not write.
+// Encoder models: gradients equal central differences, and a token affects all tokens of its document but none of
+// another one. They cannot generate text.
 #include "modules/objectives/masking.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/differences.hpp"
@@ -37,7 +38,7 @@ EngineConfig config_of(const ModelConfig& m) {
   return c;
 }
 
-TEST(encoder, gradients_are_differences) {
+TEST(encoder, gradients_equal_finite_differences) {
   for (const auto& [placement, called] : {std::pair{NormPlacement::after, "after"}, {NormPlacement::before, "before"}, {NormPlacement::both, "both"}})
     for (const LayerType& type : layer_types()) {
       if (of_encoder_and_decoder(type)) continue;
@@ -50,8 +51,8 @@ TEST(encoder, gradients_are_differences) {
     }
 }
 
-// Where the first norm stands behind the embedding, and norms have no biases: as in ModernBERT.
-TEST(encoder, gradients_are_differences_without_a_norm_of_the_first_layer) {
+// The first norm is after the embedding instead of in the first layer, as in ModernBERT, with each type of norm.
+TEST(encoder, gradients_equal_finite_differences_with_embedding_norm) {
   for (const char* pattern : {"W-*-", "-*", "P*", "M-"})
     for (const NormType norm : {NormType::rms, NormType::layer, NormType::layer_no_bias}) {
       ModelConfig m = encoder_of(pattern);
@@ -64,8 +65,9 @@ TEST(encoder, gradients_are_differences_without_a_norm_of_the_first_layer) {
     }
 }
 
-// Training makes logits of labelled rows alone, and measuring of all: the same loss; and whatever share is trained for, the same gradients.
-TEST(encoder, rows_without_a_label_are_left_out_and_nothing_changes) {
+// Training computes logits of labelled rows only, evaluation of all rows. Both give the same loss, and the configured
+// share of masked tokens changes no gradient.
+TEST(encoder, skipping_unlabelled_rows_changes_no_result) {
   std::map<double, std::map<std::string, std::vector<double>>> gradients;
   for (const double share : {1.0, 0.7, 0.65}) {
     ModelConfig m = encoder_of("*-W-");
@@ -84,13 +86,13 @@ TEST(encoder, rows_without_a_label_are_left_out_and_nothing_changes) {
         EXPECT_NEAR(gradient[i], gradients.at(1.0).at(name)[i], 1e-14) << share << " " << name << " " << i;
 }
 
-// Losses of rows, before and after a token has been another.
-TEST(encoder, a_token_reaches_its_own_text_and_no_other) {
+// Compares the losses of all rows before and after one token is changed.
+TEST(encoder, token_affects_only_its_own_document) {
   ModelConfig m = encoder_of("*-*-");
   m.objective = masked_tokens({.share = 1});
   Rig<double> rig(config_of(m), alone(4));
   set_weights(rig.engine);
-  MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // 0-4, 5-10, 11-13 of the first sequence
+  MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // documents of the first sequence: rows 0-4, 5-10 and 11-13
   const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0).rows; };
   const auto before = losses(batch);
   batch.tokens[8] = (batch.tokens[8] + 1) % Token(m.vocab_size);
@@ -102,8 +104,8 @@ TEST(encoder, a_token_reaches_its_own_text_and_no_other) {
   }
 }
 
-// Of the same text those nearest on both sides, and through two layers twice as far.
-TEST(encoder, a_window_shows_the_nearest_tokens_both_ways) {
+// A token affects the nearest tokens of its document on both sides, and through two layers those twice as far.
+TEST(encoder, window_shows_nearest_tokens_on_both_sides) {
   for (const auto& [pattern, layers] : {std::pair{"W-", 1}, {"W-W-", 2}}) {
     ModelConfig m = encoder_of(pattern);
     m.objective = masked_tokens({.share = 1});
@@ -120,14 +122,14 @@ TEST(encoder, a_window_shows_the_nearest_tokens_both_ways) {
   }
 }
 
-TEST(encoder, does_not_write) {
+TEST(encoder, generator_refuses_encoder_model) {
   ModelConfig m = encoder_of("*-");
   const Error error = error_of([&] { Generator(m, DType::f32, alone(2), {1, {4}, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("model.attention.causal = false"), std::string::npos) << error.what();
 }
 
-TEST(encoder, the_first_norm_stands_in_one_place) {
+TEST(encoder, embed_norm_requires_pre_norm_placement) {
   for (const char* placement : {"after", "both"}) {
     const Error error = error_of([&] {
       Deck deck = Deck::parse(fmt::format("model: {{pattern: '*-', embed_norm: true, norm_placement: {}}}\n", placement), "run.yaml");
@@ -138,7 +140,7 @@ TEST(encoder, the_first_norm_stands_in_one_place) {
   }
 }
 
-TEST(encoder, helping_ranks_need_a_causal_mask) {
+TEST(encoder, balanced_context_parallelism_requires_causal_mask) {
   for (const char* model : {"model: {pattern: '*-', attention: {causal: false}}\ntrain: {seq_length: 64}\n",
                             "model: {pattern: '*->*X-'}\ntrain: {seq_length: 64, objective: span_corruption}\n"}) {
     Deck deck = Deck::parse(std::string(model) + "parallel: {context: 2, context_mode: balanced}\n", "run.yaml");

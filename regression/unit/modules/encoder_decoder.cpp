@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models with an encoder and a decoder: gradients, what reaches what, and writing token by token. (That they are T5 itself: grid/huggingface.cpp.)
+// Encoder-decoder models: gradients, visibility of tokens, span corruption and token-by-token generation. Equality with
+// T5 is tested in grid/huggingface.cpp.
 #include <random>
 
 #include "modules/objectives/span_corruption.hpp"
@@ -43,7 +44,7 @@ std::vector<RowScore> scores_of(Engine& engine, const MicroBatch& batch) {
   return engine.scores([&](int) { return batch; }, 1).at(0).rows;
 }
 
-// Samples of so many tokens below the vocabulary's last hundred.
+// Samples of random tokens. The last ids of the vocabulary are left to the sentinels.
 struct Sampled {
   std::vector<Token> tokens;
   std::vector<std::uint8_t> learned;
@@ -58,11 +59,11 @@ Sampled sample_of(std::mt19937_64& random, Index tokens, Index vocabulary) {
 
 }  // namespace
 
-TEST(encoder_decoder, gradients_are_differences) {
+TEST(encoder_decoder, gradients_equal_finite_differences) {
   for (const char* pattern : {"*->*X-", "B>X", "*->M*X-*X-"})
     for (const Index buckets : {0, 8})
       for (const std::vector<Index>& lengths : {std::vector<Index>{}, {14, 5}}) {
-        SCOPED_TRACE(fmt::format("{}, {} buckets, {}", pattern, buckets, lengths.empty() ? "whole sources" : "padded"));
+        SCOPED_TRACE(fmt::format("{}, {} buckets, {}", pattern, buckets, lengths.empty() ? "full encoder inputs" : "padded"));
         const ModelConfig m = model_of(pattern, buckets);
         Rig<double> rig(config_of(m), alone(m.layers()));
         set_weights(rig.engine);
@@ -70,8 +71,9 @@ TEST(encoder_decoder, gradients_are_differences) {
       }
 }
 
-// Every row sees all of its source and what precedes it of its text, bit for bit, and neither padding nor another sequence.
-TEST(encoder_decoder, a_row_sees_its_source_and_the_text_before_it) {
+// Every decoder row sees all of its encoder input and the decoder tokens before it. Padding and other sequences change
+// no bit of its loss.
+TEST(encoder_decoder, decoder_row_sees_encoder_input_and_earlier_tokens) {
   for (const Index buckets : {0, 8}) {
     const ModelConfig m = model_of("*->*X-", buckets);
     Rig<double> rig(config_of(m), alone(m.layers()));
@@ -85,7 +87,7 @@ TEST(encoder_decoder, a_row_sees_its_source_and_the_text_before_it) {
       const bool padding = changed >= source_length + 5;
       for (Index r = 0; r < sequences * length; ++r)
         EXPECT_EQ(before[r].loss != after[r].loss, !padding && r / length == changed / source_length)
-            << "token " << changed << " of the source, row " << r;
+            << "token " << changed << " of the encoder input, row " << r;
     }
     for (Index changed = 0; changed < sequences * length; ++changed) {
       MicroBatch other = batch;
@@ -93,13 +95,13 @@ TEST(encoder_decoder, a_row_sees_its_source_and_the_text_before_it) {
       const auto after = scores_of(rig.engine, other);
       for (Index r = 0; r < sequences * length; ++r)
         EXPECT_EQ(before[r].loss != after[r].loss, r >= changed && r / length == changed / length)
-            << "token " << changed << " of the text, row " << r;
+            << "token " << changed << " of the decoder input, row " << r;
     }
   }
 }
 
-// As many sources as there are prompts, of any length, with room for all or for two at a time: what each says alone.
-TEST(encoder_decoder, prompts_that_advance_together_say_what_each_says_alone) {
+// Prompts of different lengths, generated all together or two at a time, give the same tokens as each prompt by itself.
+TEST(encoder_decoder, batched_generation_equals_generation_of_single_prompts) {
   for (const Index buckets : {0, 8}) {
     const ModelConfig m = model_of("*->*X-*X-", buckets);
     std::mt19937_64 random(seed_of_run());
@@ -119,8 +121,9 @@ TEST(encoder_decoder, prompts_that_advance_together_say_what_each_says_alone) {
   }
 }
 
-// Source and text put together again are the sample; lengths are those that were said; the rest follows from the definition.
-TEST(encoder_decoder, spans_are_left_out_and_asked_for) {
+// Encoder input and decoder input combine to the original sample, and their lengths equal the predicted ones. The other
+// checks follow from the definition of span corruption.
+TEST(encoder_decoder, corrupted_spans_move_from_input_to_target) {
   std::mt19937_64 random(seed_of_run());
   for (int trial = 0; trial < 200; ++trial) {
     SpanCorruption c;
@@ -136,7 +139,7 @@ TEST(encoder_decoder, spans_are_left_out_and_asked_for) {
     EXPECT_EQ(l.source.back(), c.end_token);
     EXPECT_EQ(l.tokens[0], 0);
 
-    std::vector<Token> text(l.tokens.begin() + 1, l.tokens.end()), whole;  // without its end
+    std::vector<Token> text(l.tokens.begin() + 1, l.tokens.end()), whole;  // decoder input after the start token; it has no end token
     std::size_t at = 0, learned = 0;
     for (std::size_t i = 0; i + 1 < l.source.size(); ++i) {
       if (l.source[i] < vocabulary - count.spans) {
@@ -171,7 +174,8 @@ TEST(encoder_decoder, a_sample_of_one_token_is_refused) {
   EXPECT_NE(std::string(error.what()).find("take 2 or more"), std::string::npos) << error.what();
 }
 
-// Every position is in a span as often as any other but for the ends, of which the first never is and the last always.
+// All positions are in spans equally often, except at the ends: the first position never is, and the last one always
+// is.
 TEST(encoder_decoder, spans_are_spread_evenly) {
   std::mt19937_64 random(seed_of_run());
   const Index tokens = 100, samples = 4000, vocabulary = 300;

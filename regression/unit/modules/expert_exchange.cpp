@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who sends how many rows to whom, against plain loops over the rows; and that there is memory for any routing where that is asked for.
+// Row counts that ranks exchange in expert parallelism, against plain loops over the rows. The capacity is
+// sufficient for any routing if this is requested.
 #include "modules/layers/expert_exchange.hpp"
 
 #include <algorithm>
@@ -12,13 +13,13 @@
 namespace gyr::testing::expert_exchange_suite {
 namespace {
 
-// Of one row of each rank, where it goes: rank, expert.
+// A row: its source rank and its chosen expert.
 struct Sent {
   int from;
   Index expert;
 };
 
-TEST(expert_exchange, is_what_loops_over_rows_say) {
+TEST(expert_exchange, received_rows_match_loops_over_rows) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 200; ++draw) {
     const int ranks = 1 + int(random() % 5);
@@ -46,8 +47,9 @@ TEST(expert_exchange, is_what_loops_over_rows_say) {
   }
 }
 
-// As many rows of each rank, and of each expert one more or less; nobody then receives more than an even share and a row for each expert.
-TEST(expert_exchange, even_is_even) {
+// Each rank sends the same number of rows, spread over the experts evenly up to one row. No rank then receives more
+// than an even share plus one row per expert.
+TEST(expert_exchange, even_exchange_distributes_rows_evenly) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 200; ++draw) {
     const int ranks = 1 + int(random() % 6);
@@ -63,8 +65,8 @@ TEST(expert_exchange, even_is_even) {
   }
 }
 
-// Rows choose top_k different experts each: all of them those of one rank, as far as there are.
-TEST(expert_exchange, there_is_room_for_any_routing_and_no_more) {
+// Worst routing: every row chooses top_k different experts, all of one rank as far as that rank has enough.
+TEST(expert_exchange, capacity_is_exact_for_worst_routing) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 200; ++draw) {
     const int ranks = 1 + int(random() % 5), home = int(random() % ranks);
@@ -79,7 +81,7 @@ TEST(expert_exchange, there_is_room_for_any_routing_and_no_more) {
     EXPECT_NO_THROW(exchange.check(most, 0));
     try {
       exchange.check(most - 1, 1.5);
-      FAIL() << "more rows than there is room for";
+      FAIL() << "check() accepted more rows than the capacity";
     } catch (const Error& e) {
       EXPECT_EQ(e.code, Exit::config);
       EXPECT_NE(std::string(e.what()).find("parallel.expert_room = 1.5"), std::string::npos);

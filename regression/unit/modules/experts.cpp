@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A model of one layer of experts against plain loops in double: its loss, and every gradient against central differences of what it is trained by,
-// the loss and the terms that balance the router. With routers as they are drawn, and with biases that send all tokens to some experts alone.
+// A model with one MoE layer against plain loops in double: its loss, and every gradient against central differences of
+// the training objective. The objective is the loss plus the router's balancing terms. Routers are random, or have
+// biases that send all tokens to two experts.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -45,13 +46,15 @@ void add_swiglu(const Values& w, const std::string& name, const Row& h, double w
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * out[i];
 }
 
-// What the tokens of a sequence have told of the router.
+// Router statistics of a sequence: tokens per expert, summed normalized scores per expert, and summed squares of
+// log-sum-exp (z-loss).
 struct Balance {
   std::vector<double> count, share;
   double z = 0;
 };
 
-// One row through the layer; the experts that it chooses, or that it has chosen before, and of these those that are not dropped.
+// Output of the layer for one row x. Fills `chosen` with the top-k experts if it is empty, and skips the experts in
+// `dropped`.
 Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, const std::vector<Index>& dropped, Balance& told,
             Row* weights_of_chosen = nullptr) {
   const Routing& r = c.moe.routing;
@@ -85,7 +88,7 @@ struct Losses {
   double loss = 0, trained_by = 0;
 };
 
-// Of every row the experts that it has chosen, and those that drop it.
+// For each row: its chosen experts, and those of them that drop it.
 struct Choices {
   std::vector<std::vector<Index>> chosen, dropped;
 
@@ -103,7 +106,7 @@ Row embedded(const ModelConfig& c, const Values& w, Token token) {
   return x;
 }
 
-// What the rows of a sequence choose, and what experts without room drop of it: what ranks behind the first C by place, or by weight.
+// Chooses experts for the rows of a sequence. With a capacity C, each expert drops all but C of its rows: the later ones, or those of least weight.
 void choose(const ModelConfig& c, const Values& w, const std::vector<Row>& rows, Choices& choices) {
   struct Choice {
     std::size_t row;
@@ -128,7 +131,7 @@ void choose(const ModelConfig& c, const Values& w, const std::vector<Row>& rows,
   }
 }
 
-// Of all micro-batches; `choices` are made here where there are none.
+// Loss and training objective over all micro-batches. Fills `choices` if it is empty.
 Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroBatch>& batches, Choices& choices) {
   double sum = 0, labels = 0, balance = 0;
   std::size_t row = 0;
@@ -164,7 +167,7 @@ ModelConfig model_of(const Routing& rule, bool bias, Index shared) {
   return c;
 }
 
-// Counts must be constant within a difference: choices are those of the weights as they are.
+// Token counts must be constant within a central difference, so expert choices stay those of the unchanged weights.
 void expect_plain(const ModelConfig& c) {
   EngineConfig config;
   config.model = c, config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
@@ -196,7 +199,7 @@ void expect_plain(const ModelConfig& c) {
     }
 }
 
-TEST(experts, are_plain_loops) {
+TEST(experts, loss_and_gradients_match_reference_loops) {
   for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
     for (const bool normalize : {true, false})
       for (const bool all_to_two : {false, true})
@@ -206,8 +209,8 @@ TEST(experts, are_plain_loops) {
         }
 }
 
-// With less room than an even share, with none to spare, and with room for all, whichever choices come first.
-TEST(experts, without_room_drop_what_comes_last_or_weighs_least) {
+// Capacities below, at and above an even share, and sufficient for all choices, with both drop policies.
+TEST(experts, full_experts_drop_last_or_lightest_choices) {
   for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probability})
     for (const bool all_to_two : {false, true})
       for (const double factor : {0.01, 0.5, 1.0, 1.3, 9.0}) {
@@ -218,7 +221,7 @@ TEST(experts, without_room_drop_what_comes_last_or_weighs_least) {
       }
 }
 
-TEST(experts, drop_nothing_where_a_text_is_only_scored) {
+TEST(experts, evaluation_drops_no_tokens) {
   EngineConfig config;
   config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
   config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
@@ -233,8 +236,9 @@ TEST(experts, drop_nothing_where_a_text_is_only_scored) {
   EXPECT_GT(std::abs(all.second - some.second), 1e-4);
 }
 
-// Whatever ranks share a sequence, and however: what each keeps of its rows is what one rank keeps of them.
-TEST(experts, room_is_shared_by_the_ranks_of_a_sequence) {
+// For any number of context-parallel ranks and any token order, each rank keeps the choices of its rows that a single
+// rank would keep.
+TEST(experts, capacity_does_not_depend_on_context_parallelism) {
   std::mt19937 random(seed_of_run());
   const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
   for (int draw = 0; draw < 200; ++draw) {
@@ -261,7 +265,7 @@ TEST(experts, room_is_shared_by_the_ranks_of_a_sequence) {
     for (Index rank = 0; rank < ranks; ++rank)
       visit(rank, [&](Index, Index b, Index place) {
         for (Index k = 0; k < K; ++k) {
-          const bool pads = place >= whole;  // with choices of its own, which count for nothing
+          const bool pads = place >= whole;  // padding rows, whose choices must not count
           by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * whole + place) * K + k]);
           by_rank.weights.push_back(pads ? 9 : all.weights[(b * whole + place) * K + k]);
         }
@@ -277,8 +281,8 @@ TEST(experts, room_is_shared_by_the_ranks_of_a_sequence) {
   }
 }
 
-// A bias that no gradient trains has none, no moments, and stays as it is.
-TEST(experts, bias_is_not_trained_by_its_gradient) {
+// The router bias is not a trained weight: without bias updates, a training step does not change it.
+TEST(experts, router_bias_is_not_trained_by_gradient) {
   EngineConfig config;
   config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
   config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
@@ -301,8 +305,9 @@ std::vector<double> biases_of(Engine& engine) {
   return {};
 }
 
-// By plain loops: tokens of all micro-batches count, those without labels too, and a second forward counts none again.
-TEST(experts, biases_move_towards_experts_that_fewer_tokens_choose) {
+// Against plain loops: tokens of all micro-batches count, also those without labels. A recomputed forward counts no
+// token again.
+TEST(experts, router_bias_rises_for_underused_experts) {
   constexpr double rate = 0.01;
   for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
     for (const Index top_k : {1, 2, 5})
@@ -333,12 +338,12 @@ TEST(experts, biases_move_towards_experts_that_fewer_tokens_choose) {
         const std::vector<double> moved = biases_of(rig.engine);
         for (Index e = 0; e < config.model.moe.experts; ++e) {
           const double step = chosen[e] < mean ? rate : chosen[e] > mean ? -rate : 0;
-          EXPECT_EQ(moved[e], 0.02 * double(e) + step) << "expert " << e << " of " << chosen[e] << " tokens, mean " << mean;
+          EXPECT_EQ(moved[e], 0.02 * double(e) + step) << "expert " << e << " chosen by " << chosen[e] << " tokens, mean " << mean;
         }
       }
 }
 
-TEST(experts, biases_that_are_frozen_or_of_a_step_that_is_not_taken_stay) {
+TEST(experts, router_bias_stays_when_frozen_or_skipped) {
   EngineConfig config;
   config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
   config.model.moe.bias_update_rate = 0.1;
@@ -358,11 +363,11 @@ TEST(experts, biases_that_are_frozen_or_of_a_step_that_is_not_taken_stay) {
   }
 }
 
-// The model held still, a router that sends all tokens to two experts comes to use all of them alike.
-TEST(experts, of_a_skewed_router_are_evenly_used_in_the_end) {
+// With learning rate 0, a router that sends all tokens to two experts comes to use all experts evenly.
+TEST(experts, bias_updates_balance_a_skewed_router) {
   EngineConfig config;
   config.model = model_of({Routing::sigmoid, 2, 1, 1, true, 1}, true, 0);
-  config.model.moe.bias_update_rate = 0.01, config.model.vocab_size = 200;  // so many rows that differ
+  config.model.moe.bias_update_rate = 0.01, config.model.vocab_size = 200;  // a large vocabulary gives many different rows
   config.micro_batch_size = batch, config.seq_length = 100, config.micros = 1;
   Rig<double> rig(config, alone(1));
   for (const auto& p : rig.engine.stage().parameters().all())
@@ -373,11 +378,11 @@ TEST(experts, of_a_skewed_router_are_evenly_used_in_the_end) {
     last = rig.engine.train(source, 1, step, 0).expert_load;
     if (step == 1) first = last;
   }
-  EXPECT_EQ(first, 2.5);  // two of five have all
+  EXPECT_EQ(first, 2.5);  // two of five experts get all tokens
   EXPECT_LT(last, 1.3);
 }
 
-TEST(experts, flops_of_a_step_are_those_of_the_plan_whatever_is_chosen) {
+TEST(experts, step_flops_equal_plan_for_any_routing) {
   for (const DType precision : {DType::f64, DType::f32, DType::bf16})
     for (const bool all_to_two : {false, true}) {
       EngineConfig config;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Families of Hugging Face's models: what is written of one is read again, what none can say is named, and weights go out as they came in.
+// Families of Hugging Face models: a written config reads back unchanged, settings that no family can represent are
+// named, and weights are exported as they were imported.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -268,7 +269,7 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"modernbert", modernbert_tokens},
                            {"gpt_oss", gpt_oss}};
 
-TEST(families, what_is_written_is_read_again) {
+TEST(families, written_config_reads_back_unchanged) {
   const unsigned seed = testing::seed_of_run();
   Draw d(seed);
   for (int i = 0; i < 600; ++i) {
@@ -296,8 +297,8 @@ TEST(families, what_is_written_is_read_again) {
   }
 }
 
-// What a file does not say is what its class makes of that.
-TEST(families, dropout_is_that_of_the_class) {
+// Keys that a file lacks have the defaults of its class.
+TEST(families, dropout_is_read_with_class_defaults) {
   const auto read = [](const char* type, const char* more) {
     const DropoutConfig d = parse_config_json(fmt::format(R"({{"model_type": "{}", "rope_theta": 1e4{}}})", type, more), "file").model.dropout;
     return std::array{d.embedding, d.residual, d.attention, d.head};
@@ -311,10 +312,10 @@ TEST(families, dropout_is_that_of_the_class) {
   EXPECT_EQ(read("deepseek_v3", R"(, "attention_dropout": 0.2)"), (std::array{0.0, 0.0, 0.2, 0.0}));
   const Error error = error_of([&] { read("llama", R"(, "attention_dropout": 1)"); });
   EXPECT_EQ(error.code, Exit::data);
-  EXPECT_NE(std::string(error.what()).find("attention_dropout is 1; it must be from 0 to 0.99"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("attention_dropout is 1; it must be between 0 and 0.99"), std::string::npos) << error.what();
 }
 
-TEST(families, the_one_a_model_came_from_is_kept_and_what_none_can_say_is_named) {
+TEST(families, export_keeps_original_family_or_names_obstacle) {
   Draw d(7);
   ModelConfig m = llama(d);
   m.attention.bias = m.mlp.bias = false;
@@ -327,7 +328,7 @@ TEST(families, the_one_a_model_came_from_is_kept_and_what_none_can_say_is_named)
   EXPECT_NE(std::string(error.what()).find("the nearest is LlamaForCausalLM: model.mlp.gate_multiplier is 2"), std::string::npos) << error.what();
 }
 
-TEST(families, classes_are_those_of_the_file) {
+TEST(families, class_names_are_read_from_config) {
   const auto read = [](const char* type, const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "bert", "architectures": ["BertFor{}"]{}}})", type, more), "file").model.objective;
   };
@@ -338,8 +339,8 @@ TEST(families, classes_are_those_of_the_file) {
     EXPECT_EQ(read(type, "")->classes(), numbered_classes(2));
     EXPECT_EQ(read(type, R"(, "num_labels": 4)")->classes(), numbered_classes(4));
     EXPECT_EQ(read(type, R"(, "id2label": {"1": "b", "0": "a", "2": "c"}, "label2id": null)")->classes(), (std::vector<std::string>{"a", "b", "c"}));
-    const std::pair<const char*, const char*> refused[] = {{R"(, "id2label": {"0": "a", "2": "c"})", "id2label has no name of class 1 of 2"},
-                                                           {R"(, "id2label": ["a", "b"])", "id2label is [\"a\",\"b\"], and not a name"},
+    const std::pair<const char*, const char*> refused[] = {{R"(, "id2label": {"0": "a", "2": "c"})", "id2label has no name for class 1 of 2"},
+                                                           {R"(, "id2label": ["a", "b"])", "id2label is [\"a\",\"b\"], which is not an object"},
                                                            {R"(, "id2label": {"0": "a"})", "id2label has 1 classes"},
                                                            {R"(, "problem_type": "regression")", "problem_type is \"regression\""}};
     for (const auto& [more, message] : refused)
@@ -347,8 +348,8 @@ TEST(families, classes_are_those_of_the_file) {
   }
 }
 
-// What a file does not say is transformers' default.
-TEST(families, windows_are_those_of_the_file) {
+// Keys that a file lacks have the defaults of transformers.
+TEST(families, sliding_windows_are_read_from_config) {
   const std::string both = R"("vocab_size": 40, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3)";
   const auto read = [&](const char* type, const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "{}", {}{}}})", type, both, more), "file").model;
@@ -361,7 +362,7 @@ TEST(families, windows_are_those_of_the_file) {
   EXPECT_EQ(read("mixtral", R"(, "sliding_window": 5)").pattern, "WEWEWE");
   for (const char* qwen : {"qwen2", "qwen3"}) {
     EXPECT_EQ(read(qwen, R"(, "sliding_window": 5, "max_window_layers": 1)").pattern, "*-*-*-");
-    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true)").pattern, "*-*-*-");  // from layer 28 on
+    EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true)").pattern, "*-*-*-");  // by default, windows begin at layer 28
     EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "max_window_layers": 1)").pattern, "*-W-W-");
     EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 0)").window.size, 9);
     EXPECT_EQ(read(qwen, R"(, "use_sliding_window": true, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])").pattern,
@@ -373,8 +374,9 @@ TEST(families, windows_are_those_of_the_file) {
   EXPECT_NE(std::string(error_of([&] { read("mistral", R"(, "sliding_window": 0)"); }).what()).find("sliding_window is 0"), std::string::npos);
 }
 
-// As transformers reads them: rope_scaling before rope_parameters, and what is not said is what the file says of texts' lengths.
-TEST(families, positions_are_those_of_the_file) {
+// As in transformers, rope_scaling takes precedence over rope_parameters, and the original length defaults to
+// max_position_embeddings.
+TEST(families, rope_scaling_is_read_as_in_transformers) {
   const auto read = [&](const std::string& more) {
     return parse_config_json(R"({"model_type": "llama", "max_position_embeddings": 96, "rope_theta": 5e3)" + more + "}", "file").model.attention;
   };
@@ -404,37 +406,38 @@ TEST(families, positions_are_those_of_the_file) {
   refused(R"(, "rope_scaling": {)" + yarn + R"(, "attention_factor": 0})", "rope_scaling.attention_factor is 0");
 }
 
-// What transformers would compute otherwise than is computed here, where a key is missing or says what others do not.
-TEST(families, keys_that_would_be_passed_over_are_refused) {
+// Files with missing or contradictory keys, for which transformers would compute something else than this program.
+TEST(families, contradictory_or_ignored_keys_are_refused) {
   const auto refused = [&](const char* file, const char* text) {
     EXPECT_NE(std::string(error_of([&] { parse_config_json(file, "file"); }).what()).find(text), std::string::npos) << file;
   };
   refused(R"({"model_type": "gpt_oss", "rope_theta": 7, "rope_scaling": null})", "rope_parameters is missing");
-  refused(R"({"model_type": "deepseek_v3", "qk_rope_head_dim": 4, "head_dim": 6})", "head_dim is 6, and qk_rope_head_dim 4");
+  refused(R"({"model_type": "deepseek_v3", "qk_rope_head_dim": 4, "head_dim": 6})", "head_dim is 6, but qk_rope_head_dim is 4");
   refused(R"({"model_type": "falcon", "num_ln_in_parallel_attn": 2})", "num_ln_in_parallel_attn is 2");
   refused(R"({"model_type": "modernbert", "sliding_window": 2})", "sliding_window is 2");
   refused(R"({"model_type": "modernbert", "rope_theta": 7})", "rope_theta is 7");
   refused(R"({"model_type": "gpt2", "is_causal": false})", "is_causal is false");
-  refused(R"({"model_type": "gpt2", "n_head": 4, "num_attention_heads": 6})", "num_attention_heads is 6, and another name of n_head");
-  refused(R"({"model_type": "t5", "num_layers": 4, "num_hidden_layers": 3})", "num_hidden_layers is 3, and another name of num_layers");
-  refused(R"({"model_type": "mixtral", "num_experts": 4})", "num_experts is 4, and another name of num_local_experts");
-  refused(R"({"model_type": "gpt_oss", "rope_parameters": {}, "num_experts": 4})", "num_experts is 4, and another name of num_local_experts");
-  refused(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba"], "layer_types": ["mlp"]})", "layer_types is [\"mlp\"], and another name");
-  refused(R"({"model_type": "bamba", "partial_rotary_factor": 1})", "partial_rotary_factor is 1, which transformers passes over for 0.5");
+  refused(R"({"model_type": "gpt2", "n_head": 4, "num_attention_heads": 6})", "num_attention_heads is 6, but it is another name of n_head");
+  refused(R"({"model_type": "t5", "num_layers": 4, "num_hidden_layers": 3})", "num_hidden_layers is 3, but it is another name of num_layers");
+  refused(R"({"model_type": "mixtral", "num_experts": 4})", "num_experts is 4, but it is another name of num_local_experts");
+  refused(R"({"model_type": "gpt_oss", "rope_parameters": {}, "num_experts": 4})", "num_experts is 4, but it is another name of num_local_experts");
+  refused(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba"], "layer_types": ["mlp"]})",
+          "layer_types is [\"mlp\"], but it is another name");
+  refused(R"({"model_type": "bamba", "partial_rotary_factor": 1})", "partial_rotary_factor is 1, which transformers ignores here in favour of 0.5");
   refused(R"({"model_type": "bert", "architectures": ["BertForTokenClassification"], "id2label": {"0": "a", "1": "b"}, "num_labels": 3})",
-          "num_labels is 3, and id2label names 2 classes");
+          "num_labels is 3, but id2label has 2 classes");
   for (const char* type : {"gemma3_text", "modernbert"}) {
     const auto with = [&](const char* rope) { return fmt::format(R"({{"model_type": "{}", {}}})", type, rope); };
-    refused(with(R"("rope_scaling": {"type": "linear", "factor": 8})").c_str(), "rope_scaling has a type, which transformers passes over");
+    refused(with(R"("rope_scaling": {"type": "linear", "factor": 8})").c_str(), "rope_scaling has the key \"type\", which transformers ignores");
     refused(with(R"("rope_scaling": {"full_attention": {"rope_theta": 7}})").c_str(), "rope_scaling is");
     refused(with(R"("rope_parameters": {"rope_theta": 7})").c_str(),
-            "rope_parameters is {\"rope_theta\":7}; positions of kinds of layers are objects");
+            "rope_parameters is {\"rope_theta\":7}; RoPE settings per layer type must be objects");
   }
-  refused(R"({"model_type": "modernbert", "rope_scaling": {"rope_theta": 7}})", "write global_rope_theta and local_rope_theta");
+  refused(R"({"model_type": "modernbert", "rope_scaling": {"rope_theta": 7}})", "use global_rope_theta and local_rope_theta instead");
 }
 
-// What later versions of transformers made of feed_forward_proj they write beside it, and it holds.
-TEST(families, activations_of_t5_are_those_of_the_file) {
+// Later versions of transformers write the keys derived from feed_forward_proj next to it. These keys take precedence.
+TEST(families, t5_activations_are_read_from_config) {
   const auto read = [](const char* more) { return parse_config_json(fmt::format(R"({{"model_type": "t5"{}}})", more), "file").model.mlp; };
   EXPECT_EQ(read(R"(, "feed_forward_proj": "gated-gelu")").activation, Activation::gelu_tanh);
   EXPECT_EQ(read(R"(, "feed_forward_proj": "gated-silu", "dense_act_fn": "gelu")").activation, Activation::gelu);
@@ -442,8 +445,8 @@ TEST(families, activations_of_t5_are_those_of_the_file) {
   EXPECT_TRUE(read(R"(, "feed_forward_proj": "relu", "is_gated_act": true)").gated);
 }
 
-// Keys that say something to transformers and nothing to a model here are those of the folder that a model came from, in its class alone.
-TEST(families, what_transformers_alone_reads_comes_back) {
+// Keys that only transformers uses are taken from the imported folder, if the model is exported as the same class.
+TEST(families, keys_only_transformers_uses_are_exported_again) {
   const auto back = [](const char* file, const char* family) {
     return nlohmann::json::parse(write_config_json(parse_config_json(file, "file"), *find_family(family)));
   };
@@ -458,7 +461,7 @@ TEST(families, what_transformers_alone_reads_comes_back) {
   EXPECT_EQ(back(R"({"model_type": "t5", "decoder_start_token_id": 3})", "t5").at("pad_token_id"), 3);
   const char* const mamba = R"({"model_type": "mamba2", "n_groups": 1, "residual_in_fp32": false, "rescale_prenorm_residual": true})";
   EXPECT_EQ(back(mamba, "mamba2").at("residual_in_fp32"), false);
-  EXPECT_FALSE(back(mamba, "mamba2").contains("rescale_prenorm_residual")) << "by which transformers would divide weights as it loads them";
+  EXPECT_FALSE(back(mamba, "mamba2").contains("rescale_prenorm_residual")) << "transformers would use it to rescale weights while loading";
   EXPECT_FALSE(back(mamba, "nemotron_h").contains("residual_in_fp32"));
   const Folder folder;
   const auto silent = [](const std::string&) {};
@@ -468,7 +471,7 @@ TEST(families, what_transformers_alone_reads_comes_back) {
   EXPECT_EQ(said(folder / "out"), said(golden("modernbert").folder));
 }
 
-TEST(families, residuals_of_mamba2_are_told_where_transformers_rounds_otherwise) {
+TEST(families, mamba2_residual_precision_differences_are_noted) {
   const auto notes = [](const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "mamba2", "n_groups": 1{}}})", more), "file").notes.size();
   };
@@ -478,7 +481,7 @@ TEST(families, residuals_of_mamba2_are_told_where_transformers_rounds_otherwise)
   EXPECT_EQ(notes(R"(, "rescale_prenorm_residual": true)"), 1u);
 }
 
-TEST(families, gemma2_is_what_its_file_says) {
+TEST(families, gemma2_config_is_read_correctly) {
   const auto read = [&](const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "gemma2", "num_hidden_layers": 3{}}})", more), "file").model;
   };
@@ -499,8 +502,8 @@ TEST(families, gemma2_is_what_its_file_says) {
             std::string::npos);
 }
 
-// The published file of 4B, as versions of transformers before 5 wrote it, and as they do now.
-TEST(families, gemma3_is_what_its_file_says) {
+// Keys of the published file of Gemma 3 4B, as transformers before version 5 wrote them, and as it writes them now.
+TEST(families, gemma3_config_is_read_correctly) {
   const auto read = [&](const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "gemma3_text", "num_hidden_layers": 7{}}})", more), "file").model;
   };
@@ -521,13 +524,13 @@ TEST(families, gemma3_is_what_its_file_says) {
   const auto refused = [&](const char* more, const char* text) {
     EXPECT_NE(std::string(error_of([&] { read(more); }).what()).find(text), std::string::npos) << more;
   };
-  refused(R"(, "rope_parameters": {"full_attention": {}, "others": {}})", "rope_parameters.others is no kind of layers");
+  refused(R"(, "rope_parameters": {"full_attention": {}, "others": {}})", "rope_parameters.others is not a layer type");
   refused(R"(, "rope_parameters": {"sliding_attention": {"rope_type": "linear"}})", "rope_parameters.sliding_attention.rope_type is \"linear\"");
   refused(R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 0}})", "rope_parameters.sliding_attention.rope_theta is 0");
 }
 
-// Word for word what the Hub has of google-bert/bert-base-uncased and answerdotai/ModernBERT-base.
-TEST(families, published_encoders_are_what_their_files_say) {
+// Verbatim files of google-bert/bert-base-uncased and answerdotai/ModernBERT-base on the Hugging Face Hub.
+TEST(families, published_encoder_configs_are_read_correctly) {
   const HuggingFaceConfig bert = parse_config_json(
       R"({"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": false, "hidden_act": "gelu",
           "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02, "intermediate_size": 3072, "layer_norm_eps": 1e-12,
@@ -554,20 +557,20 @@ TEST(families, published_encoders_are_what_their_files_say) {
   EXPECT_EQ(modern.model.window.rope_theta, 1e4);
   EXPECT_EQ(modern.model.attention.rope_theta, 160000);
   EXPECT_EQ(modern.model.norm, NormType::layer_no_bias);
-  EXPECT_EQ(parameter_count(modern.model), 149'655'232);  // 149 million
+  EXPECT_EQ(parameter_count(modern.model), 149'655'232);  // 149 million parameters
   const auto refused = [&](const char* more, const char* text) {
     const auto read = [&] { parse_config_json(fmt::format(R"({{"model_type": "modernbert"{}}})", more), "file"); };
     EXPECT_NE(std::string(error_of(read).what()).find(text), std::string::npos) << more;
   };
   refused(R"(, "decoder_bias": false)", "decoder_bias is false");
   refused(R"(, "tie_word_embeddings": false)", "tie_word_embeddings is false");
-  refused(R"(, "classifier_activation": "silu")", "classifier_activation is another one than hidden_activation");
+  refused(R"(, "classifier_activation": "silu")", "classifier_activation differs from hidden_activation");
   refused(R"(, "layer_types": ["sliding_attention"])", "layer_types is");
   refused(R"(, "num_attention_heads": 7)", "num_attention_heads is 7");
 }
 
-// As GPT-2 was first published: without the class's prefix, and with the mask of every layer.
-TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
+// GPT-2 as first published: tensor names without the prefix of the class, and a causal mask stored in every layer.
+TEST(families, names_without_prefix_are_read_masks_ignored) {
   const Golden& g = golden("gpt2");
   const Folder folder;
   fs::create_directory(folder / "bare");
@@ -595,9 +598,9 @@ TEST(families, names_without_a_prefix_are_read_and_masks_passed_over) {
   EXPECT_TRUE(contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name));
 }
 
-// As BERT was first published: LayerNorms have a gamma and a beta. They go out by these names while the folder is there, or one like it is named, and
-// else by the names of now.
-TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
+// BERT as first published: LayerNorms have gamma and beta. Export uses these names while the imported folder exists, or
+// if a similar folder is given. Otherwise it uses today's names.
+TEST(families, gamma_and_beta_names_are_read_and_kept) {
   const Golden& g = golden("bert");
   const Folder folder;
   fs::create_directory(folder / "old");
@@ -631,7 +634,7 @@ TEST(families, norms_of_gamma_and_beta_are_read_and_keep_their_names) {
   EXPECT_TRUE(contents(folder / "elsewhere" / one_file_name) == contents(folder / "like" / one_file_name));
 }
 
-// A folder with the numbers of another, after a change of some.
+// Copies a model folder. `change` modifies the values of each tensor.
 template <class Change>
 void copy_weights(const fs::path& from, const fs::path& to, const Change& change) {
   fs::create_directories(to);
@@ -650,7 +653,7 @@ void copy_weights(const fs::path& from, const fs::path& to, const Change& change
   writer.commit();
 }
 
-TEST(families, positions_of_latent_attention_are_those_of_the_file) {
+TEST(families, latent_attention_rope_scaling_is_read) {
   const auto read = [&](const char* more) {
     return parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3", "max_position_embeddings": 96{}}})", more), "file").model.latent;
   };
@@ -663,11 +666,11 @@ TEST(families, positions_of_latent_attention_are_those_of_the_file) {
             0);
 }
 
-TEST(families, modules_of_deepseek_are_there_where_their_weights_are) {
+TEST(families, deepseek_mtp_modules_exist_if_weights_do) {
   const HuggingFaceConfig said = read_config_json(golden("deepseek_v3_mtp").folder / config_file_name);
   ASSERT_NE(said.ahead, nullptr);
   EXPECT_EQ(said.model.objective, next_token());
-  EXPECT_EQ(golden("deepseek_v3").model.objective, next_token()) << "which its file says too, and holds none";
+  EXPECT_EQ(golden("deepseek_v3").model.objective, next_token()) << "its config.json asks for an MTP module, but the folder holds none";
   const ModelConfig& deep = golden("deepseek_v3_mtp_deep").model;
   EXPECT_EQ(deep.objective->depths(), 3);
   EXPECT_EQ(all_layers(deep), "L-LELELELE");
@@ -686,7 +689,7 @@ TEST(families, modules_of_deepseek_are_there_where_their_weights_are) {
   EXPECT_EQ(names.copied("model.layers.3.shared_head.head.weight"), embedding_name) << "a tied head is the embedding";
 }
 
-TEST(families, what_modules_have_again_must_be_the_same_and_modules_may_be_left) {
+TEST(families, mtp_copies_must_match_unless_modules_are_dropped) {
   const Folder folder;
   const fs::path from = golden("deepseek_v3_mtp").folder;
   for (const std::string& copy : {std::string("model.layers.3.embed_tokens.weight"), std::string("model.layers.3.shared_head.head.weight")}) {
@@ -703,7 +706,7 @@ TEST(families, what_modules_have_again_must_be_the_same_and_modules_may_be_left)
   }
 }
 
-// What is read of a folder's config.json after a change.
+// The model read from a folder after its config.json has been changed.
 template <class Change>
 ModelConfig model_after(const fs::path& folder, const Change& change) {
   nlohmann::json config = nlohmann::json::parse(contents(folder / config_file_name));
@@ -712,8 +715,9 @@ ModelConfig model_after(const fs::path& folder, const Change& change) {
   return read_model_folder(folder).model;
 }
 
-// Only whole modules are left out: a layer behind the last one that config.json asks for is a module or of another model.
-TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
+// Only complete MTP modules may be left out. A layer after the last one that config.json asks for is a module or
+// belongs to another model.
+TEST(families, extra_layers_are_not_ignored_as_mtp_modules) {
   const Folder folder;
   for (const auto& [name, layers] : {std::pair{"deepseek_v3", 2}, {"deepseek_v3", 1}, {"deepseek_v3_mtp", 2}, {"deepseek_v3_mtp_deep", 1}}) {
     const fs::path copy = folder / fmt::format("{}_{}", name, layers);
@@ -728,7 +732,7 @@ TEST(families, layers_that_the_file_does_not_ask_for_are_no_modules) {
     const HuggingFaceConfig read = parse_config_json(fmt::format(R"({{"model_type": "deepseek_v3"{}}})", more), "file");
     return read.ahead ? read.ahead->depths() : 0;
   };
-  EXPECT_EQ(ahead(""), 1) << "of the published model with 61 layers";
+  EXPECT_EQ(ahead(""), 1) << "the published model has 61 layers and one MTP module";
   EXPECT_EQ(ahead(R"(, "num_nextn_predict_layers": 0)"), 0);
   EXPECT_EQ(ahead(R"(, "num_hidden_layers": 60)"), 0);
 }

@@ -27,10 +27,10 @@ std::string error_of(const std::function<void()>& f) {
 void expect_refused(const std::function<void()>& f, const std::vector<std::string>& parts) {
   const std::string error = error_of(f);
   EXPECT_NE(error, "");
-  for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error << " does not say " << part;
+  for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error << " does not contain " << part;
 }
 
-TEST(frame, gives_back_what_was_put_in_any_order) {
+TEST(frame, returns_stored_tensors_in_any_order) {
   Arena arena(Memory::activations, 1 << 16);
   Frame frame(arena, "layer");
   const auto a = frame.put(weights, 3, 5);
@@ -44,10 +44,10 @@ TEST(frame, gives_back_what_was_put_in_any_order) {
   EXPECT_EQ(frame.get(weights).extent(0), 3u);
   EXPECT_EQ(frame.get(weights).extent(1), 5u);
   EXPECT_EQ(frame.get(borrowed).extent(0), 7u);
-  EXPECT_EQ(frame.get(sums).data(), c.data());  // as often as one likes
+  EXPECT_EQ(frame.get(sums).data(), c.data());  // a tensor can be retrieved any number of times
 }
 
-TEST(frame, refuses_by_name_what_was_not_put_or_twice) {
+TEST(frame, missing_or_duplicate_keys_are_refused_by_name) {
   Arena arena(Memory::activations, 1 << 16);
   Frame frame(arena, "model.layers.3");
   expect_refused([&] { frame.get(weights); }, {"model.layers.3", "weights", "not put"});
@@ -56,8 +56,8 @@ TEST(frame, refuses_by_name_what_was_not_put_or_twice) {
   expect_refused([&] { frame.nested(1, "branch").get(weights); }, {"model.layers.3", "branch 1", "weights", "not put"});
 }
 
-// The same text is not the same key.
-TEST(frame, tells_keys_of_one_name_apart) {
+// Keys are distinguished by their address, not by their name.
+TEST(frame, keys_with_equal_names_are_distinct) {
   static constexpr Key<Tensor1<double>> one{"x"}, other{"x"};
   Arena arena(Memory::activations, 1 << 16);
   Frame frame(arena);
@@ -67,7 +67,7 @@ TEST(frame, tells_keys_of_one_name_apart) {
   EXPECT_EQ(frame.get(one).data(), a.data());
 }
 
-TEST(frame, refuses_by_name_what_is_released) {
+TEST(frame, released_tensors_are_refused_by_name) {
   Arena arena(Memory::activations, 1 << 16);
   Frame frame(arena, "layer");
   frame.put(early, 2, 2);
@@ -77,13 +77,13 @@ TEST(frame, refuses_by_name_what_is_released) {
   frame.release(Phase::input_gradients);
   expect_refused([&] { frame.get(early); }, {"layer", "early", "released"});
   expect_refused([&] { frame.nested(0).get(early_sums); }, {"layer", "branch 0", "early sums", "released"});
-  EXPECT_NO_THROW(frame.get(weights));  // is kept until the gradients of weights
+  EXPECT_NO_THROW(frame.get(weights));  // kept until the weight gradients are computed
   frame.release(Phase::weight_gradients);
   expect_refused([&] { frame.get(weights); }, {"weights", "released"});
 }
 
-// On a tape the memory of what is released serves what comes after it, and a tensor may be released by where it lies.
-TEST(frame, on_a_tape_released_memory_serves_others) {
+// On a tape, later tensors reuse the memory of released ones. A tensor may also be released by its address.
+TEST(frame, tape_reuses_memory_of_released_tensors) {
   const auto micro_batch = [](Tape& tape, bool dry_run) {
     Arena arena = Arena::make(Memory::activations, 0, dry_run);
     arena.follow(&tape);
@@ -116,8 +116,9 @@ TEST(frame, on_a_tape_released_memory_serves_others) {
   micro_batch(replay, false);
 }
 
-// Clearing a frame gives back its memory and that of the frames in it, and leaves what lay below; the next micro-batch finds the same places.
-TEST(frame, gives_its_memory_back) {
+// Clearing a frame returns its memory and that of its nested frames, but keeps older tensors. The next micro-batch gets
+// the same addresses.
+TEST(frame, clear_returns_memory_to_the_arena) {
   std::mt19937_64 random(5);
   Arena arena(Memory::activations, 1 << 20);
   Frame frame(arena);

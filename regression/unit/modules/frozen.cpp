@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Frozen weights: they keep their bits and cost neither memory nor products, and the others learn as if nothing else had happened.
+// Frozen weights keep their bits and cost neither memory nor GEMMs. The other weights are trained as if nothing were
+// frozen.
 #include <cmath>
 #include <cstring>
 
@@ -15,7 +16,7 @@ namespace {
 
 using Patterns = std::vector<std::string>;
 
-// All biases and a gated norm, so that every kind of weight is there.
+// All biases and a gated norm, so that every kind of weight occurs.
 ModelConfig model() {
   ModelConfig m = named("T2").model;
   m.pattern = "PP*M";
@@ -38,13 +39,14 @@ MicroBatches batch_of(const ModelConfig& m) {
 
 std::vector<Patterns> choices() {
   return {{"model.layers.*.mamba.*", "lm_head*"},
-          {"model.embed_tokens.weight", "model.layers.0.*", "model.layers.1.input_layernorm.weight"},  // backward ends early
+          {"model.embed_tokens.weight", "model.layers.0.*", "model.layers.1.input_layernorm.weight"},  // backward stops before layer 0
           {"*.feed_forward.*", "*layernorm*"},
           {"*.A_log", "*.mamba.D", "*.conv1d.weight", "*.mamba.norm.weight", "*.mamba.in_proj.bias"},
-          {"model.embed*", "model.layers.*"}};  // only the head learns
+          {"model.embed*", "model.layers.*"}};  // only the head is trained
 }
 
-// Some of the weights whose gradients are one product: the others' become products of other shapes, which a BLAS may sum in another order.
+// Freezes some of several weights that share one gradient GEMM. The remaining GEMMs have other shapes, which a BLAS may
+// sum in another order.
 std::vector<Patterns> choices_that_split_gemms() {
   return {{"*.self_attn.k_proj.*", "*.self_attn.o_proj.bias", "*.up_proj.*"},
           {"*.dt_bias", "*.conv1d.bias", "*.q_proj.weight", "*.v_proj.bias", "*.gate_proj.weight", "*.out_proj.*"}};
@@ -84,8 +86,8 @@ double squares_between(const Parameter& a, const std::vector<std::byte>& b) {
   return a.dtype() == DType::f64 ? between(a.vector<double>()) : a.dtype() == DType::f32 ? between(a.vector<float>()) : between(a.vector<bf16>());
 }
 
-// Three steps beside three of a run whose frozen weights are put back after every step. `tolerance`: of the distance between the two, relative to
-// the way that the weights have gone; 0: the same bits.
+// Compares three steps with three steps of a run whose frozen weights are restored after every step. `tolerance` bounds
+// the distance between both results, relative to the total change of the weights. 0 requires the same bits.
 template <class T>
 void expect_masked_updates(const Patterns& frozen, double tolerance) {
   const ModelConfig m = model();
@@ -99,7 +101,7 @@ void expect_masked_updates(const Patterns& frozen, double tolerance) {
     whole.engine.train(batch_of(m), 1, step, 1e-2);
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (mine[i]->trained) continue;
-      EXPECT_NE(bytes_of(*all[i], all[i]->size()), start[i]) << all[i]->weight.name << " would have moved";
+      EXPECT_NE(bytes_of(*all[i], all[i]->size()), start[i]) << all[i]->weight.name << " did not change in the run without frozen weights";
       put_bytes<T>(*all[i], start[i]);
       if (!whole.engine.optimizer().has_master(*all[i])) continue;
       const auto master = whole.engine.optimizer().master(*all[i]).numbers.template as<Acc<T>>();
@@ -120,7 +122,7 @@ void expect_masked_updates(const Patterns& frozen, double tolerance) {
   EXPECT_LE(std::sqrt(distance), tolerance * std::sqrt(way));
 }
 
-TEST(frozen, weights_keep_their_bits_and_the_others_learn_as_beside_masked_updates) {
+TEST(frozen, training_equals_masked_updates_bit_for_bit) {
   for (const Patterns& frozen : choices()) {
     SCOPED_TRACE(frozen.front());
     expect_masked_updates<double>(frozen, 0);
@@ -129,7 +131,7 @@ TEST(frozen, weights_keep_their_bits_and_the_others_learn_as_beside_masked_updat
   }
 }
 
-TEST(frozen, weights_of_a_shared_product_keep_their_bits_and_the_others_learn_to_rounding) {
+TEST(frozen, shared_gemm_training_equals_masked_updates_approximately) {
   for (const Patterns& frozen : choices_that_split_gemms()) {
     SCOPED_TRACE(frozen.front());
     expect_masked_updates<double>(frozen, 1e-10);
@@ -138,10 +140,11 @@ TEST(frozen, weights_of_a_shared_product_keep_their_bits_and_the_others_learn_to
   }
 }
 
-// Of the numbers of AdamW's steps, which lie beside the weights: four of each parameter that is updated, to where an arena aligns.
+// Bytes of the coefficients of AdamW steps, which are stored with the weights: four doubles per updated parameter,
+// rounded up to the alignment of an arena.
 Index bytes_of_steps(Index updated) { return (updated * 4 * 8 + 255) / 256 * 256; }
 
-TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
+TEST(frozen, weights_add_neither_gradient_norm_nor_memory) {
   const ModelConfig m = model();
   Rig<double> whole(config_of(m, {}), alone(m.layers()));
   whole.engine.gradients(batch_of(m), 1, 1);
@@ -169,8 +172,9 @@ TEST(frozen, weights_count_neither_in_the_norm_nor_in_the_memory) {
   }
 }
 
-// Two flops for every weight and row: the products of frozen matrices are left out, and nothing else while something below learns.
-TEST(frozen, weights_cost_no_products) {
+// Two FLOPs per weight and row. Only the weight-gradient GEMMs of frozen matrices are skipped, as long as a weight
+// below them is trained.
+TEST(frozen, weights_need_no_gradient_gemms) {
   const ModelConfig m = model();
   const auto flops = [&](const Patterns& frozen) {
     Rig<float> rig(config_of(m, frozen), alone(m.layers()));
@@ -188,7 +192,7 @@ TEST(frozen, weights_cost_no_products) {
   for (const Weight& w : declared_weights(m))
     if (matches_any(some, w.name)) left_out += 2.0 * 2 * 11 * double(w.size());
   EXPECT_EQ(flops(some), all - left_out);
-  // Below the head there is nothing to learn: of the layers only the forward is run.
+  // No weight below the head is trained, so the layers run forward only.
   double matrices = 0, head = 0;
   for (const Weight& w : declared_weights(m))
     if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight")
@@ -197,8 +201,8 @@ TEST(frozen, weights_cost_no_products) {
   EXPECT_EQ(flops({"model.embed*", "model.layers.*"}), matrices + 3 * head);
 }
 
-// What utilisation is measured by leaves out the same products.
-TEST(frozen, weights_count_not_in_the_flops_of_a_step) {
+// training_flops, the basis of MFU, leaves out the same GEMMs.
+TEST(frozen, weights_are_excluded_from_training_flops) {
   const ModelConfig m = model();
   const auto flops = [&](const Patterns& frozen) { return training_flops(m, 11, config_of(m, frozen).optimizer.trained()); };
   const double forward = forward_flops(m, 11).minimal, head = 2.0 * double(m.hidden_size) * double(m.vocab_size);
@@ -234,7 +238,7 @@ void expect_resumes(const Patterns& frozen) {
   const auto end = state_after(straight, 1, 4);
   state_after(stopped, 1, 2);
   const auto path = save_checkpoint(folder.path(), header_at(2), stopped.engine).path;
-  resumed.engine.initialise(5);  // whatever: all comes from the file
+  resumed.engine.initialise(5);  // any values: the checkpoint replaces them all
   load_checkpoint(path, resumed.engine, LoadWhat::everything);
   EXPECT_EQ(state_after(resumed, 3, 4), end);
 }
@@ -247,8 +251,9 @@ TEST(frozen, run_resumes_with_the_same_bits) {
   }
 }
 
-// A run may freeze more as it goes on; what was frozen has no moments and begins to learn in a new run only.
-TEST(frozen, weights_learn_again_in_a_new_run_only) {
+// A resumed run may freeze more weights. Weights that were frozen have no Adam moments, so only a new run can train
+// them again.
+TEST(frozen, weights_are_trainable_again_only_in_new_run) {
   const Folder folder;
   const ModelConfig m = model();
   Rig<bf16> whole(config_of(m, {}), alone(m.layers())), part(config_of(m, choices()[0]), alone(m.layers()));
@@ -262,7 +267,7 @@ TEST(frozen, weights_learn_again_in_a_new_run_only) {
   const auto some = save_checkpoint(folder / "some", header_at(2), part.engine).path;
   try {
     load_checkpoint(some, whole.engine, LoadWhat::everything);
-    ADD_FAILURE() << "moments came from nowhere";
+    ADD_FAILURE() << "loading succeeded although the checkpoint lacks moments";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
     EXPECT_NE(std::string(error.what()).find("holds no moments of model.layers.0.mamba"), std::string::npos) << error.what();

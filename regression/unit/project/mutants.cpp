@@ -77,32 +77,33 @@ TEST(mutants, an_expression_and_a_statement_become_switches) {
 }
 
 TEST(mutants, a_snippet_that_is_gone_or_comes_twice_is_told_by_name) {
-  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: what stands in f.cpp occurs 0 times"),
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: snippet in f.cpp occurs 0 times"),
             std::string::npos);
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was a *\nnow 1\n")); }).find("occurs 2 times"), std::string::npos);
-  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("in int h\nwas a *\nnow 1\n")); }).find("around it occurs 0 times"), std::string::npos);
+  EXPECT_NE(error_of([] { switched(source, "f.cpp", one("in int h\nwas a *\nnow 1\n")); }).find("(field `in`) occurs 0 times"), std::string::npos);
 }
 
 TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
   const auto refusal = [](const std::string& text) { return error_of([&] { parse_mutants(text, "list"); }); };
-  EXPECT_EQ(refusal("file f.cpp\n"), "list:1: a mutant begins with its name: mutant NAME");
-  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\nwhy c\n\nmutant x\n"), "list:7: mutant x comes twice");
+  EXPECT_EQ(refusal("file f.cpp\n"), "list:1: a mutant must start with its name: mutant NAME");
+  EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\nwhy c\n\nmutant x\n"), "list:7: mutant x occurs twice");
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\n"), "list:4: mutant x lacks file, was, now or why");
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow a\nwhy c\n"), "list:5: mutant x changes nothing");
   for (const char* half : {"f(a", "a)", "a, b", "(a]"})
-    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"), "list:5: mutant x is no whole expression or statement");
+    EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + half + "\nnow b\nwhy c\n"),
+              "list:5: mutant x is not a complete expression or statement");
   for (const char* part :
        {"else f();", "else if (a)", "if (a > b)", "const int a = f();", "std::vector<A> all = f(a, b);", "Mask mask{a};", "a > 1 ? b"})
     EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + part + "\nnow b\nwhy c\n"),
-              "list:5: mutant x is half of a statement, or declares what is used behind it; take an expression in it")
+              "list:5: mutant x is an incomplete statement, or declares a name that later code uses; use an expression inside it instead")
         << part;
   for (const char* good : {"a ? b : c", "A::b > c", "a.b = c;", "return a;", "if (a) b = c;", "a += b * c;", "return std::min(a, b);"})
     EXPECT_EQ(refusal(std::string("mutant x\nfile f.cpp\nwas ") + good + "\nnow b\nwhy c\n"), "") << good;
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas c == '{' || s == \"(\\\"\"\nnow b\nwhy c\n"), "") << "quoted brackets";
   EXPECT_EQ(refusal("mutant x\nfile f.hpp\nwas a\nnow b\nwhy c\n"), "list:5: mutant x: only .cpp files can be switched");
-  EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was comes twice in mutant x");
+  EXPECT_EQ(refusal("mutant x\nwas a\nwas b\n"), "list:3: was occurs twice in mutant x");
   EXPECT_EQ(refusal("mutant x\nwhat a\n"), "list:2: unknown word what");
-  EXPECT_EQ(refusal("mutant x\ntry slow a.*\n"), "list:2: try unit|grid|commands FILTER");
+  EXPECT_EQ(refusal("mutant x\ntry slow a.*\n"), "list:2: expected: try unit|grid|commands FILTER");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BERT: a layer of theirs is an attention layer and an MLP layer of ours, which look both ways, with LayerNorms behind every sum, biases everywhere,
-// learned positions and token types. Heads find masked tokens, with what tells the next sentence beside them or without, or tell the class of a text
-// or of each token.
+// BERT. One transformers layer is an attention layer and an MLP layer of ours. Attention is bidirectional, a LayerNorm
+// follows every residual addition, all linear layers have biases, and positions and token types are learned embeddings.
+// The heads are: masked language modelling, with or without sentence order; sequence classification; token
+// classification.
 #include <array>
 
 #include "modules/objectives/classes.hpp"
@@ -43,8 +44,9 @@ void read_encoder(ConfigReader& r) {
   read_layers(r);
   r.read_tokens(0, {}, {}, 512);
   r.config.model.positions = r.config.positions;
-  r.demand(r.text("position_embedding_type", "absolute") == "absolute", "position_embedding_type", "is not \"absolute\": positions must be learned");
-  for (const char* key : {"is_decoder", "add_cross_attention"}) r.demand(!r.flag(key, false), key, "is true, and is not supported");
+  r.demand(r.text("position_embedding_type", "absolute") == "absolute", "position_embedding_type",
+           "is not \"absolute\"; only learned position embeddings are supported");
+  for (const char* key : {"is_decoder", "add_cross_attention"}) r.demand(!r.flag(key, false), key, "is true; this is not supported");
   const double hidden = r.dropout("hidden_dropout_prob", 0.1);
   r.config.model.dropout = {hidden, hidden, r.dropout("attention_probs_dropout_prob", 0.1), hidden};
   if (!r.value("classifier_dropout").is_null()) r.config.model.dropout.head = r.dropout("classifier_dropout", 0);
@@ -54,26 +56,25 @@ void read_encoder(ConfigReader& r) {
 void read_masked(ConfigReader& r) {
   read_encoder(r);
   ModelConfig& m = r.config.model;
-  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false, and an output matrix of its own is not supported");
+  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false; a separate output matrix is not supported");
   m.objective = masked_tokens();
 }
 
-// Theirs tells whether the second sentence follows the first one; it is trained here to tell their order.
+// BERT's own second objective is next-sentence prediction. Its head is trained here for sentence-order prediction.
 void read_pretraining(ConfigReader& r) {
   read_masked(r);
   r.config.model.objective = masked_tokens({.sentence_order = true});
 }
 
-// There is no output matrix to tie.
+// Reads a classification model. tie_word_embeddings is false because there is no output matrix.
 template <auto objective_of>
 void read_classes(ConfigReader& r) {
   read_encoder(r);
   ModelConfig& m = r.config.model;
   const std::string problem = r.text("problem_type", "single_label_classification");
-  r.demand(problem == "single_label_classification", "problem_type", "is \"{}\", and only classes are told, one of each text or token",
-           shown(problem));
+  r.demand(problem == "single_label_classification", "problem_type", "is \"{}\"; only single_label_classification is supported", shown(problem));
   const std::vector<std::string> names = r.classes();
-  r.demand(names.size() > 1, "id2label", "has {} classes: a number instead of a class (regression) is not supported", names.size());
+  r.demand(names.size() > 1, "id2label", "has {} classes; at least 2 are needed: regression is not supported", names.size());
   m.tie_word_embeddings = false;
   m.objective = objective_of(names);
 }
@@ -96,7 +97,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   if (!m.objective->classes().empty()) write_classes(m, j);
 }
 
-using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs; without .weight and .bias
+using Names = std::pair<std::string_view, std::string_view>;  // our prefix, prefix in transformers; without .weight and .bias
 
 constexpr std::array<Names, 10> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
                                        {"model.embed_positions", "bert.embeddings.position_embeddings"},
@@ -116,7 +117,7 @@ constexpr std::array<Names, 5> of_attention{{{"self_attn.q_proj", "attention.sel
 constexpr std::array<Names, 3> of_mlp{
     {{"feed_forward.up_proj", "intermediate.dense"}, {"feed_forward.down_proj", "output.dense"}, {"input_layernorm", "output.LayerNorm"}}};
 
-// The name with its beginning exchanged; itself where none of these is its beginning.
+// Replaces the prefix of a name; returns the name unchanged if no prefix matches.
 std::string renamed(const std::string& name, std::span<const Names> names) {
   for (const auto& [ours, theirs] : names)
     if (name.starts_with(ours)) return std::string(theirs) + name.substr(ours.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DeepSeek-V3: a layer of theirs is one of latent attention and a SwiGLU layer of ours, or one of experts. Modules that tell tokens further ahead are
-// the layers behind these, each with embedding and head once more.
+// DeepSeek-V3. One transformers layer is a latent attention layer and a SwiGLU layer or an expert layer of ours.
+// Multi-token prediction (MTP) modules are stored as layers after the last one, each with its own copy of embedding and
+// head.
 #include "modules/objectives/multi_token.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char *mscale_key = "mscale_all_dim", *depths_key = "num_nextn_predict_layers";
 
-// Positions are read and written as those of other attention.
+// Moves the RoPE settings, which were read as those of ordinary attention, to latent attention.
 void move_rope_settings(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   m.latent.rope_theta = m.attention.rope_theta, m.latent.rope_scaling = m.attention.rope_scaling;
@@ -34,16 +35,17 @@ void read_latent(ConfigReader& r) {
   LatentConfig& c = r.config.model.latent;
   c.num_heads = r.size("num_attention_heads", 128);
   const Index key_heads = r.value("num_key_value_heads").is_null() ? c.num_heads : r.size("num_key_value_heads", 128);
-  r.demand(key_heads == c.num_heads, "num_key_value_heads", "is {}; latent attention has as many as num_attention_heads, {}", key_heads, c.num_heads);
+  r.demand(key_heads == c.num_heads, "num_key_value_heads", "is {}; with latent attention it must equal num_attention_heads {}", key_heads,
+           c.num_heads);
   c.head_dim = r.size("qk_nope_head_dim", 128), c.rope_dim = r.size("qk_rope_head_dim", 64), c.v_head_dim = r.size("v_head_dim", 128);
   c.q_rank = r.given("q_lora_rank") && r.value("q_lora_rank").is_null() ? 0 : r.size("q_lora_rank", 1536);
   c.kv_rank = r.size("kv_lora_rank", 512);
   c.neighbours = r.flag("rope_interleave", true);
   c.bias = r.flag("attention_bias", false);
-  c.norm_eps = 1e-6;  // whatever rms_norm_eps is
+  c.norm_eps = 1e-6;  // fixed in transformers; rms_norm_eps does not apply here
   r.demand(r.value("head_dim").is_null() || r.size("head_dim", 0) == c.rope_dim, "head_dim",
-           "is {}, and qk_rope_head_dim {}; transformers turns by the first what has the width of the second", r.text_of(r.value("head_dim")),
-           c.rope_dim);
+           "is {}, but qk_rope_head_dim is {}; they must be equal, because transformers computes the RoPE frequencies of the latter with the former",
+           r.text_of(r.value("head_dim")), c.rope_dim);
   r.known("qk_head_dim");
 }
 
@@ -69,7 +71,8 @@ std::shared_ptr<const Objective> module_objective(Index depths, const std::strin
   return multi_token(m);
 }
 
-// Modules behind the layers. Where a file does not say, transformers' class leaves what lies behind 61, the published number.
+// Number of MTP modules (num_nextn_predict_layers). If the file does not give it, it is 1 for 61 layers as in the
+// published model, whose layer 61 transformers ignores, and otherwise 0.
 Index read_depths(ConfigReader& r, Index layers) {
   constexpr Index published = 61;
   Index depths = layers == published ? 1 : 0;
@@ -120,7 +123,8 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   if (m.objective->depths() > 0) j[depths_key] = m.objective->depths();
 }
 
-// A module is a layer of theirs with more weights, and its layers are parts of that.
+// An MTP module is stored as one more transformers layer with additional weights; the module's own layers are parts of
+// it.
 StoredPlace deepseek_place(const ModelConfig& m, const std::string& weight) {
   const auto [depth, rest] = layer_name(weight, "mtp.");
   if (depth < 0) return llama::layer_pair_place(m, weight);

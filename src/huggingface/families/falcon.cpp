@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Falcon with one key/value head (7B): a layer of theirs is a layer of attention and MLP side by side, or one of each behind the other. q, k and v
-// are stored in one tensor.
+// Falcon with one key/value head (7B). One transformers layer is a layer of parallel attention and MLP, or an attention
+// layer followed by an MLP layer. Weights of q, k and v are fused in one tensor.
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
@@ -20,11 +20,11 @@ void read_layers(ConfigReader& r) {
 void read_attention(ConfigReader& r) {
   AttentionConfig& a = r.config.model.attention;
   r.read_multi_head_attention(71), a.num_kv_heads = 1;
-  r.demand(!r.flag("alibi", false), "alibi", "is true; supported are rotary positions");
-  r.demand(!r.flag("new_decoder_architecture", false), "new_decoder_architecture", "is true, and is not supported");
-  r.demand(r.flag("multi_query", true), "multi_query", "is false; supported is one head of keys and values");
+  r.demand(!r.flag("alibi", false), "alibi", "is true; only rotary position embeddings are supported");
+  r.demand(!r.flag("new_decoder_architecture", false), "new_decoder_architecture", "is true; this is not supported");
+  r.demand(r.flag("multi_query", true), "multi_query", "is false; only one key/value head is supported");
   const char* const norms = "num_ln_in_parallel_attn";
-  r.demand(r.value(norms).is_null() || r.value(norms) == 1, norms, "is {}; supported is one norm of a layer", r.text_of(r.value(norms)));
+  r.demand(r.value(norms).is_null() || r.value(norms) == 1, norms, "is {}; only one norm per layer is supported", r.text_of(r.value(norms)));
   r.known("num_kv_heads");
   r.read_rotary(1e4, {.stretched = true});
 }

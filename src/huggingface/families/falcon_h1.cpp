@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Falcon-H1, as transformers 4.5x, 5.0 and 5.16 write it, and a file that all of them read. Weights are called as ours.
+// Falcon-H1. Reads config.json of transformers 4.5x, 5.0 and 5.16, and writes one that all of them read. Tensor names
+// equal our weight names.
 #include <algorithm>
 #include <cmath>
 
@@ -41,7 +42,7 @@ void read_time_step(ConfigReader& r) {
   const std::string key = "time_step_limit";
   r.read_time_step_limit(key);
   if (m.dt_low > 0 || std::isfinite(m.dt_high))
-    r.note("{} is {} and is applied; transformers before 5.0 pass over it and use [0, inf]", key, r.text_of(r.value(key)));
+    r.note("{} is {} and is applied; transformers before 5.0 ignores it and uses [0, inf]", key, r.text_of(r.value(key)));
   m.dt_init_low = r.positive("time_step_min", 1e-3);
   m.dt_init_high = r.positive("time_step_max", 0.1);
 }
@@ -51,17 +52,18 @@ void read_mamba(ConfigReader& r) {
   const Index expanded = r.integer("mamba_expand", 2, 1, widest) * r.config.model.hidden_size;
   const bool by_expansion = r.given("mamba_d_ssm") && r.value("mamba_d_ssm").is_null();
   const Index inner = by_expansion ? expanded : r.size("mamba_d_ssm", 1024);
-  r.demand(inner <= widest, "mamba_expand", "times hidden_size is {}; {} is the most", inner, widest);
+  r.demand(inner <= widest, "mamba_expand", "times hidden_size is {}; the maximum is {}", inner, widest);
   m.num_heads = r.size("mamba_n_heads", 128);
   r.demand(inner % m.num_heads == 0, "mamba_n_heads", "is {}, which does not divide the {} SSM channels (mamba_d_ssm)", m.num_heads, inner);
   m.head_dim = inner / m.num_heads;
   if (r.given("mamba_d_head") && r.value("mamba_d_head") != "auto") {
     const Index width = r.size("mamba_d_head", 0);
-    r.demand(width == m.head_dim, "mamba_d_head", "is {}: times mamba_n_heads {} it is not mamba_d_ssm {}", width, m.num_heads, inner);
+    r.demand(width == m.head_dim, "mamba_d_head", "is {}; multiplied by mamba_n_heads {} it must equal mamba_d_ssm {}", width, m.num_heads, inner);
   }
   m.num_groups = r.size("mamba_n_groups", 1);
   m.state_size = r.size("mamba_d_state", 256);
-  r.demand(m.num_groups * m.state_size <= widest, "mamba_n_groups", "times mamba_d_state is {}; {} is the most", m.num_groups * m.state_size, widest);
+  r.demand(m.num_groups * m.state_size <= widest, "mamba_n_groups", "times mamba_d_state is {}; the maximum is {}", m.num_groups * m.state_size,
+           widest);
   m.conv_kernel = r.integer("mamba_d_conv", 4, 2, 16);
   m.chunk_size = r.size("mamba_chunk_size", 256);
   m.conv_bias = r.flag("mamba_conv_bias", true);

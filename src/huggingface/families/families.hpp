@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The families of each file beside this one, whose names lie in a namespace of its own.
+// Declares the model families of each file in this folder, in a namespace per file.
 #pragma once
 
 #include "src/huggingface/family.hpp"
@@ -32,7 +32,8 @@ std::vector<Family> families();
 }
 namespace llama {
 std::vector<Family> families();
-// Where weights lie in files that call things as Llama's do, of models in which two layers, a mixer and what follows it, are one of theirs.
+// Maps weights to tensors with Llama's names, for models in which a mixer layer and the MLP or expert layer after it
+// form one layer of transformers.
 StoredPlace layer_pair_place(const ModelConfig&, const std::string& weight);
 }  // namespace llama
 namespace mamba2 {

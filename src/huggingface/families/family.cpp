@@ -38,7 +38,8 @@ const Family* find_family(const std::string& model_type, const std::string& arch
 
 namespace {
 
-// What the model computes with its weights, by key of a deck; without the settings of kinds of layers that it has not.
+// Settings that determine the function of the model, by deck key. Settings of layer types that the model does not use
+// are left out.
 std::map<std::string, std::string> function_of(const ModelConfig& m) {
   std::set<std::string> used, unused;
   for (const LayerSection& section : layer_sections()) unused.insert(section.name);
@@ -46,9 +47,10 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
-  // What compares texts tells the next token as any other, and what reads pairs writes as any other behind an encoder.
+  // Preference objectives train the same model as next-token prediction, and objectives with paired data the same
+  // encoder-decoder as span corruption.
   const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective->reads_pairs() ? span_corruption() : m.objective;
-  read_objective(deck.section("train", ""), m, *objective);  // has a head of its own
+  read_objective(deck.section("train", ""), m, *objective);  // the objective determines the head
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
@@ -59,13 +61,13 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
 }
 
 struct Loss {
-  std::size_t settings = 0;  // that the family's config.json does not say as they are
+  std::size_t settings = 0;  // number of settings that the family's config.json cannot represent
   std::string obstacles;
 };
 
-// The most that a list of obstacles shows.
+// Maximum number of obstacles listed in a message.
 constexpr std::size_t most_shown = 3;
-constexpr std::size_t other_layers = 1000;  // count as so many other settings
+constexpr std::size_t other_layers = 1000;  // weight of a different layer pattern, counted in settings, when the nearest family is chosen
 
 Loss lost(const Family& family, const ModelConfig& m) {
   HuggingFaceConfig config;
@@ -85,8 +87,8 @@ Loss lost(const Family& family, const ModelConfig& m) {
     if (there != back.end() && there->second == value) continue;
     loss.settings += key == "model.pattern" ? other_layers : 1;
     if (++obstacles <= most_shown)
-      loss.obstacles +=
-          fmt::format("{}{} is {}, there {}", loss.obstacles.empty() ? "" : "; ", key, shown(value), there == back.end() ? "nothing" : there->second);
+      loss.obstacles += fmt::format("{}{} is {}, but config.json of this class yields {}", loss.obstacles.empty() ? "" : "; ", key, shown(value),
+                                    there == back.end() ? "nothing" : there->second);
   }
   if (obstacles > most_shown) loss.obstacles += fmt::format("; and {} more", obstacles - most_shown);
   return loss;
@@ -106,8 +108,8 @@ const Family& family_for(const ModelConfig& m, const std::string& preferred) {
     if (loss.settings == 0) return *family;
     if (!nearest || loss.settings < least.settings) nearest = family, least = loss;
   }
-  fail(Exit::config, "no class of Hugging Face's transformers that is known here computes what this model does; the nearest is {}: {}",
-       nearest->architecture, least.obstacles);
+  fail(Exit::config, "no supported class of Hugging Face transformers can represent this model; the nearest is {}: {}", nearest->architecture,
+       least.obstacles);
 }
 
 LayerName layer_name(const std::string& weight, std::string_view begin) {

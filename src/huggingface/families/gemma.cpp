@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gemma 2 and 3: layers of attention, through a window and to all in turns, and of a gated MLP, each between two norms whose weights are stored less
-// one; the embedding is scaled by the square root of its width. In Gemma 2 tanh caps scores and logits; Gemma 3 norms heads of queries and keys, and
-// layers with a window have rotary positions of their own.
+// Gemma 2 and 3. Attention layers (with sliding window or full) alternate with gated MLP layers. Each has a norm before
+// and after it, whose stored weights are the actual ones minus 1. The embedding is scaled by sqrt(hidden_size). Gemma 2
+// soft-caps attention scores and logits with tanh. Gemma 3 has a QK norm, and a separate rope_theta in layers with a
+// sliding window.
 #include <cmath>
 
 #include "src/huggingface/config_reader.hpp"
@@ -12,13 +13,14 @@ namespace gyr::gemma {
 
 namespace {
 
-// No cap where the file says null.
+// Reads a soft cap; null means 0, no cap.
 double read_cap(ConfigReader& r, const char* key, double otherwise) {
   if (r.given(key) && r.value(key).is_null()) return 0;
   return r.positive(key, otherwise);
 }
 
-// Scores are divided by the root of query_pre_attn_scalar in place of that of the head's width.
+// Attention scores are divided by sqrt(query_pre_attn_scalar) instead of sqrt(head_dim). Our key multiplier is the
+// ratio of the two.
 double key_multiplier(const AttentionConfig& a, Index query_scale) { return std::sqrt(double(a.head_dim) / double(query_scale)); }
 Index query_scale(const AttentionConfig& a) { return std::llround(double(a.head_dim) / (a.key_multiplier * a.key_multiplier)); }
 
@@ -36,12 +38,13 @@ void read_layers(ConfigReader& r, Index vocab_size) {
   m.attention.key_multiplier = key_multiplier(m.attention, r.size("query_pre_attn_scalar", 256));
   m.mlp.intermediate_size = r.size("intermediate_size", 9216);
   m.mlp.activation = r.activation("hidden_activation", Activation::gelu_tanh);
-  for (const char* key : {"hidden_act", "cache_implementation"}) r.known(key);  // the classes do not look at them
+  for (const char* key : {"hidden_act", "cache_implementation"}) r.known(key);  // these keys have no effect in the transformers classes
   const ConfigReader::json& both_ways = r.value("use_bidirectional_attention");
-  r.demand(both_ways.is_null() || both_ways == false, "use_bidirectional_attention", "is {}; tokens see none that follow", r.text_of(both_ways));
+  r.demand(both_ways.is_null() || both_ways == false, "use_bidirectional_attention", "is {}; only causal attention is supported",
+           r.text_of(both_ways));
 }
 
-// Every so many layers one sees all tokens.
+// Every `every`-th layer has full attention, the others a sliding window, unless layer_types says otherwise.
 void read_kinds(ConfigReader& r, Index every) {
   const bool there = read_window(r);
   read_layer_types(r, there, [&](Index i) { return there && (i + 1) % every != 0; });
@@ -59,12 +62,13 @@ void read_gemma2(ConfigReader& r) {
 void read_gemma3(ConfigReader& r) {
   read_layers(r, 262208);
   ModelConfig& m = r.config.model;
-  const char* const every = r.given("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";  // since transformers 5
+  // the name with an underscore is used since transformers 5
+  const char* const every = r.given("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
   read_kinds(r, r.integer(every, 6, 1, most_layers));
   r.known("sliding_window_pattern");
   m.attention.qk_norm = true;
   m.lm_head_soft_cap = r.value("final_logit_softcapping").is_null() ? 0 : r.positive("final_logit_softcapping", 0);
-  if (!r.value("attn_logit_softcapping").is_null()) r.note("attn_logit_softcapping is not applied, as in transformers' class");
+  if (!r.value("attn_logit_softcapping").is_null()) r.note("attn_logit_softcapping is not applied; transformers ignores it too");
   m.window.rope_theta = r.positive("rope_local_base_freq", 1e4);
   r.read_rotary(1e6, {.stretched = true, .by_kind = true});
   r.read_tokens(0, 2, 1, 131072);
@@ -84,7 +88,7 @@ void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["hidden_activation"] = ConfigReader::name_of(m.mlp.activation);
   j["rms_norm_eps"] = m.rms_norm_eps;
   j["max_position_embeddings"] = c.positions;
-  j["sliding_window"] = m.window.size;  // the classes want one, whether a layer looks through it or none
+  j["sliding_window"] = m.window.size;  // required by the transformers classes, even if no layer uses a window
   write_layer_types(m, j);
   write_rotary(m.attention, j);
 }
@@ -94,7 +98,7 @@ void write_gemma2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["attn_logit_softcapping"] = written_cap(c.model.attention.soft_cap);
 }
 
-// Rotary positions in both ways that versions of transformers read.
+// Writes rope_theta of both layer types in the old and in the new format of transformers.
 void write_gemma3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
   const double theta = c.model.window.rope_theta;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPT-2: a layer of theirs is an attention layer and an MLP layer of ours, with LayerNorms, biases everywhere and learned positions. Matrices are
-// stored transposed, and those of q, k and v in one.
+// GPT-2. One transformers layer is an attention layer and an MLP layer of ours, with LayerNorm, biases in all linear
+// layers, and learned positions. Matrices are stored transposed, and those of q, k and v are fused in one tensor.
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
 
@@ -31,9 +31,9 @@ void read_attention(ConfigReader& r) {
   a.head_dim = m.hidden_size / a.num_heads;
   a.rotary_fraction = 0;
   a.bias = true;
-  r.demand(r.flag("scale_attn_weights", true), "scale_attn_weights", "is false; scores are always scaled by 1/sqrt(head_dim)");
+  r.demand(r.flag("scale_attn_weights", true), "scale_attn_weights", "is false; only scores scaled by 1/sqrt(head_dim) are supported");
   for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"})
-    r.demand(!r.flag(key, false), key, "is true, and is not supported");
+    r.demand(!r.flag(key, false), key, "is true; this is not supported");
 }
 
 void read_mlp(ConfigReader& r) {
@@ -75,7 +75,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["attn_pdrop"] = m.dropout.attention, j["embd_pdrop"] = m.dropout.embedding, j["resid_pdrop"] = m.dropout.residual;
 }
 
-// Of a linear layer `ours`, whose matrix is stored transposed.
+// Place of the weight or bias of a linear layer. Its matrix is stored transposed.
 StoredPlace linear(const std::string& stored, bool matrix) { return {stored + (matrix ? ".weight" : ".bias"), matrix}; }
 
 StoredPlace part_of_layer(const ModelConfig& m, Index layer, const std::string& part) {
@@ -101,7 +101,7 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   return layer < 0 ? StoredPlace{weight} : part_of_layer(m, layer, part);
 }
 
-// The mask of a causal model, which the first folders held.
+// Causal attention masks, which early published folders contain.
 bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias"); }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gpt-oss: a layer of theirs is an attention layer with sinks, every other one through a window, and a layer of experts with biases. What the experts
-// of a layer have lies in one tensor, columns of gates and of what is beside them by turns; as they were published, rows of numbers in blocks of 4
-// bits.
+// gpt-oss. One transformers layer is an attention layer with sinks, every other one with a sliding window, and an
+// expert layer with biases. All experts of a layer are stored in one tensor, in which columns of gate_proj and up_proj
+// are interleaved. In the published folders these tensors are in MXFP4 blocks.
 #include <charconv>
 
 #include "src/huggingface/config_reader.hpp"
@@ -12,7 +12,7 @@ namespace gyr::gpt_oss {
 
 namespace {
 
-constexpr std::pair<const char*, double> activation_keys[] = {{"swiglu_limit", 7}, {"swiglu_alpha", 1.702}};  // of the one that there is
+constexpr std::pair<const char*, double> activation_keys[] = {{"swiglu_limit", 7}, {"swiglu_alpha", 1.702}};  // the only supported value of each key
 
 void read(ConfigReader& r) {
   ModelConfig& m = r.config.model;
@@ -27,7 +27,7 @@ void read(ConfigReader& r) {
   m.window.size = r.integer("sliding_window", 128, 1, longest);
   read_layer_types(r, true, [](Index i) { return i % 2 == 0; });
   r.demand(!r.value("rope_scaling").empty() || !r.value("rope_parameters").is_null(), "rope_parameters",
-           "is missing, and so is rope_scaling; transformers then stretches positions: write how");
+           "is missing, and so is rope_scaling; transformers would then apply a default RoPE scaling: write the scaling explicitly");
   r.read_rotary(1.5e5, {.stretched = true});
   r.second_name("num_experts", "num_local_experts");
   m.moe.experts = r.integer("num_local_experts", 128, 1, most_experts);
@@ -37,7 +37,7 @@ void read(ConfigReader& r) {
   m.moe.router_bias = m.moe.expert_bias = true;
   r.silu("hidden_act");
   for (const auto& [key, value] : activation_keys)
-    r.demand(r.finite(key, value) == value, key, "is {}; supported is {}", r.finite(key, value), value);
+    r.demand(r.finite(key, value) == value, key, "is {}; only {} is supported", r.finite(key, value), value);
   r.read_tokens({}, {}, {}, 131072);
   for (const char* key : {"num_experts_per_tok", "initial_context_length", "output_router_logits", "router_aux_loss_coef"}) r.known(key);
 }
@@ -60,7 +60,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_rotary(m.attention, j);
 }
 
-// "7.gate_proj.weight" of expert 7.
+// Place of a weight of one expert. `part` is the expert's index and the weight's name, e.g. "7.gate_proj.weight".
 StoredPlace part_of_experts(const MoeConfig& c, const std::string& block, const std::string& part) {
   StoredPlace place;
   std::from_chars(part.data(), part.data() + part.size(), place.member);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hybrids that alternate Mamba-2, attention and MLP layers. Bamba: a layer of theirs is a mixer and a SwiGLU layer of ours. Nemotron-H: each layer is
-// one of ours, as in Mamba-2-Hybrid, attention without positions.
+// Hybrid models that mix Mamba-2, attention and MLP layers. Bamba: one transformers layer is a mixer layer and a SwiGLU
+// layer of ours. Nemotron-H: one transformers layer is one layer of ours, as in Mamba-2-Hybrid, and attention has no
+// position embedding.
 #include <algorithm>
 
 #include "src/deck/yaml.hpp"
@@ -22,7 +23,7 @@ void read_bamba_pattern(ConfigReader& r) {
   const Index layers = r.integer("num_hidden_layers", 32, 1, most_layers / 2);
   std::string mixers(std::size_t(layers), 'M');
   const json& indices = r.value("attn_layer_indices");
-  r.demand(indices.is_null() || indices.is_array(), "attn_layer_indices", "is {}, not a list", r.text_of(indices));
+  r.demand(indices.is_null() || indices.is_array(), "attn_layer_indices", "is {}, which is not a list", r.text_of(indices));
   for (const json& i : indices) mixers[std::size_t(r.integer(i, "attn_layer_indices", 0, layers - 1))] = '*';
   for (const char mixer : mixers) r.config.model.pattern += {mixer, '-'};
 }
@@ -37,16 +38,18 @@ void read_bamba(ConfigReader& r) {
   m.mlp.intermediate_size = r.size("intermediate_size", 14336);
   m.mlp.activation = r.activation("hidden_act", Activation::silu);
   m.mlp.bias = r.flag("mlp_bias", false);
-  r.silu("hidden_act");  // of the mixer too
+  r.silu("hidden_act");  // hidden_act also applies to the Mamba-2 mixer, which supports only silu
   m.mamba.num_heads = 128, m.mamba.head_dim = 64, m.mamba.num_groups = 1, m.mamba.state_size = 256, m.mamba.chunk_size = 256;
   read_mixer(r, bamba_keys);
   const Index expanded = r.integer("mamba_expand", 2, 1, widest) * m.hidden_size;
-  r.demand(m.mamba.inner() == expanded, "mamba_expand", "times hidden_size is {}, and the heads have {} channels", expanded, m.mamba.inner());
+  r.demand(m.mamba.inner() == expanded, "mamba_expand", "times hidden_size is {}, but mamba_n_heads times mamba_d_head is {}; they must be equal",
+           expanded, m.mamba.inner());
   r.read_time_step_limit("time_step_limit");
   m.attention.rotary_fraction = 0.5;
   const char* const part = "partial_rotary_factor";
   r.demand(r.value(part).is_null() || r.value(part) == m.attention.rotary_fraction, part,
-           "is {}, which transformers passes over for {}; write it into rope_parameters", r.text_of(r.value(part)), m.attention.rotary_fraction);
+           "is {}, which transformers ignores here in favour of {}; write it into rope_parameters", r.text_of(r.value(part)),
+           m.attention.rotary_fraction);
   r.read_rotary(1e4, {.partial = true});
   r.read_tokens(0, 1, 2, 262144);
   r.known("z_loss_coefficient"), r.known("attn_rotary_emb");
@@ -91,7 +94,7 @@ struct LayerKind {
 };
 constexpr LayerKind layer_kinds[] = {{'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}};
 
-// A list of kinds, or in earlier files Megatron's own pattern.
+// Reads the layer pattern: a list of layer types or, in earlier files, Megatron's pattern string.
 void read_nemotron_pattern(ConfigReader& r) {
   std::string& pattern = r.config.model.pattern;
   const char* const key = r.value("layers_block_type").is_null() ? "layer_types" : "layers_block_type";
@@ -104,7 +107,8 @@ void read_nemotron_pattern(ConfigReader& r) {
     return;
   }
   r.known("hybrid_override_pattern");
-  r.demand(kinds.is_array() && !kinds.empty() && Index(kinds.size()) <= most_layers, key, "is {}, not a list of layers", r.text_of(kinds));
+  r.demand(kinds.is_array() && !kinds.empty() && Index(kinds.size()) <= most_layers, key, "is {}, which is not a list of layer types",
+           r.text_of(kinds));
   for (const json& kind : kinds) {
     const auto known =
         std::find_if(std::begin(layer_kinds), std::end(layer_kinds), [&](const LayerKind& k) { return kind == k.name || kind == k.earlier; });
@@ -113,7 +117,8 @@ void read_nemotron_pattern(ConfigReader& r) {
   }
 }
 
-// Of these transformers applies the least to every time step, and never looks at time_step_limit.
+// transformers clamps every time step dt from below to time_step_min (mamba_dt_min in later files), and ignores
+// time_step_limit.
 void read_nemotron_steps(ConfigReader& r) {
   MambaConfig& m = r.config.model.mamba;
   const char* const least = r.given("mamba_dt_min") ? "mamba_dt_min" : "time_step_min";
@@ -128,7 +133,7 @@ void read_nemotron(ConfigReader& r) {
   r.read_widths(131072, 4096, false);
   read_nemotron_pattern(r);
   r.demand(!r.given("num_hidden_layers") || r.integer("num_hidden_layers", 0, 1, most_layers) == m.layers(), "num_hidden_layers",
-           "is {}, and the pattern has {} layers", r.text_of(r.value("num_hidden_layers")), m.layers());
+           "is {}, but the layer pattern has {} layers", r.text_of(r.value("num_hidden_layers")), m.layers());
   m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-5);
   r.read_heads(32, 8);
   m.attention.rotary_fraction = 0;
@@ -147,7 +152,7 @@ void read_nemotron(ConfigReader& r) {
   for (const char* key :
        {"moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "n_group", "n_routed_experts",
         "n_shared_experts", "norm_topk_prob", "num_experts_per_tok", "output_router_logits", "routed_scaling_factor", "topk_group"})
-    r.known(key);  // of layers that are not there
+    r.known(key);  // keys of expert layers, which are not supported
 }
 
 void write_nemotron(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -177,7 +182,7 @@ StoredPlace nemotron_place(const ModelConfig&, const std::string& weight) {
   if (weight == "model.final_layernorm.weight") return {"backbone.norm_f.weight"};
   const auto [layer, part] = layer_name(weight);
   if (layer < 0) return {weight};
-  const std::string name = part.substr(part.find('.') + 1);  // behind mamba, self_attn or feed_forward
+  const std::string name = part.substr(part.find('.') + 1);  // part of the name after mamba., self_attn. or feed_forward.
   return {fmt::format("backbone.layers.{}.{}", layer, part == "input_layernorm.weight" ? "norm.weight" : "mixer." + name)};
 }
 

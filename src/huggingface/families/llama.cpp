@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Llama and its kin: a layer of theirs is an attention layer and a SwiGLU layer of ours, or one of experts.
+// Llama and similar models: Qwen2, Qwen3, Mistral, Mixtral, Qwen3-MoE. One transformers layer is an attention layer and
+// a SwiGLU layer or an expert layer of ours.
 #include <algorithm>
 
 #include "src/huggingface/config_reader.hpp"
@@ -11,7 +12,7 @@ namespace gyr::llama {
 namespace {
 
 struct Defaults {
-  Index vocab_size, intermediate_size, num_kv_heads;  // no number of key/value heads: as many as queries
+  Index vocab_size, intermediate_size, num_kv_heads;  // num_kv_heads 0: as many key/value heads as query heads
   double eps, theta;
   std::optional<Index> begin, end;
   Index positions;
@@ -42,7 +43,7 @@ void read_mistral(ConfigReader& r) {
   if (read_window(r)) use_sliding_windows(r.config.model);
 }
 
-// Layers from max_window_layers on have the window, or those that layer_types names.
+// Layers from max_window_layers on have a sliding window, unless layer_types lists others.
 void read_windows_of_layers(ConfigReader& r) {
   const Index first = r.integer("max_window_layers", 28, 0, most_layers);
   const bool there = r.flag("use_sliding_window", false) && read_window(r);
@@ -87,7 +88,8 @@ void write_llama(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["mlp_bias"] = c.model.mlp.bias;
 }
 
-// In both ways that versions of transformers read, as far as the first one goes.
+// Writes the sliding window in the old format (max_window_layers) and in the new one (layer_types). The old format can
+// only say from which layer on there is a window.
 void write_windows_of_layers(const ModelConfig& m, nlohmann::ordered_json& j) {
   j["use_sliding_window"] = has_window(m);
   if (!has_window(m)) return;
@@ -111,7 +113,7 @@ void write_mistral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_window(c.model, j);
 }
 
-// A layer of theirs is an attention layer and a layer of experts.
+// Mixtral: the MLP layers of Llama are expert layers.
 void read_mixtral(ConfigReader& r) {
   read_layers(r, {32000, 14336, 8, 1e-5, 1e6, 1, 2, 4096 * 32});
   r.silu("hidden_act");
@@ -122,8 +124,8 @@ void read_mixtral(ConfigReader& r) {
   m.moe.experts = r.integer("num_local_experts", 8, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 2, 1, m.moe.experts);
   if (r.given("sliding_window") && read_window(r)) use_sliding_windows(m);
-  if (r.not_negative("router_jitter_noise", 0) > 0) r.note("router_jitter_noise is not applied: training here goes on without it");
-  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
+  if (r.not_negative("router_jitter_noise", 0) > 0) r.note("router_jitter_noise is not applied; it is not supported in training");
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // these keys affect only the training loss
 }
 
 void write_mixtral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -135,7 +137,7 @@ void write_mixtral(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_window(c.model, j);
 }
 
-// Their layers whose MLP is none of experts: those listed, and all but every decoder_sparse_step-th.
+// MLP layers are expert layers at every decoder_sparse_step-th transformers layer, except those in mlp_only_layers.
 void read_qwen3_moe(ConfigReader& r) {
   read_qwen3_layers(r, {151936, 6144, 4, 1e-6, 1e4, {}, {}, 32768});
   r.silu("hidden_act");
@@ -143,16 +145,16 @@ void read_qwen3_moe(ConfigReader& r) {
   const Index step = r.integer("decoder_sparse_step", 1, 1, most_layers), layers = m.layers() / 2;
   for (Index i = step - 1; i < layers; i += step) m.pattern[2 * i + 1] = 'E';
   const ConfigReader::json& plain = r.value("mlp_only_layers");
-  r.demand(plain.is_null() || plain.is_array(), "mlp_only_layers", "is {}, not a list", r.text_of(plain));
+  r.demand(plain.is_null() || plain.is_array(), "mlp_only_layers", "is {}, which is not a list", r.text_of(plain));
   for (const ConfigReader::json& i : plain) m.pattern[2 * r.integer(i, "mlp_only_layers", 0, layers - 1) + 1] = '-';
-  const char* const experts = r.given("num_local_experts") ? "num_local_experts" : "num_experts";  // since transformers 5
+  const char* const experts = r.given("num_local_experts") ? "num_local_experts" : "num_experts";  // num_local_experts since transformers 5
   m.moe.experts = r.integer(experts, 128, 1, most_experts);
   m.moe.routing.top_k = r.integer("num_experts_per_tok", 8, 1, m.moe.experts);
   m.moe.routing.normalize = r.flag("norm_topk_prob", false);
   m.moe.intermediate_size = r.size("moe_intermediate_size", 768);
   if (r.flag("use_sliding_window", false) && read_window(r)) use_sliding_windows(m);
   for (const char* key : {"sliding_window", "max_window_layers"}) r.known(key);
-  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // of training
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) r.known(key);  // these keys affect only the training loss
 }
 
 void write_qwen3_moe(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -195,7 +197,7 @@ StoredPlace mixtral_place(const ModelConfig& m, const std::string& weight) {
   return stored;
 }
 
-// Frequencies that the first folders held.
+// RoPE frequencies, which early published folders contain.
 bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".rotary_emb.inv_freq"); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mamba2: every layer is a norm and a Mamba-2 mixer, without positions. transformers' gated norm is over all channels at once, which groups of
-// several are not.
+// Mamba2: every layer is a norm and a Mamba-2 mixer, and there is no position embedding. The gated norm of transformers
+// spans all channels, which differs from a norm per group. Hence only one group is supported.
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/mixer_keys.hpp"
 
@@ -15,25 +15,27 @@ void read_layer(ConfigReader& r) {
   m.num_heads = 128, m.head_dim = 64, m.num_groups = 8, m.state_size = 128, m.chunk_size = 256;
   read_mixer(r, keys);
   const Index expanded = r.integer("expand", 2, 1, widest) * r.config.model.hidden_size;
-  r.demand(m.inner() == expanded, "expand", "times hidden_size is {}, and num_heads times head_dim {} times {}", expanded, m.num_heads, m.head_dim);
-  r.demand(r.flag("rms_norm", true), "rms_norm", "is false; transformers norms the gated output whatever it says");
-  r.demand(m.num_groups == 1, "n_groups", "is {}; transformers norms all groups together, which is supported for one group only", m.num_groups);
+  r.demand(m.inner() == expanded, "expand", "times hidden_size is {}, but num_heads times head_dim is {} times {}; they must be equal", expanded,
+           m.num_heads, m.head_dim);
+  r.demand(r.flag("rms_norm", true), "rms_norm", "is false; only true is supported, because transformers normalizes the gated output in either case");
+  r.demand(m.num_groups == 1, "n_groups", "is {}; only 1 is supported, because transformers normalizes all groups together", m.num_groups);
   r.silu("hidden_act");
   r.read_time_step_limit("time_step_limit");
   m.dt_init_low = r.positive("time_step_min", 1e-3);
   m.dt_init_high = r.positive("time_step_max", 0.1);
 }
 
-// Neither says anything of the model's function. What an export says of the second is what was read; it never says the first.
+// Reads rescale_prenorm_residual and residual_in_fp32, which do not affect the model here. Only residual_in_fp32 is
+// kept for an export.
 void read_residual(ConfigReader& r) {
   if (r.flag("rescale_prenorm_residual", false))
     r.note(
-        "rescale_prenorm_residual is true: weights are taken as they are stored; transformers divides out_proj by the root of the number of layers "
+        "rescale_prenorm_residual is true: weights are used as stored, but transformers divides out_proj by sqrt(num_hidden_layers) "
         "whenever it loads them");
   r.carry("residual_in_fp32");
   const std::string dtype = r.text("dtype", r.text("torch_dtype", ""));
   if (r.flag("residual_in_fp32", true) && dtype.ends_with("float16"))
-    r.note("residual_in_fp32 is true: transformers adds up layers in float32; here they are added up in the precision of the run (train.precision)");
+    r.note("residual_in_fp32 is true: transformers keeps the residual stream in float32; here it has the precision of the run (train.precision)");
 }
 
 void read(ConfigReader& r) {

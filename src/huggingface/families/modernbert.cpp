@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ModernBERT: a layer of theirs is an attention layer and a gated MLP layer of ours, which look both ways, to all tokens or through a window in
-// turns; the first norm stands behind the embedding. Matrices of q, k and v are stored in one, and so are the two of an MLP that read.
+// ModernBERT. One transformers layer is an attention layer and a gated MLP layer of ours. Attention is bidirectional,
+// in turns full and with a sliding window. The first norm follows the embedding. Weights of q, k and v are fused in one
+// tensor, and so are gate_proj and up_proj.
 #include "modules/objectives/classes.hpp"
 #include "modules/objectives/masking.hpp"
 #include "src/deck/yaml.hpp"
@@ -27,12 +28,13 @@ void read_attention(ConfigReader& r) {
   a.causal = false;
   const Index every = r.integer("global_attn_every_n_layers", 3, 1, most_layers);
   read_layer_types(r, true, [&](Index i) { return i % every != 0; });
-  m.window.size = r.integer("local_attention", 128, 1, longest) / 2 + 1;  // half of it on either side
+  // local_attention counts both sides; size counts one side and the token itself
+  m.window.size = r.integer("local_attention", 128, 1, longest) / 2 + 1;
   m.window.rope_theta = r.value("local_rope_theta").is_null() ? 1e4 : r.positive("local_rope_theta", 1e4);
   for (const char* key : {"sliding_window", "rope_theta"})
-    r.demand(r.value(key).is_null(), key, "is {}; write local_attention, global_rope_theta and local_rope_theta", r.text_of(r.value(key)));
+    r.demand(r.value(key).is_null(), key, "is {}; use local_attention, global_rope_theta and local_rope_theta instead", r.text_of(r.value(key)));
   const ConfigReader::json& scaling = r.value("rope_scaling");
-  r.demand(!scaling.is_object() || !scaling.contains("rope_theta"), "rope_scaling", "is {}; write global_rope_theta and local_rope_theta",
+  r.demand(!scaling.is_object() || !scaling.contains("rope_theta"), "rope_scaling", "is {}; use global_rope_theta and local_rope_theta instead",
            r.text_of(scaling));
   r.read_rotary(r.positive("global_rope_theta", 160000), {.by_kind = true});
 }
@@ -44,10 +46,10 @@ void read_mlp(ConfigReader& r) {
   c.bias = r.flag("mlp_bias", false);
 }
 
-// Whether the layer in front of the output matrix has a bias.
+// True if the dense layer before the output matrix has a bias.
 bool read_transform(ConfigReader& r) {
   r.demand(r.activation("classifier_activation", Activation::gelu) == r.config.model.mlp.activation, "classifier_activation",
-           "is another one than hidden_activation, and is not supported");
+           "differs from hidden_activation; this is not supported");
   return r.flag("classifier_bias", false);
 }
 
@@ -61,7 +63,7 @@ void read_encoder(ConfigReader& r) {
   r.read_tokens(50283, 50281, 50282, 8192);
   DropoutConfig& d = r.config.model.dropout;
   d.embedding = r.dropout("embedding_dropout", 0), d.attention = r.dropout("attention_dropout", 0), d.head = r.dropout("classifier_dropout", 0);
-  if (r.not_negative("mlp_dropout", 0) > 0) r.note("mlp_dropout is {}; inside MLPs training here drops nothing", r.text_of(r.value("mlp_dropout")));
+  if (r.not_negative("mlp_dropout", 0) > 0) r.note("mlp_dropout is {}; it is not applied in training", r.text_of(r.value("mlp_dropout")));
   for (const char* key : {"cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "reference_compile", "repad_logits_with_grad",
                           "sep_token_id", "sparse_prediction", "sparse_pred_ignore_index"})
     r.carry(key);
@@ -71,32 +73,31 @@ void read_encoder(ConfigReader& r) {
 void read_masked(ConfigReader& r) {
   read_encoder(r);
   ModelConfig& m = r.config.model;
-  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false, and an output matrix of its own is not supported");
-  r.demand(r.flag("decoder_bias", true), "decoder_bias", "is false, and an output matrix without a bias is not supported");
+  r.demand(m.tie_word_embeddings, "tie_word_embeddings", "is false; a separate output matrix is not supported");
+  r.demand(r.flag("decoder_bias", true), "decoder_bias", "is false; an output matrix without a bias is not supported");
   m.objective = masked_tokens({.head_bias = read_transform(r)});
 }
 
-// There is no output matrix to tie.
+// Reads a classification model. tie_word_embeddings is false because there is no output matrix.
 template <auto objective_of>
 void read_classes(ConfigReader& r) {
   read_encoder(r);
   const std::string problem = r.text("problem_type", "single_label_classification");
-  r.demand(problem == "single_label_classification", "problem_type", "is \"{}\", and only classes are told, one of each text or token",
-           shown(problem));
+  r.demand(problem == "single_label_classification", "problem_type", "is \"{}\"; only single_label_classification is supported", shown(problem));
   const std::vector<std::string> names = r.classes();
-  r.demand(names.size() > 1, "id2label", "has {} classes: a number instead of a class (regression) is not supported", names.size());
+  r.demand(names.size() > 1, "id2label", "has {} classes; at least 2 are needed: regression is not supported", names.size());
   r.config.model.tie_word_embeddings = false;
   r.config.model.objective = objective_of(r, names, read_transform(r) ? ClassFront::transform : ClassFront::transform_no_bias);
 }
 
 std::shared_ptr<const Objective> of_texts(ConfigReader& r, const std::vector<std::string>& names, ClassFront front) {
   const std::string pooling = r.text("classifier_pooling", "cls");
-  r.demand(pooling == "cls" || pooling == "mean", "classifier_pooling", "is \"{}\"; it is cls or mean", shown(pooling));
+  r.demand(pooling == "cls" || pooling == "mean", "classifier_pooling", "is \"{}\"; it must be cls or mean", shown(pooling));
   return classify(names, pooling == "mean" ? Pool::mean : Pool::first, front);
 }
 std::shared_ptr<const Objective> of_tokens(ConfigReader&, const std::vector<std::string>& names, ClassFront front) { return tag(names, front); }
 
-// Every so many layers one sees all tokens; 0 where it is otherwise.
+// Period n of the full-attention layers, if exactly the layers 0, n, 2n, ... have full attention; otherwise 0.
 Index period_of(const ModelConfig& m) {
   const Index layers = m.layers() / 2;
   for (Index n = 1; n <= layers; ++n) {
@@ -107,7 +108,7 @@ Index period_of(const ModelConfig& m) {
   return 0;
 }
 
-// Kinds of layers and their positions as versions of transformers before and since 5 read them.
+// Writes layer types and their rope_theta in the formats of transformers before and since version 5.
 void write_kinds(const ModelConfig& m, nlohmann::ordered_json& j) {
   const double local = m.window.rope_theta > 0 ? m.window.rope_theta : m.attention.rope_theta;
   write_layer_types(m, j);
@@ -139,7 +140,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_kinds(m, j);
 }
 
-// One of `parts` equal parts of a stack, each as many rows.
+// Place of a weight that is one of `parts` equal parts of a fused tensor, each with `rows` rows.
 StoredPlace stacked(const std::string& name, Index part, Index parts, Index rows) {
   return {name, false, {part * rows, (part + 1) * rows}, parts * rows};
 }

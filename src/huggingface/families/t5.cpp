@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// T5: an encoder, whose layers are an attention layer and an MLP layer of ours, and a decoder with attention to what that made between the two. No
-// biases and no positions but what scores are added by distance; scores are not scaled. The first version ties the head and scales what it reads.
+// T5, an encoder-decoder. Encoder layers are an attention layer and an MLP layer of ours; decoder layers have
+// cross-attention between the two. There are no biases in linear layers. Positions enter only through a relative bias
+// that is added to the attention scores, which are not scaled. The first version ties the head and scales its input.
 #include <array>
 #include <cmath>
 
@@ -31,7 +32,7 @@ void read_layers(ConfigReader& r) {
   a.num_heads = a.num_kv_heads = r.size("num_heads", 8);
   a.head_dim = r.size("d_kv", 64);
   a.rotary_fraction = 0;
-  a.key_multiplier = std::sqrt(double(a.head_dim));  // scores are divided by it
+  a.key_multiplier = std::sqrt(double(a.head_dim));  // cancels our scaling of the scores by 1/sqrt(head_dim)
   a.relative_bias = {r.integer("relative_attention_num_buckets", 32, 4, DistanceBuckets::most),
                      r.integer("relative_attention_max_distance", 128, 1, longest)};
 }
@@ -44,7 +45,7 @@ void read_mlp(ConfigReader& r) {
   m.gated = projection.starts_with(gated);
   const std::string name = projection == "gated-gelu" ? "gelu_new" : m.gated ? projection.substr(gated.size()) : projection;
   m.activation = r.find_activation(name, "feed_forward_proj");
-  // Later versions of transformers write what they made of it, which then holds.
+  // Later versions of transformers write the derived keys is_gated_act and dense_act_fn, which then take precedence.
   m.gated = r.flag("is_gated_act", m.gated);
   if (r.given("dense_act_fn")) m.activation = r.find_activation(r.text("dense_act_fn", ""), "dense_act_fn");
 }
@@ -58,7 +59,8 @@ void read(ConfigReader& r) {
   m.vocab_size = r.integer("vocab_size", 32128, 2, most_tokens);
   m.hidden_size = r.size("d_model", 512);
   m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-6);
-  // Later versions of transformers write that heads are tied whether or not they are: those that are not do not scale.
+  // Later versions of transformers write tie_word_embeddings = true even for untied heads; untied heads have
+  // scale_decoder_outputs = false.
   const bool tied = r.flag("tie_word_embeddings", true), scales = r.flag("scale_decoder_outputs", tied);
   m.tie_word_embeddings = tied && scales;
   if (scales) m.lm_head_multiplier = 1 / std::sqrt(double(m.hidden_size));
@@ -66,13 +68,12 @@ void read(ConfigReader& r) {
   read_mlp(r);
   r.read_tokens(0, {}, 1, 512);
   m.decoder_start_token_id = std::int32_t(r.integer("decoder_start_token_id", std::max(0, m.pad_token_id), 0, m.vocab_size - 1));
-  m.pad_token_id = -1;  // its embedding learns as all do
+  m.pad_token_id = -1;  // the embedding of the padding token is trained like any other
   m.objective = r.config.end_tokens.empty() ? span_corruption() : span_corruption({.end_token = Token(r.config.end_tokens[0])});
   const double dropped = r.dropout("dropout_rate", 0.1);
   m.dropout.embedding = m.dropout.residual = m.dropout.attention = dropped;
-  if (dropped > 0 && r.given("dropout_rate"))
-    r.note("dropout_rate is {}; inside MLPs and behind the last norms training here drops nothing", dropped);
-  r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false, and an encoder alone is not supported");
+  if (dropped > 0 && r.given("dropout_rate")) r.note("dropout_rate is {}; it is not applied inside MLPs and after the final norms", dropped);
+  r.demand(r.flag("is_encoder_decoder", true), "is_encoder_decoder", "is false; an encoder without a decoder is not supported");
   for (const char* key : {"classifier_dropout", "initializer_factor", "n_positions", "output_past", "pad_token_id"}) r.carry(key);
   r.known("is_decoder");
 }
@@ -100,7 +101,7 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["decoder_start_token_id"] = j["pad_token_id"] = m.decoder_start_token_id;
 }
 
-// A layer of theirs has one of ours for each of its parts.
+// Place of a weight of encoder or decoder. Each sublayer of a transformers block is one layer of ours.
 StoredPlace part_of(const char* stack, Index layer, std::string_view kinds, const std::string& part) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> branches{
       {{"self_attn.", "SelfAttention."}, {"cross_attn.", "EncDecAttention."}, {"feed_forward.", "DenseReluDense."}}};
@@ -140,7 +141,7 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   return part_of("decoder", layer - encoder - 1, of_decoder, theirs);
 }
 
-// The embedding under other names, and what the first folders held and nothing reads.
+// Copies of the embedding, and an unused bias table that early published folders contain.
 bool is_ignored_tensor(const std::string& tensor) {
   return tensor == "encoder.embed_tokens.weight" || tensor == "decoder.embed_tokens.weight" ||
          tensor == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
