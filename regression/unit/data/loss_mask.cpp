@@ -27,7 +27,7 @@ struct Corpus {
   }
 };
 
-TEST(loss_mask, lies_beside_the_tokens) {
+TEST(loss_mask, is_read_from_file_next_to_tokens) {
   EXPECT_EQ(mask_prefix("a/b.c"), "a/b.c_mask");
   const Corpus corpus;
   const TokenFile tokens(corpus.prefix);
@@ -39,21 +39,22 @@ TEST(loss_mask, lies_beside_the_tokens) {
   EXPECT_EQ(marks, (std::vector<std::uint8_t>{0, 1, 0}));
 }
 
-TEST(loss_mask, a_label_is_the_next_token_where_that_is_learned) {
+TEST(loss_mask, labels_are_ignored_where_the_mask_is_zero) {
   const std::vector<Token> tokens{5, 6, 7, 8, 9};
   const std::vector<std::uint8_t> learned{1, 0, 1, 1, 0};
   EXPECT_EQ(next_tokens(tokens, learned), (std::vector<Token>{ignored_label, 7, 8, ignored_label}));
 }
 
-TEST(loss_mask, says_what_is_learned_of_a_sample) {
+TEST(loss_mask, marks_the_target_tokens_of_a_sample) {
   const Corpus corpus;
   DatasetOptions o = corpus.options();
-  EXPECT_EQ(Dataset(o).sample(0).learned, std::vector<std::uint8_t>(9, 1)) << "without a mask all are";
+  EXPECT_EQ(Dataset(o).sample(0).learned, std::vector<std::uint8_t>(9, 1)) << "without a mask all tokens are targets";
   corpus.mask({{0, 1, 1}, {0, 0, 1, 0}, {}, {1, 1}});
   EXPECT_EQ(Dataset(o).sample(0).learned, (std::vector<std::uint8_t>{0, 1, 1, 0, 0, 1, 0, 1, 1}));
   o.separate = true;
-  EXPECT_EQ(Dataset(o).sample(0).learned, (std::vector<std::uint8_t>{0, 1, 1, 0, 0, 1, 0, 0, 1})) << "but not the first of the last document";
-  o.order = SampleOrder::documents, o.seq_length = 3;  // each of four tokens, and padding
+  EXPECT_EQ(Dataset(o).sample(0).learned, (std::vector<std::uint8_t>{0, 1, 1, 0, 0, 1, 0, 0, 1}))
+      << "the first token of the last document is no target";
+  o.order = SampleOrder::documents, o.seq_length = 3;  // windows of four tokens, padded if shorter
   const Dataset packed(o);
   ASSERT_EQ(packed.per_epoch(0), 3);
   for (std::int64_t n = 0; n < 3; ++n) {
@@ -65,7 +66,7 @@ TEST(loss_mask, says_what_is_learned_of_a_sample) {
   }
 }
 
-TEST(loss_mask, must_belong_to_its_tokens) {
+TEST(loss_mask, mask_that_does_not_match_tokens_is_refused) {
   const auto expect = [](const Corpus& corpus, Exit code, std::initializer_list<const char*> parts) {
     const Error error = corpus.refusal();
     EXPECT_EQ(error.code, code) << error.what();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Samples of whole documents, and documents that do not see each other in any order.
+// Samples packed from complete documents, and documents that do not attend to each other, in any sample order.
 #include "src/data/packing.hpp"
 
 #include <algorithm>
@@ -60,15 +60,15 @@ DatasetOptions options_of(const Corpus& corpus, std::int64_t L, SampleOrder orde
   return o;
 }
 
-TEST(packing, best_fit_fills_the_fullest_window_with_room) {
+TEST(packing, best_fit_chooses_the_fullest_window_with_room) {
   EXPECT_EQ(best_fit({7, 6, 3, 3, 2, 2}, 10), (std::vector<std::uint32_t>{0, 1, 0, 1, 2, 2}));
   EXPECT_EQ(best_fit({10, 10, 1}, 10), (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_EQ(best_fit({}, 10), (std::vector<std::uint32_t>{}));
-  EXPECT_EQ(best_fit({8, 7, 2}, 10), (std::vector<std::uint32_t>{0, 1, 0})) << "room 2, not room 3";
+  EXPECT_EQ(best_fit({8, 7, 2}, 10), (std::vector<std::uint32_t>{0, 1, 0})) << "chosen: the window with room for 2 tokens, not 3";
 }
 
-// No window is over-full, and no two could be one: best-fit opens a window only when none has room.
-TEST(packing, no_window_could_have_gone_into_another) {
+// No window is over-full, and no two windows could be merged: best-fit opens a window only if no other has enough room.
+TEST(packing, no_two_windows_could_be_merged) {
   for (const int longest : {5, 40, 100}) {
     Ids lengths = random_lengths(500, longest, 3);
     std::sort(lengths.rbegin(), lengths.rend());
@@ -86,7 +86,7 @@ TEST(packing, no_window_could_have_gone_into_another) {
   }
 }
 
-TEST(packing, every_epoch_holds_every_document_once_and_whole) {
+TEST(packing, every_epoch_has_each_document_once) {
   for (const std::int64_t L : {1, 7, 30, 64}) {
     const Corpus corpus(random_lengths(150, 40, 5));
     const TokenFile file(corpus.prefix);
@@ -101,7 +101,7 @@ TEST(packing, every_epoch_holds_every_document_once_and_whole) {
         Ids window;
         for (const Extract& e : samples->extracts(epoch * samples->per_epoch() + i)) {
           EXPECT_EQ(e.offset, 0);
-          EXPECT_EQ(e.count, std::min<std::int64_t>(corpus.lengths[std::size_t(e.sequence)], L + 1)) << "cut only where longer than a window";
+          EXPECT_EQ(e.count, std::min<std::int64_t>(corpus.lengths[std::size_t(e.sequence)], L + 1)) << "truncated only if longer than a window";
           ++seen[std::size_t(e.sequence)];
           tokens += e.count;
           window.push_back(std::int32_t(e.sequence));
@@ -113,13 +113,13 @@ TEST(packing, every_epoch_holds_every_document_once_and_whole) {
       for (std::size_t d = 0; d < seen.size(); ++d) EXPECT_EQ(seen[d], d >= 10 && d < 140 && corpus.lengths[d] > 0) << d;
       epochs.insert(windows);
     }
-    EXPECT_EQ(epochs.size(), 3u) << "epochs are packed and shuffled apart";
+    EXPECT_EQ(epochs.size(), 3u) << "each epoch is packed and shuffled differently";
   }
 }
 
-// Where the tokens that are read are labelled themselves, no window holds one that is not read: the end of a text that fits exactly, or is packed to
-// the end of a window, is read as it is elsewhere.
-TEST(packing, labelled_documents_are_read_whole) {
+// Objectives that label the input tokens themselves (no next-token prediction) read every token of a window. The last
+// token of a document is read even if the document fills its window exactly.
+TEST(packing, non_causal_objectives_read_documents_in_full) {
   std::mt19937 random(testing::seed_of_run());
   for (int draw = 0; draw < 20; ++draw) {
     const std::int64_t L = 1 + random() % 30;
@@ -138,12 +138,12 @@ TEST(packing, labelled_documents_are_read_whole) {
     for (std::size_t d = 0; d < corpus.lengths.size(); ++d)
       for (std::int32_t t = 0; t < std::min<std::int64_t>(corpus.lengths[d], L); ++t) wanted.push_back(1000 * std::int32_t(d) + t + 1);
     std::sort(read.begin(), read.end());
-    EXPECT_EQ(read, wanted) << "texts of up to " << L + 3 << " tokens in windows of " << L;
+    EXPECT_EQ(read, wanted) << "documents of up to " << L + 3 << " tokens in windows of " << L;
   }
 }
 
-// Documents that share a window in one epoch do not have to in the next.
-TEST(packing, equal_lengths_change_their_company) {
+// Documents that share a window in one epoch are mostly in different windows in the next.
+TEST(packing, documents_are_packed_differently_in_every_epoch) {
   const Corpus corpus(Ids(64, 10));
   const TokenFile file(corpus.prefix);
   const auto samples = packed_samples(file, {0, 64}, 19, 1);
@@ -160,7 +160,7 @@ TEST(packing, equal_lengths_change_their_company) {
   EXPECT_LT(same, 16);
 }
 
-TEST(packing, the_note_counts_what_is_cut) {
+TEST(packing, note_counts_truncated_documents) {
   const Corpus corpus({10, 12, 0, 4, 11, 3});
   EXPECT_EQ(Dataset(options_of(corpus, 9, SampleOrder::documents)).notes(),
             (std::vector<std::string>{corpus.prefix.string() +
@@ -184,8 +184,8 @@ TEST(packing, the_note_counts_what_is_cut) {
   EXPECT_EQ(error_of([&] { labelled({0}); }).code, Exit::data);
 }
 
-// The laws of separate documents, told by tokens alone: positions count tokens of one document from where the window or
-// the document begins; no label crosses into another document or into padding; all others are there.
+// Checks separate documents by their tokens only. Positions count from the start of the document or window. No label
+// crosses into another document or into padding; all other labels are present.
 void check_separate(const Sample& s) {
   ASSERT_EQ(s.positions.size(), s.tokens.size());
   ASSERT_EQ(s.learned.size(), s.tokens.size());
@@ -199,7 +199,7 @@ void check_separate(const Sample& s) {
   }
 }
 
-TEST(packing, separate_documents_share_no_positions_and_no_labels_in_any_order) {
+TEST(packing, separate_documents_do_not_share_positions_or_labels) {
   const Corpus corpus(random_lengths(80, 30, 8));
   for (const SampleOrder order : {SampleOrder::shuffled, SampleOrder::megatron, SampleOrder::documents}) {
     const Dataset apart(options_of(corpus, 24, order)), joined(options_of(corpus, 24, order, false));
@@ -207,9 +207,10 @@ TEST(packing, separate_documents_share_no_positions_and_no_labels_in_any_order) 
     for (std::int64_t n = 0; n < 2 * apart.per_epoch(0); ++n) {
       const Sample s = apart.sample(n), j = joined.sample(n);
       check_separate(s);
-      EXPECT_EQ(s.tokens, j.tokens) << "the same windows";
+      EXPECT_EQ(s.tokens, j.tokens) << "both datasets have the same windows";
       EXPECT_TRUE(j.positions.empty());
-      for (std::size_t t = 0; t < j.tokens.size(); ++t) EXPECT_EQ(bool(j.learned[t]), j.tokens[t] != 0) << "joined: all but padding";
+      for (std::size_t t = 0; t < j.tokens.size(); ++t)
+        EXPECT_EQ(bool(j.learned[t]), j.tokens[t] != 0) << "joined documents: all tokens but padding are targets";
       middle |= s.tokens[0] % 1000 != 1;
       boundary |= std::count(s.positions.begin(), s.positions.end(), 0) > 1;
       padding |= s.tokens.back() == 0;
@@ -220,8 +221,8 @@ TEST(packing, separate_documents_share_no_positions_and_no_labels_in_any_order) 
   }
 }
 
-// Batches of any grid are made of the same samples, and a sample does not depend on those asked for before it.
-TEST(packing, samples_are_a_function_of_seed_and_number) {
+// Batches on any grid consist of the same samples, and a sample does not depend on the samples requested before it.
+TEST(packing, samples_depend_only_on_seed_and_number) {
   const Corpus a(random_lengths(60, 30, 1)), b(random_lengths(40, 50, 2), 100);
   DatasetOptions o = options_of(a, 32, SampleOrder::documents);
   o.corpora = {{a.prefix, 2.0}, {b.prefix, 1.0}};
@@ -247,7 +248,7 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
   }
   EXPECT_EQ(from_a, 66);
   EXPECT_GT(changed, 90);
-  for (const auto d : held_out) EXPECT_TRUE(d == 0 || !documents.contains(d)) << d;  // 0: padding
+  for (const auto d : held_out) EXPECT_TRUE(d == 0 || !documents.contains(d)) << d;  // 0 is padding
   for (const int data : {1, 2, 4}) {                                                 // micro-batches of two, sharded as the trainer shards them
     std::multiset<Ids> rows;
     for (int rank = 0; rank < data; ++rank)
@@ -261,7 +262,7 @@ TEST(packing, samples_are_a_function_of_seed_and_number) {
   }
 }
 
-TEST(packing, micro_batches_carry_positions_and_ignore_what_is_not_learned) {
+TEST(packing, micro_batches_carry_positions_and_ignore_masked_labels) {
   const Corpus corpus(random_lengths(60, 20, 4));
   const Dataset apart(options_of(corpus, 16, SampleOrder::documents)), joined(options_of(corpus, 16, SampleOrder::documents, false));
   EXPECT_TRUE(micro_batch_of(samples_of(joined), ModelConfig(), 3, 2, 16).positions.empty());

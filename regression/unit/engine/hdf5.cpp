@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layer over HDF5: what is written is read back in any box, and every failure names file and object.
+// HDF5 layer (src/hdf5): data that is written can be read back in any box, and every error names the file and the
+// dataset.
 #include "src/hdf5/file.hpp"
 
 #include <numeric>
@@ -15,9 +16,9 @@ namespace {
 
 using hdf5::File;
 
-TEST(hdf5, any_box_of_a_dataset_is_what_was_written) {
+TEST(hdf5, any_box_of_a_dataset_reads_back) {
   const Folder folder;
-  const Shape shape{700, 5, 301};  // 4 MiB: several chunks
+  const Shape shape{700, 5, 301};  // 4 MiB in several chunks
   std::vector<float> numbers(elements(shape));
   std::iota(numbers.begin(), numbers.end(), 0.f);
   {
@@ -45,7 +46,7 @@ TEST(hdf5, any_box_of_a_dataset_is_what_was_written) {
       }
 }
 
-TEST(hdf5, every_type_keeps_its_bits) {
+TEST(hdf5, every_dtype_round_trips_bit_exactly) {
   const Folder folder;
   std::vector<std::uint8_t> bytes(64 * 8);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::uint8_t(i * 37 + i / 7);
@@ -65,7 +66,7 @@ TEST(hdf5, every_type_keeps_its_bits) {
   }
 }
 
-TEST(hdf5, attributes_of_any_length_and_sign) {
+TEST(hdf5, attributes_of_any_length_and_sign_read_back) {
   const Folder folder;
   const std::string longer(200000, 'x');
   {
@@ -88,7 +89,7 @@ TEST(hdf5, attributes_of_any_length_and_sign) {
   EXPECT_EQ(error_of([&] { file.number<std::int64_t>("long"); }).code, Exit::data);
 }
 
-TEST(hdf5, failures_say_which_file_and_why) {
+TEST(hdf5, errors_name_the_file_and_the_dataset) {
   const Folder folder;
   const Error missing = error_of([&] { File::open(folder / "none.h5"); });
   EXPECT_EQ(missing.code, Exit::missing);
@@ -101,7 +102,7 @@ TEST(hdf5, failures_say_which_file_and_why) {
   EXPECT_NE(std::string(unknown.what()).find("a.h5:/x"), std::string::npos) << unknown.what();
 }
 
-TEST(hdf5, a_failed_write_is_an_error_and_the_library_lives_on) {
+TEST(hdf5, library_stays_usable_after_a_failed_write) {
   const Folder folder;
   const std::vector<double> numbers(100000, 1.5);
   for (const rlim_t limit : {0, 100, 1000, 5000, 500000, 799999}) {
@@ -122,8 +123,8 @@ TEST(hdf5, a_failed_write_is_an_error_and_the_library_lives_on) {
   EXPECT_EQ(read, numbers);
 }
 
-// The library is not made for threads; they take turns.
-TEST(hdf5, serves_several_threads) {
+// The HDF5 library is not thread-safe; src/hdf5 serializes all calls.
+TEST(hdf5, concurrent_threads_read_and_write_correctly) {
   const Folder folder;
   std::vector<std::thread> threads;
   std::vector<int> right(4, 0);
@@ -144,8 +145,8 @@ TEST(hdf5, serves_several_threads) {
   EXPECT_EQ(right, std::vector<int>(4, 20 * 11));
 }
 
-// Several parts are read in one go, each chunk once.
-TEST(hdf5, several_parts_are_read_at_once) {
+// Several boxes are read in one call, and each chunk is read only once.
+TEST(hdf5, several_boxes_are_read_in_one_call) {
   const Folder folder;
   std::vector<double> numbers(12 * 10);
   std::iota(numbers.begin(), numbers.end(), 0.);
@@ -158,10 +159,10 @@ TEST(hdf5, several_parts_are_read_at_once) {
   again.dataset("x").read(columns, read.data(), {12, 5});
   for (Index r = 0; r < 12; ++r)
     for (Index c = 0; c < 5; ++c) EXPECT_EQ(read[r * 5 + c], double(r * 10 + (c < 2 ? c + 1 : c + 4)));
-  EXPECT_EQ(again.bytes_read(), 12 * 10 * 8 + 4);  // the chunk with its checksum, once
+  EXPECT_EQ(again.bytes_read(), 12 * 10 * 8 + 4);  // one chunk with its checksum, read once
 }
 
-constexpr Index rows = 1500, width = 1001;  // 6 MB in three chunks of whole rows, all full
+constexpr Index rows = 1500, width = 1001;  // 6 MB in three chunks of complete rows, all of them full
 
 std::vector<float> counted(Index count) {
   std::vector<float> numbers(count);
@@ -169,7 +170,7 @@ std::vector<float> counted(Index count) {
   return numbers;
 }
 
-// Cuts of rows: all at once, chunk by chunk, and so that none fills a chunk.
+// Writes the dataset in calls of `step` rows each. Calls may cover all rows, exactly one chunk, or parts of chunks.
 void write_in_steps(const std::filesystem::path& path, Index step, const std::vector<float>& numbers, int deflate = 0) {
   File file = File::create(path);
   auto dataset = file.create_dataset("x", DType::f32, {rows, width}, deflate);
@@ -177,8 +178,9 @@ void write_in_steps(const std::filesystem::path& path, Index step, const std::ve
   file.close();
 }
 
-// Whole chunks pass HDF5 by and parts of them go through it; a virtual dataset is read by HDF5 itself.
-TEST(hdf5, reads_what_was_written_past_it_and_the_other_way) {
+// Full chunks are written and read directly, bypassing HDF5's filters. Parts of chunks go through HDF5, and a virtual
+// dataset is always read by HDF5.
+TEST(hdf5, direct_chunk_access_agrees_with_the_hdf5_library) {
   const Folder folder;
   const std::vector<float> numbers = counted(rows * width);
   const Index chunk = hdf5::chunk_rows(DType::f32, {rows, width});
@@ -198,12 +200,13 @@ TEST(hdf5, reads_what_was_written_past_it_and_the_other_way) {
     const std::string bytes = contents(folder / "a.h5");
     std::string& chunks = stored.emplace_back();
     for (const hdf5::Extent& extent : file.dataset("x").extents()) chunks += bytes.substr(std::size_t(extent.offset), std::size_t(extent.bytes));
-    EXPECT_EQ(chunks, stored[0]) << step << ": the sums are not HDF5's";
+    EXPECT_EQ(chunks, stored[0]) << step << ": the checksums differ from those of HDF5";
   }
 }
 
-// Any boxes of any storage: chunks of whole rows with a tail, chunks of parts of rows, and what HDF5 alone reads.
-TEST(hdf5, any_boxes_are_read_from_any_chunks) {
+// Random boxes of every storage layout: chunks of complete rows with a shorter last one, chunks of partial rows, and
+// compressed chunks, which only HDF5 itself reads.
+TEST(hdf5, any_box_reads_from_any_chunk_layout) {
   const Folder folder;
   std::mt19937 random(3);
   const auto below = [&](Index n) { return Index(random() % std::size_t(n)); };
@@ -233,7 +236,7 @@ TEST(hdf5, any_boxes_are_read_from_any_chunks) {
   }
 }
 
-TEST(hdf5, a_flipped_bit_is_found_by_whoever_reads_its_chunk) {
+TEST(hdf5, flipped_bit_fails_every_read_of_its_chunk) {
   const Folder folder;
   const std::vector<float> numbers = counted(rows * width);
   write_in_steps(folder / "a.h5", rows, numbers);
@@ -243,7 +246,8 @@ TEST(hdf5, a_flipped_bit_is_found_by_whoever_reads_its_chunk) {
   ASSERT_EQ(extents.size(), 1u);
   std::vector<float> read(numbers.size());
   for (Index c = 0; c < rows / chunk; ++c)
-    for (const Index at : {Index(0), chunk_bytes / 2, chunk_bytes - 5, chunk_bytes - 4, chunk_bytes - 1}) {  // the last two are the sum's
+    // the last two offsets are in the checksum
+    for (const Index at : {Index(0), chunk_bytes / 2, chunk_bytes - 5, chunk_bytes - 4, chunk_bytes - 1}) {
       std::string bytes = whole;
       bytes[std::size_t(extents[0].offset + c * chunk_bytes + at)] ^= 4;
       put_contents(folder / "a.h5", bytes);
@@ -259,8 +263,9 @@ TEST(hdf5, a_flipped_bit_is_found_by_whoever_reads_its_chunk) {
     }
 }
 
-// HDF5 before 1.6.3 stored the sum with the bytes of its halves swapped on little-endian machines, and HDF5 still takes it.
-TEST(hdf5, takes_the_sum_of_the_oldest_files) {
+// HDF5 before 1.6.3 stored the Fletcher-32 checksum with swapped bytes in each half on little-endian machines. HDF5
+// still accepts it.
+TEST(hdf5, accepts_byte_swapped_checksums_of_old_hdf5_versions) {
   const Folder folder;
   const std::vector<float> numbers = counted(rows * width);
   write_in_steps(folder / "a.h5", rows, numbers);
@@ -275,8 +280,9 @@ TEST(hdf5, takes_the_sum_of_the_oldest_files) {
   EXPECT_EQ(read, numbers);
 }
 
-// One row more than a chunk holds makes two chunks of half its size, and not one that is almost empty.
-TEST(hdf5, chunks_leave_little_of_the_file_empty) {
+// A dataset with one row more than a chunk holds gets two chunks of half the size, not a second chunk that is almost
+// empty.
+TEST(hdf5, chunking_wastes_little_file_space) {
   const Folder folder;
   for (const Index over : {-1, 0, 1, 300}) {
     const Shape shape{1024 + over, 512};

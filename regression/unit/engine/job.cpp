@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a scheduler says of a job, by stand-ins for scontrol and qstat that answer as they do (Slurm 22.05, OpenPBS 23, Torque 6).
+// Scheduler queries about the state of a job, with stand-ins for scontrol and qstat that reply as the real ones do
+// (Slurm 22.05, OpenPBS 23, Torque 6).
 #include "src/job/job.hpp"
 
 #include <chrono>
@@ -12,7 +13,7 @@
 namespace gyr::testing::job_suite {
 namespace {
 
-// Variables of the environment as they are while it lives.
+// Sets only these scheduler variables in the environment, and restores the previous values in its destructor.
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& values) {
@@ -32,7 +33,7 @@ class Environment {
   std::vector<std::pair<std::string, std::optional<std::string>>> before_;
 };
 
-// Programs of these names and shell scripts, and no others.
+// Replaces PATH by a folder that holds only these shell scripts. asked() returns the arguments of all calls.
 struct Script {
   std::string name, text;
 };
@@ -66,9 +67,9 @@ TEST(job, is_read_from_the_environment) {
   EXPECT_EQ(in({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "0"}}).id, "5");
 }
 
-TEST(job, an_earlier_attempt_is_of_the_same_job_on_the_same_cluster) {
+TEST(job, earlier_attempt_requires_same_job_and_cluster) {
   EXPECT_TRUE(earlier_attempt(slurm("36", "0", 0), in_slurm));
-  EXPECT_FALSE(earlier_attempt(slurm("36", "0", 1), in_slurm));  // another step of it may be at work
+  EXPECT_FALSE(earlier_attempt(slurm("36", "0", 1), in_slurm));  // same attempt: another step of the job may be running
   EXPECT_FALSE(earlier_attempt(slurm("36", "0", 2), in_slurm));
   EXPECT_FALSE(earlier_attempt(slurm("37", "0", 0), in_slurm));
   EXPECT_FALSE(earlier_attempt({"slurm", "small", "36", "0", 0}, in_slurm));
@@ -76,7 +77,7 @@ TEST(job, an_earlier_attempt_is_of_the_same_job_on_the_same_cluster) {
   EXPECT_FALSE(earlier_attempt({}, {}));
 }
 
-TEST(job, slurm_tells_by_state_and_restarts) {
+TEST(job, slurm_state_and_restarts_show_ended_jobs) {
   const Job old = slurm("40", "0", 1);
   const auto of = [&](const std::string& s, int restarts = 1) {
     const Programs programs(std::vector<Script>{
@@ -91,11 +92,11 @@ TEST(job, slurm_tells_by_state_and_restarts) {
   for (const char* there : {"RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "NONSENSE", ""})
     EXPECT_EQ(of(there), JobState::unknown) << there;
   EXPECT_EQ(of("SUSPENDED"), JobState::suspended);
-  EXPECT_EQ(of("RUNNING", 2), JobState::gone);  // in a later attempt
+  EXPECT_EQ(of("RUNNING", 2), JobState::gone);  // the job already runs in a later attempt
 }
 
-// Asked for the first element of an array, scontrol tells of all; each has an id of its own.
-TEST(job, elements_of_an_array_are_jobs_of_their_own) {
+// For the first element of a job array, scontrol lists all elements. Each element has its own job id.
+TEST(job, array_elements_are_separate_jobs) {
   const Programs programs(std::vector<Script>{{"scontrol",
                                                "echo 'JobId=42 ArrayJobId=40 ArrayTaskId=2 JobState=COMPLETED Restarts=0'\n"
                                                "echo 'JobId=40 ArrayJobId=40 ArrayTaskId=3 JobState=RUNNING Restarts=0'\n"}});
@@ -104,7 +105,7 @@ TEST(job, elements_of_an_array_are_jobs_of_their_own) {
   EXPECT_EQ(state_of(slurm("43"), in_slurm), JobState::unknown);
 }
 
-TEST(job, nobody_is_taken_for_gone_on_an_unclear_answer) {
+TEST(job, unclear_scheduler_reply_leaves_state_unknown) {
   const Job old = slurm("40");
   const auto with = [&](const std::vector<Script>& scripts, const Job& mine) {
     const Programs programs(scripts);
@@ -116,7 +117,7 @@ TEST(job, nobody_is_taken_for_gone_on_an_unclear_answer) {
             JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "exit 0"}}, in_slurm), JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "kill -9 $$"}}, in_slurm), JobState::unknown);
-  // Another cluster's, and a machine in none.
+  // This process runs on another cluster, or outside of any job.
   const std::string answers =
       "case \"$*\" in *config) echo 'ClusterName             = big';; *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac";
   EXPECT_EQ(with({{"scontrol", answers}}, {"slurm", "small", "36", "0", 0}), JobState::unknown);
@@ -125,7 +126,7 @@ TEST(job, nobody_is_taken_for_gone_on_an_unclear_answer) {
   for (const char* id : {"", "-h", "40;reboot", "40 41", "*"}) EXPECT_EQ(state_of(slurm(id), in_slurm), JobState::unknown) << id;
 }
 
-TEST(job, of_two_steps_of_one_job_the_scheduler_knows) {
+TEST(job, slurm_reports_other_steps_of_same_job) {
   const auto with = [&](const std::string& script, const Job& old) {
     const Programs programs(std::vector<Script>{{"scontrol", script}});
     return state_of(old, in_slurm, 1);
@@ -133,12 +134,12 @@ TEST(job, of_two_steps_of_one_job_the_scheduler_knows) {
   EXPECT_EQ(with("echo 'StepId=36.3 State=RUNNING'", slurm("36", "3", 1)), JobState::unknown);
   EXPECT_EQ(with("echo 'slurm_get_job_steps error: Invalid job id specified' >&2; exit 1", slurm("36", "3", 1)), JobState::gone);
   EXPECT_EQ(with("exit 1", slurm("36", "3", 1)), JobState::unknown);
-  EXPECT_EQ(with("echo 'Invalid job id specified'; exit 1", slurm("36", "0", 1)), JobState::unknown);  // this very step
+  EXPECT_EQ(with("echo 'Invalid job id specified'; exit 1", slurm("36", "0", 1)), JobState::unknown);  // this process belongs to the queried step
   EXPECT_EQ(with("echo 'Invalid job id specified'; exit 1", slurm("36", "", 1)), JobState::unknown);
-  EXPECT_EQ(with("exit 1", slurm("36", "3", 0)), JobState::gone);  // of its attempt before
+  EXPECT_EQ(with("exit 1", slurm("36", "3", 0)), JobState::gone);  // the queried step belongs to the previous attempt
 }
 
-TEST(job, pbs_tells_by_state) {
+TEST(job, pbs_state_shows_ended_jobs) {
   const Job old{"pbs", "", "12[3].server", "", 0}, mine{"pbs", "", "13.server", "", 0};
   const auto with = [&](const std::string& script, const Job& me) {
     const Programs programs(std::vector<Script>{{"qstat", script}});
@@ -154,10 +155,11 @@ TEST(job, pbs_tells_by_state) {
   EXPECT_EQ(with("echo 'qstat: 12[3].server Job has finished, use -x or -H to obtain historical job information' >&2; exit 35", mine),
             JobState::gone);
   EXPECT_EQ(with("echo 'qstat: cannot connect to server' >&2; exit 2", mine), JobState::unknown);
-  EXPECT_EQ(with("echo 'qstat: Unknown Job Id' >&2; exit 153", old), JobState::unknown);  // this very job: its own attempt before, or beside
+  // This process belongs to the queried job, which may be an earlier attempt or another process of it.
+  EXPECT_EQ(with("echo 'qstat: Unknown Job Id' >&2; exit 153", old), JobState::unknown);
 }
 
-TEST(job, an_answer_that_does_not_come_is_not_waited_for) {
+TEST(job, unresponsive_scheduler_command_times_out) {
   const auto begin = std::chrono::steady_clock::now();
   const Programs programs(std::vector<Script>{
       {"scontrol", "/bin/sleep 60 & /bin/sleep 60"}, {"chatter", "while :; do echo words words words; done"}, {"left", "/bin/sleep 60 & echo here"}});

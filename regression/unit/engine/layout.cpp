@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of layouts: positions and coordinates name each other, permutations are inverted, and layers are cut as well as
-// can be.
+// Layouts: positions and coordinates agree, permutations are inverted, and layers are split optimally into pipeline
+// stages.
 #include "src/parallel/layout.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gyr::layout_suite {
 namespace {
 
-// Cost of the dearest stage.
+// Cost of the most expensive stage.
 double slowest(const std::vector<Span>& stages, const std::vector<double>& costs, double before, double after) {
   double most = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -27,7 +27,7 @@ double slowest(const std::vector<Span>& stages, const std::vector<double>& costs
   return most;
 }
 
-// The same over every way to put stages - 1 cuts between the layers.
+// The lowest such cost over all placements of stages - 1 boundaries between the layers.
 double least(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
   double best = INFINITY;
@@ -41,7 +41,7 @@ double least(const std::vector<double>& costs, double before, double after, int 
   return best;
 }
 
-TEST(layout, cuts_layers_as_well_as_every_other_cut) {
+TEST(layout, stage_split_is_optimal_among_all_splits) {
   const Stream stream(1, "costs");
   Index drawn = 0;
   for (int layers = 1; layers <= 9; ++layers)
@@ -61,7 +61,8 @@ TEST(layout, cuts_layers_as_well_as_every_other_cut) {
       }
 }
 
-// Stage by stage and cut by cut: every one is tried, and the first of the best ones stays.
+// Reference solution: dynamic programming over stages that tries every boundary. Among equally good splits, the first
+// is kept.
 std::vector<Span> split_by_dynamic_programming(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
   std::vector<double> sum(layers + 1, 0);
@@ -87,7 +88,7 @@ std::vector<Span> split_by_dynamic_programming(const std::vector<double>& costs,
   return spans;
 }
 
-TEST(layout, cuts_where_trying_all_would_cut) {
+TEST(layout, stage_split_equals_dynamic_programming) {
   std::mt19937 random(1);
   const auto below = [&](double most) { return std::uniform_real_distribution<double>(0, most)(random); };
   for (int trial = 0; trial < 3000; ++trial) {
@@ -103,7 +104,7 @@ TEST(layout, cuts_where_trying_all_would_cut) {
 
 TEST(layout, refuses_more_stages_than_layers) { EXPECT_THROW(split_stages({1, 1}, 0, 0, 3), Error); }
 
-TEST(layout, positions_and_coordinates_name_each_other) {
+TEST(layout, position_matches_its_coordinates) {
   const Layout l = grid_layout(3, 2, 4, {{0, 1}, {1, 2}});
   EXPECT_EQ(l.ranks(), 24);
   EXPECT_EQ(l.size(Axis::tensor), 4);
@@ -111,7 +112,7 @@ TEST(layout, positions_and_coordinates_name_each_other) {
     EXPECT_EQ((l.coordinate(position, Axis::data) * 2 + l.coordinate(position, Axis::pipeline)) * 4 + l.coordinate(position, Axis::tensor), position);
 }
 
-TEST(layout, axes_count_in_their_order) {
+TEST(layout, coordinates_follow_the_axis_order) {
   const std::map<Axis, int> sizes{{Axis::data, 3}, {Axis::pipeline, 2}, {Axis::tensor, 4}};
   std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
   do {
@@ -131,7 +132,7 @@ TEST(layout, axes_count_in_their_order) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(layout, refuses_what_is_no_order) {
+TEST(layout, invalid_axis_orders_are_refused) {
   EXPECT_EQ(axis_order({"tensor", "data", "context", "pipeline"}), (std::vector{Axis::tensor, Axis::data, Axis::context, Axis::pipeline}));
   EXPECT_EQ(axis_order({"data", "tensor", "pipeline"}), (std::vector{Axis::data, Axis::context, Axis::tensor, Axis::pipeline}));
   EXPECT_EQ(axis_order(default_axis_order()), (std::vector{Axis::data, Axis::pipeline, Axis::context, Axis::tensor}));
@@ -140,14 +141,14 @@ TEST(layout, refuses_what_is_no_order) {
     EXPECT_THROW(axis_order(wrong), Error);
 }
 
-TEST(layout, a_permutation_is_inverted) {
+TEST(layout, permutation_is_inverted) {
   const std::vector<int> permutation{5, 2, 7, 0, 3, 6, 1, 4};
   const Layout l = grid_layout(2, 2, 2, {{0, 1}, {1, 2}}, permutation);
   for (int position = 0; position < 8; ++position) EXPECT_EQ(l.position_of(permutation[position]), position);
   EXPECT_EQ(grid_layout(2, 2, 2, {{0, 1}, {1, 2}}).position_of(5), 5);
 }
 
-TEST(layout, refuses_what_is_no_permutation) {
+TEST(layout, invalid_permutations_are_refused) {
   check_permutation({}, 4);
   check_permutation({3, 1, 0, 2}, 4);
   for (const std::vector<int>& wrong : {std::vector{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}, {-1, 0, 1, 2}, {0, 1, 2, 3, 4}})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of learning rates: warm-up is a straight line to the peak, decays fall without a rise from peak to floor, and
-// stay there.
+// Learning rate schedules: warm-up is linear up to the peak; decays fall monotonically from the peak to the minimum and
+// then stay there.
 #include "src/engine/config/learning_rate.hpp"
 
 #include <cmath>
@@ -26,7 +26,7 @@ const std::vector<LearningRate>& all() {
 
 std::string name_of(const LearningRate& r) { return r.schedule + " " + r.wsd_shape; }
 
-TEST(learning_rate, warms_up_in_a_straight_line_to_the_peak) {
+TEST(learning_rate, warms_up_linearly_to_the_peak) {
   for (LearningRate r : all()) {
     for (std::int64_t step = 1; step <= warmup_steps; ++step)
       EXPECT_NEAR(r.at(step), lr * double(step) / double(warmup_steps), 1e-18) << name_of(r) << step;
@@ -36,7 +36,7 @@ TEST(learning_rate, warms_up_in_a_straight_line_to_the_peak) {
   }
 }
 
-TEST(learning_rate, never_rises_after_the_warm_up_nor_leaves_its_range) {
+TEST(learning_rate, never_rises_after_warmup_nor_leaves_its_range) {
   for (const LearningRate& r : all())
     for (std::int64_t step = warmup_steps + 1; step <= 3 * steps; ++step) {
       EXPECT_LE(r.at(step), r.at(step - 1)) << name_of(r) << " " << step;
@@ -44,7 +44,7 @@ TEST(learning_rate, never_rises_after_the_warm_up_nor_leaves_its_range) {
     }
 }
 
-TEST(learning_rate, ends_at_the_floor_and_stays) {
+TEST(learning_rate, reaches_its_minimum_and_stays_there) {
   for (const LearningRate& r : all()) {
     if (r.schedule == "constant" || r.schedule == "inverse-sqrt") continue;
     EXPECT_GT(r.at(steps - 1), lowest) << name_of(r);
@@ -54,7 +54,7 @@ TEST(learning_rate, ends_at_the_floor_and_stays) {
   EXPECT_EQ(schedule_of("constant").at(1000000000), lr);
 }
 
-TEST(learning_rate, of_wsd_is_stable_until_its_decay) {
+TEST(learning_rate, wsd_is_constant_until_its_decay) {
   for (const LearningRate& r : all())
     if (r.schedule == "wsd") {
       EXPECT_EQ(r.at(warmup_steps), lr);
@@ -62,14 +62,14 @@ TEST(learning_rate, of_wsd_is_stable_until_its_decay) {
       EXPECT_LT(r.at(steps - decay + 1), lr) << name_of(r);
     }
   LearningRate all_decay = schedule_of("wsd");
-  all_decay.wsd_decay = 10 * steps;  // longer than the run: begins after the warm-up
+  all_decay.wsd_decay = 10 * steps;  // longer than the run: the decay begins right after the warm-up
   EXPECT_EQ(all_decay.at(warmup_steps), lr);
   EXPECT_LT(all_decay.at(warmup_steps + 1), lr);
 }
 
-// Half-way: linear and cosine are half down, minus-sqrt is down by the root of a half, exponential has left 2
-// (1/2)^(1/2) - 1.
-TEST(learning_rate, is_the_closed_form_half_way) {
+// Fraction of (peak - minimum) that is left half-way through the decay: 1/2 for linear and cosine, 1 - sqrt(1/2) for
+// minus-sqrt, 2 sqrt(1/2) - 1 for exponential.
+TEST(learning_rate, matches_the_closed_form_half_way) {
   const auto left = [](const LearningRate& r, std::int64_t step) { return (r.at(step) - lowest) / (lr - lowest); };
   const std::int64_t middle = (warmup_steps + steps) / 2, late = steps - decay / 2;
   EXPECT_NEAR(left(schedule_of("linear"), middle), 0.5, 1e-12);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which tensor ranks may compute which mixer, and what that is said to cost: against what the program refuses, and what a rehearsed step counts.
+// Mixer parallelism: which tensor-parallel ranks may compute attention and which the SSM, and at what cost. Compared
+// with the layouts that the program accepts and the FLOPs of a dry run.
 #include "src/config/mixer_split.hpp"
 
 #include <set>
@@ -53,7 +54,7 @@ ParallelConfig parallel_of(Mixer mixer, int tensor, int attention_ranks = 0) {
   return p;
 }
 
-TEST(mixer_split, are_those_that_the_program_does_not_refuse) {
+TEST(mixer_split, listed_splits_are_exactly_the_accepted_ones) {
   for (const Shape& s : {Shape{8, 2, 24, 1}, Shape{6, 6, 6, 3}, Shape{4, 1, 4, 2}, Shape{12, 2, 5, 5}, Shape{1, 1, 1, 1}, Shape{10, 2, 32, 2}})
     for (const int tensor : {2, 3, 4, 6, 8}) {
       const ModelConfig m = model_of(s);
@@ -65,8 +66,8 @@ TEST(mixer_split, are_those_that_the_program_does_not_refuse) {
     }
 }
 
-// What the two teams' ranks differ in is their mixers: forward, and backward twice that.
-TEST(mixer_split, cost_what_a_rehearsed_step_counts) {
+// The two groups of ranks differ only in their mixer. Forward and backward together cost three times the forward FLOPs.
+TEST(mixer_split, predicted_flops_match_a_dry_run) {
   ModelConfig m;
   m.pattern = "PPPP", m.hidden_size = 512, m.vocab_size = 64;
   m.attention.num_heads = 8, m.attention.num_kv_heads = 2, m.attention.head_dim = 64;
@@ -80,7 +81,7 @@ TEST(mixer_split, cost_what_a_rehearsed_step_counts) {
     }
 }
 
-TEST(mixer_split, the_dearest_rank_computes_least) {
+TEST(mixer_split, chosen_split_minimizes_flops_of_slowest_rank) {
   const ModelConfig m = model_of({8, 2, 24, 1});
   for (const int tensor : {2, 4, 8}) {
     const MixerSplit together = both_mixers_on_all_ranks(m, 64, tensor);
@@ -96,7 +97,7 @@ TEST(mixer_split, the_dearest_rank_computes_least) {
   }
 }
 
-TEST(mixer_split, what_cannot_be_is_refused_with_what_could) {
+TEST(mixer_split, impossible_splits_are_refused_with_alternatives) {
   const ModelConfig m = model_of({8, 2, 24, 1});
   const auto complaint = [&](const ParallelConfig& p, const ModelConfig& model) -> std::string {
     try {
@@ -110,7 +111,7 @@ TEST(mixer_split, what_cannot_be_is_refused_with_what_could) {
   EXPECT_NE(complaint(parallel_of(Mixer::apart, 8, 3), m).find("valid numbers: 2, 4"), std::string::npos);
   EXPECT_NE(complaint(parallel_of(Mixer::split, 8, 4), m).find("set parallel.mixer to apart or auto and"), std::string::npos);
   EXPECT_NE(complaint(parallel_of(Mixer::apart, 4, 4), m).find("leaves none of parallel.tensor = 4"), std::string::npos);
-  EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::automatic, 2), model_of({8, 2, 3, 1}), 64), 1) << "three heads on two ranks";
+  EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::automatic, 2), model_of({8, 2, 3, 1}), 64), 1) << "3 SSM heads cannot be split over 2 ranks";
   EXPECT_NE(complaint(parallel_of(Mixer::apart, 1), m).find("parallel.tensor to 2 or more"), std::string::npos);
   ModelConfig single = m;
   single.pattern = "M*-";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of moving weights from one layout to another: afterwards every rank holds its new part, and no more was sent than that takes.
+// Moving weights from one layout to another: afterwards every rank holds its new shard, and nothing is sent that is not
+// needed.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int layers = 4;
 
-// Four equal layers of weights with so many rows of one element, which are sharded over the tensor axis.
+// Four equal layers. rows: number of rows (one element each) of every weight of a layer, sharded over the tensor axis.
 std::vector<PlacedTensor> stack(const std::vector<Index>& rows, const Layout& layout) {
   std::vector<PlacedTensor> weights;
   for (int layer = 0; layer < layers; ++layer)
@@ -50,27 +51,28 @@ void expect_moved(const std::vector<Index>& rows, const Layout& before, const La
     ASSERT_TRUE(std::is_sorted(move.to.begin(), move.to.end()));
     for (Index i = 0; i < move.box.count[0]; ++i) {
       const std::pair element(move.tensor, move.box.first[0] + i);
-      ASSERT_TRUE(old[move.from].contains(element)) << "rank " << move.from << " sends what it has not";
+      ASSERT_TRUE(old[move.from].contains(element)) << "rank " << move.from << " sends an element that it does not hold";
       for (const int rank : move.to) {
-        ASSERT_TRUE(now[rank].insert(element).second) << "rank " << rank << " gets what it has";
+        ASSERT_TRUE(now[rank].insert(element).second) << "rank " << rank << " receives an element that it already holds";
         const auto near = [&](int other) { return other / ranks_per_node == rank / ranks_per_node && old[other].contains(element); };
         bool any = false;
         for (int other = 0; other < before.ranks(); ++other) any = any || near(other);
-        ASSERT_EQ(near(move.from), any) << "rank " << rank << " gets from afar what a neighbour has";
+        ASSERT_EQ(near(move.from), any) << "rank " << rank << " receives from another node what a rank of its own node holds";
       }
     }
   }
   for (int rank = 0; rank < before.ranks(); ++rank) {
     const auto wanted = holdings(to, after, rank);
-    ASSERT_TRUE(std::includes(now[rank].begin(), now[rank].end(), wanted.begin(), wanted.end())) << "rank " << rank << " misses something";
+    ASSERT_TRUE(std::includes(now[rank].begin(), now[rank].end(), wanted.begin(), wanted.end()))
+        << "rank " << rank << " lacks an element of its new shard";
     for (const auto& element : now[rank])
-      ASSERT_TRUE(old[rank].contains(element) || wanted.contains(element)) << "rank " << rank << " gets what it needs not";
+      ASSERT_TRUE(old[rank].contains(element) || wanted.contains(element)) << "rank " << rank << " receives an element that it does not need";
   }
 }
 
-// Rows sent of examples on eight ranks, (tensor, pipeline, data) to (tensor, pipeline, data), counted by hand elsewhere. The order of the axes
-// decides who is whose neighbour, and here not how much is sent.
-TEST(moves, send_as_much_as_known_examples) {
+// Elements sent in examples on eight ranks, as (tensor, pipeline, data) before and after, counted by hand
+// independently. The axis order decides which ranks are neighbours, but here not how much is sent.
+TEST(moves, traffic_matches_known_examples) {
   struct Example {
     int before[3], after[3];
     Index sent;
@@ -85,13 +87,13 @@ TEST(moves, send_as_much_as_known_examples) {
     }
 }
 
-TEST(moves, are_none_between_equal_layouts) {
+TEST(moves, none_between_equal_layouts) {
   const Layout layout = layout_of(2, 2, 2);
   const auto weights = stack({8, 4}, layout);
   EXPECT_TRUE(moves(weights, layout, weights, layout, 4).empty());
 }
 
-TEST(moves, bring_every_rank_what_it_needs_and_no_more) {
+TEST(moves, deliver_exactly_the_missing_elements_to_each_rank) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(fmt::format("trial {}", trial));
@@ -113,8 +115,8 @@ TEST(moves, bring_every_rank_what_it_needs_and_no_more) {
   }
 }
 
-// Four holders on one node share the work of sending.
-TEST(moves, spread_over_the_holders) {
+// Each half of every weight has four holders on the node, which must send equally much.
+TEST(moves, sends_are_balanced_over_the_holders) {
   const Layout before = layout_of(1, 1, 8), after = layout_of(1, 1, 8);
   std::vector<PlacedTensor> from, to;
   for (int w = 0; w < 64; ++w) {

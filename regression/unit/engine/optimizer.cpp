@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the optimizer does to which weights: who decays, which of several groups counts, and that clipping is one factor on all gradients.
+// The optimizer: which weights decay, which parameter group applies, and that clipping scales all gradients by one
+// factor.
 #include "src/engine/step/optimizer.hpp"
 
 #include <cmath>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr Index seq_length = 11;
 
-// Every kind of layer, with all biases and a gated norm, so that every kind of weight is there.
+// Parallel, Mamba-2, attention and MLP layers with all biases and a gated norm, so that all their kinds of weights
+// occur.
 ModelConfig everything() {
   ModelConfig m = named("T2").model;
   m.pattern = "PM*-";
@@ -30,7 +32,7 @@ EngineConfig config_of(const ModelConfig& model, const OptimizerConfig& optimize
 
 std::vector<double> values(const Tensor1<double>& x) { return {x.data(), x.data() + x.extent(0)}; }
 
-// The factor that one step without gradients puts on each weight, by name.
+// The factor by which one step with zero gradients scales each weight, by name.
 std::map<std::string, double> factors(const ModelConfig& model, const OptimizerConfig& optimizer, double lr) {
   Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
   auto& engine = rig.engine;
@@ -49,18 +51,18 @@ std::map<std::string, double> factors(const ModelConfig& model, const OptimizerC
   return factors;
 }
 
-// By the names alone: matrices and embeddings decay, and the convolution's weights where the deck says so; vectors never do.
+// By name only: matrices and embeddings decay, convolution weights only if the deck enables it, vectors never.
 bool should_decay(const std::string& name, bool convolution) {
   if (name.ends_with("conv1d.weight")) return convolution;
   for (const char* matrix : {"_proj.weight", "embed_tokens.weight", "lm_head.weight"})
     if (name.ends_with(matrix)) return true;
   for (const char* vector : {".bias", "norm.weight", "layernorm.weight", ".A_log", ".D", ".dt_bias"})
     if (name.ends_with(vector)) return false;
-  ADD_FAILURE() << name << ": whether it decays is not written down here";
+  ADD_FAILURE() << name << ": add this weight to should_decay";
   return false;
 }
 
-TEST(optimizer, decays_matrices_and_embeddings_and_nothing_else) {
+TEST(optimizer, weight_decay_applies_to_matrices_and_embeddings_only) {
   OptimizerConfig optimizer;
   optimizer.weight_decay = 0.25;
   for (const bool tied : {false, true})
@@ -72,13 +74,13 @@ TEST(optimizer, decays_matrices_and_embeddings_and_nothing_else) {
         const bool decays = should_decay(name, convolution);
         decaying += decays;
         EXPECT_NEAR(factor, decays ? 1 - 0.5 * 0.25 : 1.0, 1e-14) << name;
-        EXPECT_TRUE(decays || factor == 1) << name << " keeps its bits";
+        EXPECT_TRUE(decays || factor == 1) << name << " must keep its bits";
       }
       EXPECT_GT(decaying, 10);
     }
 }
 
-TEST(optimizer, the_last_group_that_matches_counts_alone) {
+TEST(optimizer, last_matching_parameter_group_wins) {
   OptimizerConfig optimizer;
   optimizer.weight_decay = 0.1;
   optimizer.groups = {{"*", 0.5, 2}, {"model.layers.0.*", 3, 0.5}, {"*.in_proj.weight", 1, 4}, {"model.layers.1.*", 7, 1}};
@@ -87,15 +89,15 @@ TEST(optimizer, the_last_group_that_matches_counts_alone) {
     EXPECT_NEAR(of.at(name), 1 - 0.1 * lr * 0.1 * weight_decay, 1e-14) << name;
   };
   expect("lm_head.weight", 0.5, 2);
-  expect("model.layers.0.self_attn.q_proj.weight", 3, 0.5);  // factors of the groups before it are forgotten, not multiplied
+  expect("model.layers.0.self_attn.q_proj.weight", 3, 0.5);  // the last matching group replaces earlier factors; they do not multiply
   expect("model.layers.0.mamba.in_proj.weight", 1, 4);
-  expect("model.layers.1.mamba.in_proj.weight", 7, 1);  // the last one, though it says less about the name
-  EXPECT_EQ(of.at("model.layers.1.mamba.A_log"), 1.0) << "a factor on the decay of what does not decay";
+  expect("model.layers.1.mamba.in_proj.weight", 7, 1);  // the last matching group, although the pattern of an earlier one is more specific
+  EXPECT_EQ(of.at("model.layers.1.mamba.A_log"), 1.0) << "a decay factor has no effect on a weight without decay";
 }
 
-// Both moments of a gradient that stays the same, corrected for their start at zero, are that gradient and its square: from the first step on
-// every weight moves by the rate itself.
-TEST(optimizer, moves_by_the_rate_while_the_gradient_stays_the_same) {
+// With a constant gradient g, the bias-corrected Adam moments are g and g^2. From the first step on, every weight moves
+// by the learning rate.
+TEST(optimizer, constant_gradient_moves_weights_by_learning_rate) {
   const ModelConfig model = everything();
   OptimizerConfig optimizer;
   optimizer.weight_decay = 0, optimizer.epsilon = 1e-30;
@@ -112,8 +114,9 @@ TEST(optimizer, moves_by_the_rate_while_the_gradient_stays_the_same) {
   }
 }
 
-// The moments after one step tell the gradients that the update has seen: those of the step, all scaled alike so that the norm is the limit.
-TEST(optimizer, clips_the_gradients_of_a_step_once) {
+// The moments after one step show which gradients the update used: those of the step, all scaled by one factor so that
+// the norm equals the limit.
+TEST(optimizer, gradient_clipping_is_applied_once) {
   const ModelConfig model = everything();
   constexpr int micros = 2;
   const MicroBatches source = [&](int micro) { return micro_batch(2 * micro, 2, seq_length, model.vocab_size); };
@@ -128,7 +131,7 @@ TEST(optimizer, clips_the_gradients_of_a_step_once) {
   const double norm = run(0, [](auto&&...) {});
   for (const double clip_grad : {0.0, 0.25 * norm, 0.999 * norm, 1.001 * norm, 40 * norm})
     run(clip_grad, [&](Engine& engine, const StepResult& result) {
-      EXPECT_NEAR(result.gradient_norm, norm, 1e-12 * norm) << "what is told is the norm before";
+      EXPECT_NEAR(result.gradient_norm, norm, 1e-12 * norm) << "the reported gradient norm is the one before clipping";
       const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When a run is started again, and on how many ranks: laws over attempts drawn at random.
+// Restart policy: if a run is restarted and on how many ranks, checked on random sequences of attempts.
 #include "src/supervisor/policy.hpp"
 
 #include <random>
@@ -32,8 +32,9 @@ Attempt killed(int ranks, int rank, const std::string& host, int hosts, bool pro
 
 std::string host_of(int rank) { return "node" + std::to_string(rank / 4); }
 
-// Chance kills the same rank again and again on few ranks: as long as something is saved the run goes on, on all of them.
-TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
+// Random failures hit the same few ranks repeatedly. As long as each attempt saves a checkpoint, the run is restarted
+// on all ranks.
+TEST(policy, run_that_saves_checkpoints_restarts_after_rank_loss) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -54,7 +55,7 @@ TEST(policy, a_run_that_saves_goes_on_whichever_ranks_it_loses) {
   }
 }
 
-TEST(policy, there_are_as_many_restarts_as_the_deck_says) {
+TEST(policy, restarts_are_limited_by_max_restarts) {
   for (Index most = 0; most < 5; ++most) {
     std::vector<Attempt> attempts;
     do attempts.push_back(killed(2, 0, "a", 1, true));
@@ -63,7 +64,7 @@ TEST(policy, there_are_as_many_restarts_as_the_deck_says) {
   }
 }
 
-TEST(policy, what_another_start_cannot_mend_is_not_started_again) {
+TEST(policy, permanent_errors_are_not_restarted) {
   for (const Exit code : {Exit::usage, Exit::data, Exit::missing, Exit::config, Exit::io, Exit::again, Exit::numeric, Exit::internal, Exit::device}) {
     const bool final = code == Exit::usage || code == Exit::data || code == Exit::missing || code == Exit::config;
     for (const char* state : {"failed", "died", "lost"}) {
@@ -81,7 +82,7 @@ TEST(policy, what_another_start_cannot_mend_is_not_started_again) {
   }
 }
 
-TEST(policy, two_attempts_that_save_nothing_are_enough) {
+TEST(policy, two_attempts_without_checkpoint_end_the_run) {
   for (const bool before : {false, true})
     for (const char* state : {"lost", "died", "failed", "hung", "stale"}) {
       std::vector<Attempt> attempts{killed(4, 1, "a", 1, before), killed(4, 1, "a", 1, false)};
@@ -89,13 +90,14 @@ TEST(policy, two_attempts_that_save_nothing_are_enough) {
       const Decision next = decide(attempts, policy_of(4));
       EXPECT_EQ(next.go_on, before) << state;
       if (next.go_on) {
-        EXPECT_EQ(next.ranks, 4) << state;  // on one host nothing is won by fewer
+        EXPECT_EQ(next.ranks, 4) << state;  // on a single host, fewer ranks would not help
       }
     }
 }
 
-// One host of several that loses a rank twice without anything saved costs a replica, until something is saved.
-TEST(policy, a_bad_host_shrinks_the_data_axis_until_something_is_saved) {
+// One of several hosts loses a rank in two attempts in a row, the second without a checkpoint. The run continues with
+// one data-parallel replica fewer until a checkpoint is saved.
+TEST(policy, bad_host_reduces_data_parallel_size_until_checkpoint) {
   for (const int model_ranks : {1, 3}) {
     const Policy policy = policy_of(4, model_ranks);
     const int all = 4 * model_ranks, fewer = 3 * model_ranks;
@@ -113,10 +115,10 @@ TEST(policy, a_bad_host_shrinks_the_data_axis_until_something_is_saved) {
     EXPECT_EQ(decide(attempts, policy).ranks, 2 * model_ranks);
   }
   const std::vector<Attempt> alone{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
-  EXPECT_EQ(decide(alone, policy_of(1, 2)).ranks, 2);  // there is no replica to do without
+  EXPECT_EQ(decide(alone, policy_of(1, 2)).ranks, 2);  // the only replica cannot be dropped
 }
 
-TEST(policy, ranks_beyond_the_spares_are_missing_for_good) {
+TEST(policy, ranks_lost_beyond_spares_reduce_data_parallelism) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);

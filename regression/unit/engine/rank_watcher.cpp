@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank and its keeper: how the one ends the other ends too, and an end without a message is recorded once, before the launcher can notice.
+// A rank and its watcher (keeper), the parent process that records how the rank ended: if one ends, the other ends too.
+// An end without a message is recorded once, before the launcher can notice it.
 #include "src/watch/rank_watcher.hpp"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@ namespace gyr::testing::rank_watcher_suite {
 
 namespace {
 
-// A process that a launcher would have started: it leads a process group, and becomes the keeper of a rank that does `work`.
+// A process as a launcher starts it: the leader of a process group. It becomes the watcher of a rank that runs `work`.
 class Launched {
  public:
   using Work = std::function<void(Kept&)>;
@@ -44,13 +45,13 @@ class Launched {
   pid_t pid() const { return pid_; }
   pid_t rank() const { return rank_; }
   bool runs() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
-  // How it ends: the exit code, or minus the signal.
+  // Waits for the watcher to end. Returns its exit code, or minus the signal number.
   int end() {
     int status = 0;
     EXPECT_EQ(::waitpid(std::exchange(pid_, -1), &status, 0) > 0, true);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
-  // Waits until neither rank nor keeper is left.
+  // Waits until rank and watcher have both ended, then returns true.
   bool silence() const {
     char byte;
     return ::read(words_[0], &byte, 1) == 0;
@@ -73,7 +74,7 @@ class Launched {
 };
 
 void die_of(int number) {
-  ::signal(number, SIG_DFL);  // sanitizers and MPI handle some
+  ::signal(number, SIG_DFL);  // sanitizers and MPI install handlers for some signals
   ::raise(number);
 }
 
@@ -81,7 +82,7 @@ void die_of(int number) {
   for (;;) ::pause();
 }
 
-TEST(rank_watcher, an_exit_record_reads_back_and_half_of_one_does_not) {
+TEST(rank_watcher, exit_record_reads_back_unless_truncated) {
   const Folder folder;
   const auto file = exit_record_path(folder.path(), 3);
   EXPECT_FALSE(read_exit_record(file));
@@ -97,7 +98,7 @@ TEST(rank_watcher, an_exit_record_reads_back_and_half_of_one_does_not) {
   EXPECT_FALSE(read_exit_record(folder / "other.json"));
 }
 
-TEST(rank_watcher, the_first_exit_record_of_an_attempt_is_the_only_one) {
+TEST(rank_watcher, first_exit_record_of_an_attempt_wins) {
   const Folder folder;
   const auto file = exit_record_path(folder / "new", 0);
   std::atomic<int> written{0}, winner{-1};
@@ -112,7 +113,7 @@ TEST(rank_watcher, the_first_exit_record_of_an_attempt_is_the_only_one) {
   EXPECT_EQ(read_exit_record(file)->rank, winner);
 }
 
-TEST(rank_watcher, a_signal_that_ends_a_rank_is_written_down_and_ends_its_keeper) {
+TEST(rank_watcher, rank_killed_by_signal_is_recorded) {
   for (const int number : {SIGKILL, SIGSEGV, SIGABRT, SIGTERM}) {
     const Folder folder;
     const auto file = exit_record_path(folder.path(), 0);
@@ -126,7 +127,7 @@ TEST(rank_watcher, a_signal_that_ends_a_rank_is_written_down_and_ends_its_keeper
   }
 }
 
-TEST(rank_watcher, a_rank_that_leaves_is_written_down_unless_it_has_said_why) {
+TEST(rank_watcher, rank_exit_is_recorded_unless_already_explained) {
   const Folder folder;
   const auto file = exit_record_path(folder.path(), 0);
   const auto code = [&](int leaves_with, bool agreed) {
@@ -154,8 +155,8 @@ TEST(rank_watcher, a_rank_that_leaves_is_written_down_unless_it_has_said_why) {
   EXPECT_FALSE(read_exit_record(file));
 }
 
-TEST(rank_watcher, signals_of_its_group_reach_the_rank_once) {
-  const int real_time = SIGRTMIN + 1;  // of which two that wait do not become one
+TEST(rank_watcher, group_signals_reach_the_rank_once) {
+  const int real_time = SIGRTMIN + 1;  // pending real-time signals do not merge, so a duplicate would be noticed
   for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCONT, real_time}) {
     const Folder folder;
     sigset_t only, before;
@@ -175,17 +176,17 @@ TEST(rank_watcher, signals_of_its_group_reach_the_rank_once) {
   }
 }
 
-TEST(rank_watcher, a_rank_dies_with_its_keeper) {
+TEST(rank_watcher, rank_dies_with_its_watcher) {
   const Folder folder;
   Launched launched(exit_record_path(folder.path(), 0), [](Kept&) { wait_forever(); });
   EXPECT_NE(launched.rank(), launched.pid());
   ::kill(launched.pid(), SIGKILL);
   EXPECT_EQ(launched.end(), -SIGKILL);
   EXPECT_TRUE(launched.silence());
-  EXPECT_EQ(folder.files(), 0u);  // there was no keeper to write one
+  EXPECT_EQ(folder.files(), 0u);  // no exit record, because the watcher was killed
 }
 
-TEST(rank_watcher, a_rank_that_is_stopped_is_waited_for) {
+TEST(rank_watcher, watcher_waits_for_a_stopped_rank) {
   const Folder folder;
   Launched launched(exit_record_path(folder.path(), 0), [](Kept& kept) {
     kept.agreed();
@@ -204,37 +205,37 @@ TEST(rank_watcher, a_rank_that_is_stopped_is_waited_for) {
   EXPECT_EQ(launched.end(), 4);
 }
 
-TEST(rank_watcher, strange_surroundings_do_not_matter) {
+TEST(rank_watcher, works_with_closed_descriptors_and_unwritable_folder) {
   const Folder folder;
   const auto file = exit_record_path(folder.path(), 0);
   const auto closed = [] {
     for (int fd = 0; fd < 3; ++fd) ::close(fd);
-    ::signal(SIGCHLD, SIG_IGN);  // as some first processes of a container leave it
+    ::signal(SIGCHLD, SIG_IGN);  // as the init process of some containers leaves it
   };
   EXPECT_EQ(Launched(
                 file, [](Kept&) { die_of(SIGKILL); }, closed)
                 .end(),
             -SIGKILL);
   EXPECT_TRUE(read_exit_record(file));
-  // Nowhere to write: the same end.
+  // The exit record cannot be written, but the exit code is the same.
   folder.write("file", "");
   EXPECT_EQ(Launched(exit_record_path(folder / "file", 0), [](Kept&) { ::_exit(3); }).end(), 3);
 }
 
-TEST(rank_watcher, without_a_file_there_is_none) {
+TEST(rank_watcher, no_watcher_without_exit_record_path) {
   Launched launched("", [](Kept&) { ::_exit(7); });
   EXPECT_EQ(launched.rank(), launched.pid());
   EXPECT_EQ(launched.end(), 7);
 }
 
-TEST(rank_watcher, the_dead_are_found_among_the_heartbeats) {
+TEST(rank_watcher, observer_reports_the_rank_of_exit_record) {
   const Folder folder;
   const auto exit_record = exit_record_path(folder.path(), 2);
   write_exit_record(exit_record, {"of an earlier run", 1, 0, "SIGKILL", 0, 0});
   Observer observer({}, folder.path(), 2);
   EXPECT_FALSE(observer.look());
   write_exit_record(exit_record, {host_name(), int(::getpid()), 7, "SIGBUS", 0, 0});
-  const auto early = observer.look();  // before its first heartbeat: as its launcher calls it
+  const auto early = observer.look();  // before the first heartbeat the rank number is the launcher's
   ASSERT_TRUE(early);
   EXPECT_EQ(early->verdict.rank, 7);
   ProgressSnapshot sight;

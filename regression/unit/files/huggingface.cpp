@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The comparison with transformers sees what ports of Falcon-H1 are known to get wrong: a multiplier that is missing, misplaced or undone by
-// a norm, heads that share the wrong group, norms over the wrong channels. regression/grid/huggingface.cpp compares; here it must fail.
+// The comparison with transformers in regression/grid/huggingface.cpp must detect errors that ports of Falcon-H1 are
+// known to make: a multiplier that is missing, misplaced or cancelled by a norm, heads in the wrong group, norms over
+// the wrong channels. Each test here introduces such an error and expects a large difference.
 #include <cmath>
 
 #include "regression/support/cases.hpp"
@@ -30,7 +31,7 @@ const std::map<std::string, Multiplier>& multipliers() {
   return all;
 }
 
-// A hundred times what single precision may be off by.
+// Smallest error that counts as detected. It is at least 100 times the error of a correct model in fp32.
 constexpr double seen = 1e-3;
 
 double error(const Golden& g, const ModelConfig& model) { return GoldenReader<double>(g, model, alone(model.layers())).error(g.twice); }
@@ -43,7 +44,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(golden, huggingface, ::testing::Values("plain_gate", "gate_first_two_groups", "norm_first_one_group", "like_7b", "like_34b"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(huggingface, sees_each_multiplier_off_by_a_tenth) {
+TEST_P(huggingface, detects_each_multiplier_off_by_a_tenth) {
   EXPECT_LT(error(g, g.model), seen / 1e6);
   for (const auto& [name, multiplier] : multipliers()) {
     ModelConfig model = g.model;
@@ -52,18 +53,18 @@ TEST_P(huggingface, sees_each_multiplier_off_by_a_tenth) {
   }
 }
 
-TEST_P(huggingface, sees_any_two_multipliers_exchanged) {
+TEST_P(huggingface, detects_any_two_exchanged_multipliers) {
   const auto& all = multipliers();
   for (auto a = all.begin(); a != all.end(); ++a)
     for (auto b = std::next(a); b != all.end(); ++b) {
       ModelConfig model = g.model;
-      if (std::abs(std::log(a->second(model) / b->second(model))) < 0.05) continue;  // published models have some in common
+      if (std::abs(std::log(a->second(model) / b->second(model))) < 0.05) continue;  // some published models use equal multipliers
       std::swap(a->second(model), b->second(model));
       EXPECT_GT(error(g, model), seen) << a->first << " and " << b->first;
     }
 }
 
-TEST(huggingface, every_multiplier_of_a_model_is_its_own) {
+TEST(huggingface, multipliers_of_the_golden_model_are_distinct) {
   ModelConfig model = golden("plain_gate").model;
   std::vector<double> values;
   for (const auto& [name, multiplier] : multipliers()) values.push_back(multiplier(model));
@@ -72,7 +73,7 @@ TEST(huggingface, every_multiplier_of_a_model_is_its_own) {
   for (std::size_t i = 1; i < values.size(); ++i) EXPECT_GT(values[i], values[i - 1] * 1.04);
 }
 
-TEST_P(huggingface, sees_another_norm_of_the_gate) {
+TEST_P(huggingface, detects_wrong_order_of_gate_and_norm) {
   for (const SsmNorm norm : {SsmNorm::gate_first, SsmNorm::norm_first}) {
     if (norm == g.model.mamba.norm || g.model.mamba.norm == SsmNorm::none) continue;
     ModelConfig model = g.model;
@@ -81,9 +82,9 @@ TEST_P(huggingface, sees_another_norm_of_the_gate) {
   }
 }
 
-// Heads belong to groups in runs (0 0 0 1 1 1): other ports had them in turns (0 1 0 1 0 1). The groups' own weights in the other order
-// is what such a model would compute for the heads in question.
-TEST(huggingface, sees_heads_in_the_wrong_group) {
+// Heads belong to groups in contiguous blocks (0 0 0 1 1 1). Other ports interleaved them (0 1 0 1 0 1). Exchanging the
+// B weights of the two groups gives what such a model computes for the affected heads.
+TEST(huggingface, detects_heads_in_the_wrong_group) {
   const Golden& g = gyr::testing::golden("gate_first_two_groups");
   GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
   const MambaConfig& m = g.model.mamba;
@@ -92,21 +93,21 @@ TEST(huggingface, sees_heads_in_the_wrong_group) {
     auto w = p->template matrix<double>();
     for (Index n = 0; n < m.state_size; ++n)
       for (Index column = 0; column < g.model.hidden_size; ++column)
-        std::swap(w(2 * m.inner() + n, column), w(2 * m.inner() + m.state_size + n, column));  // B of group 0 and 1
+        std::swap(w(2 * m.inner() + n, column), w(2 * m.inner() + m.state_size + n, column));  // swaps the B rows of groups 0 and 1
   }
   EXPECT_GT(reader.error(g.twice), seen);
 }
 
-// One norm feeds both branches: a second copy of it would train apart.
-TEST_P(huggingface, a_layer_has_one_input_norm) {
+// One norm feeds both branches (attention and Mamba). A second copy of it would be trained separately.
+TEST_P(huggingface, each_layer_has_one_input_norm) {
   GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
   Index norms = 0;
   for (const auto& p : reader.stage().parameters().all()) norms += p->weight.name.find("input_layernorm") != std::string::npos;
   EXPECT_EQ(norms, g.model.layers());
 }
 
-// What stands behind a token does not change its logits: of sequences cut short, those of the tokens that are left.
-TEST_P(huggingface, beginnings_of_sequences_have_their_logits) {
+// Later tokens do not change the logits of a token: truncated sequences give the same logits for the remaining tokens.
+TEST_P(huggingface, logits_do_not_depend_on_later_tokens) {
   GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
   for (Index seq_length = 1; seq_length < g.batch.seq_length; ++seq_length) EXPECT_LT(reader.error(g.twice, seq_length), 1e-13) << seq_length;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A chat template that is taken writes what transformers writes with it: golden/chat_templates.json, made by chat_templates.py. All others are
-// refused by name.
+// Chat templates in Jinja: a supported template renders the same text as in transformers (golden/chat_templates.json,
+// written by chat_templates.py). All others are refused with an error that names the unsupported construct.
 #include "src/huggingface/jinja_template.hpp"
 
 #include <fstream>
@@ -33,7 +33,7 @@ std::string text_of(const std::vector<Utterance>& utterances) {
 
 JinjaTemplate jinja(const std::string& text) { return {text, "model/chat_template.jinja", golden().at("tokens")}; }
 
-// Of all turns, and before an answer where one begins.
+// The rendered conversation, without and with the generation prompt.
 std::pair<std::string, std::string> written(const std::string& format, const Json& conversation) {
   const ChatTemplate chat(format, tokenizer());
   std::vector<Utterance> utterances;
@@ -44,7 +44,7 @@ std::pair<std::string, std::string> written(const std::string& format, const Jso
   return {turns, turns + asked.substr(text_of(question).size())};
 }
 
-TEST(jinja_template, writes_what_transformers_write) {
+TEST(jinja_template, output_matches_transformers) {
   EXPECT_GT(golden().at("cases").size(), 200u);
   int prompts = 0;
   for (const Json& c : golden().at("cases")) {
@@ -54,7 +54,7 @@ TEST(jinja_template, writes_what_transformers_write) {
     for (std::size_t i = 0; i < golden().at("conversations").size(); ++i) {
       const auto [turns, prompted] = written(format, golden().at("conversations")[i]);
       EXPECT_EQ(turns, c.at("rendered")[i].get<std::string>()) << text << "\n" << format;
-      if (c.at("prompted")[i] == c.at("rendered")[i]) continue;  // it says nothing of how an answer begins
+      if (c.at("prompted")[i] == c.at("rendered")[i]) continue;  // this template ignores add_generation_prompt
       EXPECT_EQ(prompted, c.at("prompted")[i].get<std::string>()) << text << "\n" << format;
       ++prompts;
     }
@@ -62,7 +62,7 @@ TEST(jinja_template, writes_what_transformers_write) {
   EXPECT_GT(prompts, 200);
 }
 
-TEST(jinja_template, what_is_not_taken_is_named) {
+TEST(jinja_template, unsupported_constructs_are_named) {
   const std::string loop = "{% for message in messages %}", turn = "{{ message['role'] + ': ' + message['content'] }}", end = "{% endfor %}";
   const std::map<std::string, std::string> refused{
       {"{{ bos_token }}" + loop + turn + end, "character 1: `bos_token` is written before the first message"},
@@ -101,8 +101,8 @@ TEST(jinja_template, what_is_not_taken_is_named) {
   }
 }
 
-// Any text at all is taken or refused, and what is taken is a format string.
-TEST(jinja_template, no_text_does_harm) {
+// Every text is either converted to a valid format string or refused with Exit::data.
+TEST(jinja_template, damaged_templates_are_converted_or_refused) {
   for (const Json& c : golden().at("cases")) {
     const std::string text = c.at("template");
     for (std::size_t cut = 0; cut < text.size(); cut += 3) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A folder's index and shards must agree, and what agrees fills a model to the bit.
+// Hugging Face model folders: index and shards must agree, and loaded weights are exact to the bit.
 #include "src/huggingface/model_folder.hpp"
 
 #include <map>
@@ -32,14 +32,14 @@ struct Shards {
     save();
     const Error error = error_of([&] { ModelFolder folder_(folder.path()); });
     EXPECT_EQ(error.code, code) << error.what();
-    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  expected: " << why;
   }
   Folder folder;
   nlohmann::json index;
   const std::string first = "model-00001-of-00003.safetensors", second = "model-00002-of-00003.safetensors";
 };
 
-TEST(model_folder, one_file_and_shards_are_the_same_model) {
+TEST(model_folder, single_file_and_shards_read_the_same) {
   const Folder one;
   const Shards three;
   write_model_folder(one.path(), model(), Type::bf16);
@@ -59,8 +59,8 @@ TEST(model_folder, one_file_and_shards_are_the_same_model) {
   EXPECT_EQ(b.bytes_read(), b.bytes());
 }
 
-// Which files say the name and which the id of the token that hides others, and of T5's first sentinel.
-TEST(model_folder, objectives_learn_their_tokens_from_the_tokenizer) {
+// Files that give the name and id of the mask token (BERT), and of the first sentinel token (T5).
+TEST(model_folder, objectives_read_special_tokens_from_the_tokenizer) {
   const Folder folder;
   const std::string name = R"({"model": {"vocab": {"[MASK]": 3, "<m>": 4}}, )", added = R"("added_tokens": [{"id": 2, "content": "x"})";
   const auto mask = [&](const std::string& tokenizer, const std::string& config = "", const std::string& map = "") {
@@ -87,7 +87,7 @@ TEST(model_folder, objectives_learn_their_tokens_from_the_tokenizer) {
   EXPECT_EQ(spans.end_token, 9);
 }
 
-TEST(model_folder, a_deck_that_names_no_tokens_takes_those_of_the_model) {
+TEST(model_folder, deck_without_tokens_inherits_those_of_the_model) {
   const auto taken = [](std::shared_ptr<const Objective> before) {
     Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", before->name()), "deck");
     ModelConfig model;
@@ -105,7 +105,7 @@ TEST(model_folder, a_deck_that_names_no_tokens_takes_those_of_the_model) {
   EXPECT_EQ(span_corruption_of(*masked), nullptr);
 }
 
-TEST(model_folder, what_is_none_is_told_with_the_way_out) {
+TEST(model_folder, invalid_folder_error_suggests_a_fix) {
   const auto told = [](const fs::path& path) { return std::string(error_of([&] { ModelFolder folder(path); }).what()); };
   EXPECT_NE(told("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
   for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(told(path).find("hf download"), std::string::npos) << path;
@@ -121,7 +121,7 @@ TEST(model_folder, a_missing_shard_is_named) {
   s.expect_refused(Exit::missing, s.second);
 }
 
-TEST(model_folder, names_that_lead_elsewhere_are_refused) {
+TEST(model_folder, shard_names_outside_the_folder_are_refused) {
   for (const std::string name : {"../model.safetensors", "/etc/passwd", "sub/x.safetensors", "..", ".", "", "a\nb", "a\\b"}) {
     Shards s;
     s.index["weight_map"]["lm_head.weight"] = name;
@@ -132,7 +132,7 @@ TEST(model_folder, names_that_lead_elsewhere_are_refused) {
   s.expect_refused(Exit::data, "is not a string");
 }
 
-TEST(model_folder, tensors_are_where_the_index_says) {
+TEST(model_folder, index_must_match_the_tensors_of_shards) {
   Shards moved;
   moved.index["weight_map"]["lm_head.weight"] = moved.first;
   moved.expect_refused(Exit::data, "weight_map places tensor `lm_head.weight` in " + moved.first + ", but it is in ");
@@ -153,7 +153,7 @@ TEST(model_folder, a_tensor_in_two_shards_is_refused) {
   s.expect_refused(Exit::data, "`lm_head.weight` is also in");
 }
 
-TEST(model_folder, the_total_must_be_right) {
+TEST(model_folder, wrong_total_size_is_refused) {
   Shards s;
   s.index["metadata"]["total_size"] = s.index["metadata"]["total_size"].get<Index>() + 2;
   s.expect_refused(Exit::data, "total_size");
@@ -164,7 +164,7 @@ TEST(model_folder, the_total_must_be_right) {
   EXPECT_EQ(ModelFolder(s.folder.path()).files(), 3u);
 }
 
-TEST(model_folder, broken_indices_are_refused) {
+TEST(model_folder, invalid_shard_index_files_are_refused) {
   for (const auto& [text, why] :
        std::map<std::string, std::string>{{"", "not valid JSON"},
                                           {"[]", "no object weight_map"},
@@ -184,7 +184,7 @@ TEST(model_folder, broken_indices_are_refused) {
   EXPECT_EQ(error_of([&] { ModelFolder f(empty / "absent"); }).code, Exit::missing);
 }
 
-// ---- into a model ----
+// ---- loading weights into a model ----
 
 template <class T>
 struct Single : Rig<T> {
@@ -197,7 +197,7 @@ struct Single : Rig<T> {
   }
 };
 
-// What a number becomes in a file of `type`.
+// The value of x after it was stored in a file of `type`.
 double rounded(Type type, double x) {
   const std::string bytes = bytes_of(type, x);
   std::uint16_t half = 0;
@@ -225,7 +225,7 @@ void expect_weights(Engine& engine, Type type, const std::string& where) {
     });
 }
 
-TEST(model_folder, fills_a_model_in_any_precision) {
+TEST(model_folder, weights_load_in_any_precision) {
   for (const char* name : {"T2", "T5", "T6", "T7"})
     for (const Type type : {Type::f16, Type::bf16, Type::f32, Type::f64}) {
       const Folder folder;
@@ -242,8 +242,9 @@ TEST(model_folder, fills_a_model_in_any_precision) {
     }
 }
 
-// Of a grid's rank, only what it holds leaves the disk: rows of some weights, columns of others, its own stage.
-TEST(model_folder, a_rank_reads_no_more_than_its_share) {
+// A rank of a grid reads only its own shard from disk: rows of some weights, columns of others, and the layers of its
+// own stage.
+TEST(model_folder, rank_reads_only_its_own_shard) {
   const ModelConfig model = widened(named("T2"));
   const Folder folder;
   write_model_folder(folder.path(), model, Type::bf16, 2);
@@ -284,7 +285,7 @@ TEST(model_folder, a_rank_reads_no_more_than_its_share) {
   }
 }
 
-TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
+TEST(model_folder, missing_unknown_and_misshaped_tensors_are_named) {
   const Folder folder;
   const ModelConfig base = model();
   Single<float> rig(base);
@@ -318,9 +319,11 @@ TEST(model_folder, missing_strange_and_misshaped_tensors_are_named) {
   }
 }
 
-enum class Head { absent, equal, other, alone };  // beside the embedding, or in its place
+// lm_head in the folder: absent, equal to the embedding, different, or stored in place of the embedding
+enum class Head { absent, equal, other, alone };
 
-// A folder with these weights, of which the head is as told, and one number of another one differs.
+// Writes a folder with these weights. `head` decides how the output head is stored. With Head::other, its element
+// `number` differs from the embedding.
 void write_folder_with_head(const fs::path& folder, const ModelConfig& config, Head head, Type type, std::size_t number) {
   fs::create_directories(folder);
   HuggingFaceConfig text;
@@ -350,7 +353,7 @@ void write_folder_with_head(const fs::path& folder, const ModelConfig& config, H
   writer.commit();
 }
 
-// Embedding and head as a stage has them.
+// Embedding and output head of a stage, or the embedding twice if they are tied.
 template <class T>
 std::pair<std::vector<double>, std::vector<double>> ends_of(Stage& stage, bool tied) {
   std::vector<double> embedding, head;
@@ -363,8 +366,9 @@ std::pair<std::vector<double>, std::vector<double>> ends_of(Stage& stage, bool t
   return {embedding, tied ? embedding : head};
 }
 
-// As transformers: what is stored counts, whatever the config says of a tie; and what came in goes out, byte for byte.
-TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
+// As in transformers, a config that ties the head is overruled if a different head is stored. An export has the same
+// bytes as the imported folder.
+TEST(model_folder, head_is_tied_if_stored_once_or_equal) {
   std::mt19937 random(11);
   for (int draw = 0; draw < 20; ++draw) {
     ModelConfig config = named("T5").model;
@@ -398,7 +402,7 @@ TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
     EXPECT_EQ(read_config_json(folder / "out" / config_file_name).model.tie_word_embeddings, tied);
 
     if (head != Head::other) continue;
-    defaults.model.tie_word_embeddings = true;  // a deck that insists
+    defaults.model.tie_word_embeddings = true;  // as if a deck asked for a tied head
     Single<float> insisting(defaults.model);
     const Error error = error_of([&] { load_weights(folder / "in", insisting.engine); });
     EXPECT_EQ(error.code, Exit::config) << error.what();
@@ -406,7 +410,7 @@ TEST(model_folder, a_head_is_tied_where_it_is_stored_once_or_equal) {
   }
 }
 
-TEST(model_folder, a_head_that_is_stored_nowhere_is_named) {
+TEST(model_folder, missing_untied_lm_head_is_named) {
   ModelConfig config = named("T5").model;
   const Folder folder;
   write_model_folder(folder.path(), config, Type::f32);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Blocks of 4 bits, beside the plain formula: every code by every scale, boxes of tensors, folders in and out, and what is damaged.
+// MXFP4 (blocks of 4-bit values) compared with the plain formula: every code with every scale, boxes of tensors, import
+// and export of folders, and damaged files.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,7 +28,7 @@ using safetensors::Type;
 constexpr double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 double number(unsigned code, unsigned scale) { return (code & 8 ? -1 : 1) * std::ldexp(sizes[code & 7], int(scale) - 127); }
 
-TEST(mxfp4, every_code_by_every_scale) {
+TEST(mxfp4, every_code_and_scale_unpacks_exactly) {
   for (unsigned scale = 0; scale < 256; ++scale)
     for (unsigned code = 0; code < 16; ++code) {
       const unsigned other = (code * 7 + 3) % 16;
@@ -45,12 +46,13 @@ TEST(mxfp4, every_code_by_every_scale) {
     }
 }
 
-// What came from blocks goes there with the same bytes by their own scale, and with the same numbers by that of the rule.
-TEST(mxfp4, what_came_from_blocks_is_exact) {
+// Values unpacked from blocks pack to the same bytes with their own scale, and to the same values with the scale of the
+// specification's rule.
+TEST(mxfp4, unpacked_blocks_repack_exactly) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 20000; ++draw) {
     mxfp4::Codes codes;
-    const unsigned mask = draw % 3 == 0 ? 0xbb : draw % 3 == 1 ? 0x99 : 0xff;  // small numbers alone
+    const unsigned mask = draw % 3 == 0 ? 0xbb : draw % 3 == 1 ? 0x99 : 0xff;  // two of three draws have small values only
     for (auto& c : codes) c = std::uint8_t(random() & mask);
     const auto scale = std::uint8_t(random() % 253);
     std::array<bf16, mxfp4::numbers> stored, again;
@@ -59,20 +61,20 @@ TEST(mxfp4, what_came_from_blocks_is_exact) {
     std::transform(stored.begin(), stored.end(), x.begin(), [](bf16 v) { return double(float(v)); });
     const mxfp4::Packed same = mxfp4::pack(x.data(), scale), by_rule = mxfp4::pack(x.data(), mxfp4::nan_scale);
     ASSERT_TRUE(same.exact && same.scale == scale && same.codes == codes) << draw;
-    if (scale < 3) continue;  // half of the least is none of bf16
+    if (scale < 3) continue;  // the scale of the rule may be below 0, its lowest value
     ASSERT_TRUE(by_rule.exact) << draw;
     mxfp4::unpack(by_rule.codes.data(), by_rule.scale, again.data());
     ASSERT_TRUE(std::equal(stored.begin(), stored.end(), again.begin(), [](bf16 a, bf16 b) { return a.bits == b.bits; })) << draw;
   }
 }
 
-TEST(mxfp4, other_numbers_become_the_nearest) {
+TEST(mxfp4, other_values_round_to_nearest) {
   std::mt19937 random(seed_of_run());
   std::normal_distribution<double> normal;
   for (int draw = 0; draw < 5000; ++draw) {
     std::array<double, mxfp4::numbers> x;
     const int exponent = int(random() % 200) - 100;
-    for (double& v : x) v = std::ldexp(draw % 2 ? normal(random) : double(int(random() % 65) - 32) / 4, exponent);  // ties among them
+    for (double& v : x) v = std::ldexp(draw % 2 ? normal(random) : double(int(random() % 65) - 32) / 4, exponent);  // includes ties
     const mxfp4::Packed p = mxfp4::pack(x.data(), std::uint8_t(random()));
     const double largest = std::abs(*std::max_element(x.begin(), x.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
     bool exact = true;
@@ -94,7 +96,7 @@ TEST(mxfp4, other_numbers_become_the_nearest) {
   }
 }
 
-// A folder of a small gpt-oss, as published ones are: bf16, and matrices of experts in blocks.
+// A folder of a small gpt-oss model, stored as the published ones: bf16 weights, and expert matrices in MXFP4 blocks.
 struct Published {
   ModelConfig model;
   std::map<std::string, std::pair<safetensors::Tensor, std::string>> tensors;
@@ -149,7 +151,7 @@ struct Published {
   std::string first_blocks() const { return "model.layers.0.mlp.experts.gate_up_proj_blocks"; }
   std::string first_scales() const { return "model.layers.0.mlp.experts.gate_up_proj_scales"; }
 
-  // Number (row, column) of a matrix of an expert, by the formula alone.
+  // Element (row, column) of the matrix of an expert, computed by the formula only.
   double at(const std::string& tensor, Index expert, Index row, Index column) const {
     const auto& [blocks, codes] = tensors.at(tensor + "_blocks");
     const Index block = (expert * blocks.shape[1] + row) * blocks.shape[2] + column / 32;
@@ -168,8 +170,8 @@ std::vector<double> numbers_of(const WeightSource& source, const std::string& we
   return numbers;
 }
 
-// Of the weights of expert e, "gate_proj" is row 2 i and "up_proj" row 2 i + 1 of gate_up_proj.
-TEST(mxfp4, boxes_of_a_folder_are_the_formula) {
+// For each expert, row i of gate_proj is row 2 i of gate_up_proj, and row i of up_proj is row 2 i + 1.
+TEST(mxfp4, boxes_of_a_folder_match_the_formula) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 12; ++draw) {
     const Published published(random);
@@ -199,7 +201,7 @@ TEST(mxfp4, boxes_of_a_folder_are_the_formula) {
   }
 }
 
-TEST(mxfp4, folders_go_out_as_they_came_in_and_as_plain_numbers) {
+TEST(mxfp4, export_restores_blocks_or_writes_plain_bf16) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 6; ++draw) {
     const Published published(random);
@@ -226,11 +228,11 @@ TEST(mxfp4, folders_go_out_as_they_came_in_and_as_plain_numbers) {
     export_folder(folder / "checkpoint", folder / "asked", like, note);
     EXPECT_TRUE(contents(folder / "plain" / one_file_name) == contents(folder / "asked" / one_file_name));
 
-    // Followed by other weights, a block that changed is rounded, and the others keep their bytes.
+    // Export like a folder with other weights: a block that changed is repacked, and all others keep their bytes.
     Published other = published;
     std::string& codes = other.tensors[other.first_blocks()].second;
     std::string& scales = other.tensors[other.first_scales()].second;
-    codes[3] = char(0x72), scales[0] = char(scales[0] - 1);  // 1 and 6, both halved or not
+    codes[3] = char(0x72), scales[0] = char(scales[0] - 1);  // other codes (for 1 and 6), and half the scale of the first block
     other.write(folder / "other");
     ExportOptions after;
     after.like = folder / "other";
@@ -238,18 +240,18 @@ TEST(mxfp4, folders_go_out_as_they_came_in_and_as_plain_numbers) {
     EXPECT_EQ(read_model_folder(folder / "rounded").blocks, true);
     const FolderWeights again(folder / "rounded", published.model);
     for (const Weight& w : declared_weights(published.model))
-      EXPECT_EQ(numbers_of(in, w.name, whole(w.shape)), numbers_of(again, w.name, whole(w.shape))) << "numbers of 4 bits stay: " << w.name;
+      EXPECT_EQ(numbers_of(in, w.name, whole(w.shape)), numbers_of(again, w.name, whole(w.shape))) << "4-bit values must not change: " << w.name;
   }
 }
 
-TEST(mxfp4, what_is_not_of_4_bits_is_rounded_and_told) {
+TEST(mxfp4, inexact_blocks_are_rounded_and_reported) {
   std::mt19937 random(seed_of_run());
   const Published published(random);
   const Folder folder;
   published.write(folder / "in");
   import_folder(folder / "in", folder / "first", false, {});
   export_folder(folder / "first", folder / "plain", {}, {});
-  // One number of the plain folder becomes 1.25 times the block's unit, between two codes.
+  // One element of the plain folder becomes 1.25 times the unit of its block, which lies between two codes.
   const std::string name = "model.layers.0.mlp.experts.down_proj";
   const ModelFolder plain(folder / "plain");
   const safetensors::Tensor& tensor = plain.tensor(name);
@@ -285,10 +287,10 @@ TEST(mxfp4, what_is_not_of_4_bits_is_rounded_and_told) {
     const auto a = numbers_of(before, w.name, whole(w.shape)), b = numbers_of(after, w.name, whole(w.shape));
     for (std::size_t i = 0; i < a.size(); ++i) differ += a[i] != b[i];
   }
-  EXPECT_LE(differ, 1) << "the number may have been what it is rounded to";
+  EXPECT_LE(differ, 1) << "only the changed element may differ";
 }
 
-TEST(mxfp4, damage_is_named) {
+TEST(mxfp4, damaged_tensors_are_refused_by_name) {
   std::mt19937 random(seed_of_run());
   const Published whole_one(random);
   const std::string blocks = whole_one.first_blocks(), scales = whole_one.first_scales();
@@ -323,7 +325,7 @@ TEST(mxfp4, damage_is_named) {
          "do not belong together");
 }
 
-TEST(mxfp4, the_file_says_so) {
+TEST(mxfp4, config_selects_mxfp4_by_quantization_method) {
   const auto read = [](const char* type, const char* how) {
     return parse_config_json(fmt::format(R"({{"model_type": "{}", "rope_parameters": {{"rope_theta": 1e4}}, "quantization_config": {}}})", type, how),
                              "file")
@@ -338,8 +340,8 @@ TEST(mxfp4, the_file_says_so) {
   }
 }
 
-// What the Hub has of openai/gpt-oss-20b: the shape, and the way its weights are stored.
-TEST(mxfp4, the_published_file_is_read) {
+// The config.json of openai/gpt-oss-20b on the Hugging Face Hub: the model shape, and MXFP4 as the storage format.
+TEST(mxfp4, published_gpt_oss_20b_config_is_read) {
   std::string kinds;
   for (int i = 0; i < 24; ++i) kinds += fmt::format("{}\"{}_attention\"", i ? ", " : "", i % 2 ? "full" : "sliding");
   const HuggingFaceConfig config = parse_config_json(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A trunk under a new head: its weights are read to the bit, the head's are those that a run without a beginning draws, whatever head was stored.
+// A pretrained trunk with a new head: trunk weights are read exactly, and head weights are initialized as in a run from
+// scratch, no matter which head was stored.
 #include "src/pretrained/new_head.hpp"
 
 #include <algorithm>
@@ -48,9 +49,9 @@ void expect_new_head(const Golden& stored, std::shared_ptr<const Objective> obje
   EXPECT_GT(drawn, 0);
 }
 
-TEST(new_head, the_trunk_is_read_and_the_head_drawn) {
+TEST(new_head, trunk_is_loaded_and_head_is_initialized) {
   for (const char* name : {"bert", "bert_texts", "bert_tokens"}) {
-    expect_new_head(golden(name), classify(numbered_classes(3)), false);  // as many as are stored
+    expect_new_head(golden(name), classify(numbered_classes(3)), false);  // the number of classes of the stored head
     expect_new_head(golden(name), tag(numbered_classes(4)), false);
   }
   expect_new_head(golden("bert_texts"), golden("bert").model.objective, true);
@@ -58,16 +59,16 @@ TEST(new_head, the_trunk_is_read_and_the_head_drawn) {
   expect_new_head(golden("llama"), tag(numbered_classes(2)), false);
 }
 
-TEST(new_head, another_trunk_is_refused) {
+TEST(new_head, different_trunk_is_refused) {
   ModelConfig model = golden("bert").model;
   model.objective = tag(numbered_classes(4)), model.tie_word_embeddings = false;
-  model.pattern = "*-";  // and there are more layers
+  model.pattern = "*-";  // the stored trunk has more layers
   const Error error = error_of([&] { check_weights(*open_trunk(golden("bert").folder, model, 1), declared_weights(model)); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("bert.encoder.layer.1."), std::string::npos) << error.what();
 }
 
-TEST(new_head, another_head_than_the_stored_one_is_told_with_the_way_out) {
+TEST(new_head, mismatched_head_error_suggests_a_new_head) {
   ModelConfig model = golden("bert_texts").model;
   require_same_head(golden("bert_texts").folder, model);
   for (const auto& objective : {classify(numbered_classes(2)), tag(numbered_classes(3))}) {

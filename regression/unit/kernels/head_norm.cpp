@@ -13,11 +13,12 @@ constexpr double eps = 1e-2;
 struct Shape3 {
   Index rows, heads, width;
 };
-// More than two blocks of rows, a single head, heads that fill a vector; on GPUs heads that a part of a warp has, with lanes and heads left over,
-// those of more packs than a warp has lanes, and more of them than blocks.
+// Cases: more than two blocks of rows, a single head, heads that fill whole vectors. For GPUs: heads on part of a warp
+// with lanes or heads left over, heads wider than a warp, and more heads than blocks.
 constexpr Shape3 shapes[] = {{150, 3, 10}, {70, 1, 64}, {9, 5, 16}, {21, 3, 128}, {13, 4, 80}, {11, 1, 520}, {7, 3, 300}, {3, 1000, 31}};
 
-// Heads as the rows of an RMSNorm, each of which has a law of its own.
+// The norm of each head must equal an RMSNorm of rows * heads rows with `width` elements. RMSNorm itself is tested in
+// rmsnorm.cpp.
 template <class T>
 void agrees_with_rmsnorm(const Shape3& s, double offset) {
   using A = Acc<T>;
@@ -40,14 +41,14 @@ void agrees_with_rmsnorm(const Shape3& s, double offset) {
   head_norm<T>(bench.dev, inside(all), g, eps, y, factors, offset);
   EXPECT_LE(difference(numbers(y), numbers(want)), tolerance<T>);
   EXPECT_LE(difference(numbers(factors), numbers(rstd)), tolerance<A>);
-  head_norm_backward<T>(bench.dev, inside(dy), inside(all), g, factors, inside(dy), dg_again, offset);  // in place
+  head_norm_backward<T>(bench.dev, inside(dy), inside(all), g, factors, inside(dy), dg_again, offset);  // dx overwrites dy in place
   EXPECT_LE(difference(numbers(inside(dy)), numbers(dx)), tolerance<T>);
   EXPECT_LE(difference(numbers(dg_again), numbers(dg)), tolerance<A>);
 }
 
 }  // namespace
 
-TEST(head_norm, is_the_rmsnorm_of_every_head) {
+TEST(head_norm, equals_rmsnorm_of_every_head) {
   for (const Shape3& s : shapes)
     for (const double offset : {0.0, 1.0}) {
       agrees_with_rmsnorm<double>(s, offset);
@@ -56,7 +57,7 @@ TEST(head_norm, is_the_rmsnorm_of_every_head) {
     }
 }
 
-TEST(head_norm, gradients_are_slopes) {
+TEST(head_norm, gradients_match_finite_differences) {
   Workbench bench;
   const auto x = bench.normal<double>(4, 15), dy = bench.normal<double>(4, 15), y = bench.zeros<double>(4, 15), dx = bench.zeros<double>(4, 15);
   const auto g = bench.normal<double>(5), dg = bench.zeros<double>(5);
@@ -71,7 +72,7 @@ TEST(head_norm, gradients_are_slopes) {
   EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
 }
 
-TEST(head_norm, a_dry_run_counts_the_same_work_and_scratch) {
+TEST(head_norm, dry_run_counts_same_flops_and_scratch) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 20);
   Arena memory = Arena::dry_run(Memory::activations);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host computes itself, in parts.
+// Parallel loops on the host: every index of a range is processed once, with one thread per 2^14 indices, up to the
+// given number of threads.
 #include "kernels/base/host_work.hpp"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace gyr::testing::host_work_suite {
 
-TEST(host_work, every_number_is_in_one_part_whatever_the_threads) {
+TEST(host_work, every_index_is_processed_exactly_once) {
   std::mt19937_64 random(seed_of_run());
   std::vector<Index> lengths = {0, 1, (Index(1) << 14) - 1, Index(1) << 15};
   for (int i = 0; i < 12; ++i) lengths.push_back(Index(random() % 300'000));

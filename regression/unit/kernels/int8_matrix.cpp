@@ -10,7 +10,7 @@ namespace gyr::testing::int8_matrix_suite {
 
 namespace {
 
-// Memory for one and its numbers.
+// An Int8Matrix with its own memory. operator() returns a dequantized element.
 struct Owned {
   std::vector<std::int8_t> values;
   std::vector<float> scales;
@@ -32,7 +32,7 @@ Owned quantized(const Values& w, Index rows, Index columns) {
   return q;
 }
 
-// y = alpha x w' + beta y with the matrix that q is, against loops.
+// Compares y = alpha x w' + beta y with plain loops, where w is a quantized matrix.
 template <class T, class S>
 void expect_product(Index R, Index N, Index K, double tolerance) {
   const Values x = rounded<T>(numbers(R * K, 1)), before = rounded<S>(numbers(R * N, 3));
@@ -63,7 +63,7 @@ void expect_product(Index R, Index N, Index K, double tolerance) {
 
 }  // namespace
 
-TEST(int8_matrix, is_off_by_at_most_half_a_step) {
+TEST(int8_matrix, quantization_error_is_at_most_half_a_step) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
     const Index rows = 1 + random() % 5, columns = 1 + random() % 300;
@@ -79,7 +79,7 @@ TEST(int8_matrix, is_off_by_at_most_half_a_step) {
   }
 }
 
-TEST(int8_matrix, keeps_zeros_and_says_where_no_number_is) {
+TEST(int8_matrix, quantization_keeps_zeros_and_marks_nonfinite_blocks) {
   Values w(3 * 64, 0);
   w[64 + 5] = std::numeric_limits<double>::quiet_NaN(), w[64 + 6] = 1, w[2 * 64] = std::numeric_limits<double>::infinity();
   const Owned q = quantized<float>(w, 3, 64);
@@ -88,20 +88,20 @@ TEST(int8_matrix, keeps_zeros_and_says_where_no_number_is) {
   EXPECT_TRUE(std::isnan(q(2, 0)));
 }
 
-TEST(int8_matrix, products_are_those_of_the_numbers_it_stands_for) {
+TEST(int8_matrix, gemm_matches_loops_over_dequantized_values) {
   std::mt19937 random(11);
   for (int draw = 0; draw < 24; ++draw) {
     const Index R = draw < 10 ? 1 + draw : 1 + random() % 20, N = random() % 4 == 0 ? 500 + random() % 600 : 1 + random() % 40,
                 K = 1 + random() % 200;
     expect_product<double, double>(R, N, K, 1e-13);
     expect_product<float, float>(R, N, K, 1e-4);
-    expect_product<bf16, float>(R, N, K, R > 8 ? 2e-2 : 1e-4);  // many rows meet weights rounded to bf16
+    expect_product<bf16, float>(R, N, K, R > 8 ? 2e-2 : 1e-4);  // above 8 rows the weights are dequantized to bf16
     expect_product<bf16, bf16>(R, N, K, 2e-2);
   }
 }
 
-// A row of x that holds no number spoils its own results alone.
-TEST(int8_matrix, rows_do_not_reach_each_other) {
+// A NaN in a row of x affects only the results of that row.
+TEST(int8_matrix, nan_row_affects_only_its_own_output) {
   const Index N = 5, K = 130;
   const Owned q = quantized<float>(numbers(N * K, 2), N, K);
   Values x = rounded<float>(numbers(3 * K, 1));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Texts that are read token by token through a cache are those that attention reads at once, whichever of them advance together.
+// Decoding token by token with a KV cache gives the same result as attention over the full sequences, no matter which
+// sequences advance together.
 #include "kernels/ops/kv_cache.hpp"
 
 #include <random>
@@ -11,7 +12,7 @@ namespace gyr::testing::kv_cache_suite {
 
 namespace {
 
-// Texts of `length` tokens; a window shows a token so many, 0: all.
+// Sequences of `length` tokens. window: visible keys per token, including the token itself; 0 means all keys.
 struct Case {
   AttentionShape shape;
   Index length, window, spare;
@@ -53,7 +54,8 @@ class Texts {
     attention_finish<T>(bench_.dev, s, state, out, state.m);
     return out;
   }
-  // Neighbours advance together, which ones is drawn. Rows of the cache that nobody has written hold numbers too.
+  // In each step, a random range of adjacent sequences advances by one token. Cache rows that have not been written
+  // hold random values.
   Tensor2<T> by_tokens(std::mt19937_64& random) {
     const Tensor2<T> out = output(rows()), cache = bench_.normal<T>(c_.shape.batch * c_.held(), c_.width());
     std::vector<Index> done(std::size_t(c_.shape.batch), 0);
@@ -77,7 +79,7 @@ class Texts {
     return {bench_.zeros<Acc<T>>(rows, c_.shape.num_heads * c_.shape.v_head_dim), bench_.zeros<Acc<T>>(rows, c_.shape.num_heads),
             bench_.zeros<Acc<T>>(rows, c_.shape.num_heads)};
   }
-  // Row of the texts that sequence first + i reads next.
+  // Row of q and kv that sequence first + i reads next.
   Index row(Index first, Index i, std::span<const Index> before) const { return (first + i) * c_.length + before[std::size_t(i)]; }
 
   void step(Index first, std::span<const Index> before, const Tensor2<T>& cache, const Tensor2<T>& out) {
@@ -107,25 +109,26 @@ void expect_decoding_matches_attention(double within) {
   std::mt19937_64 random(seed_of_run());
   for (int i = 0; i < 25; ++i) {
     const Case c = drawn(random);
-    SCOPED_TRACE(fmt::format("{}: {} texts of {}, {} heads on {} of {} and {}, window {}, {} held", i, c.shape.batch, c.length, c.shape.num_heads,
-                             c.shape.num_kv_heads, c.shape.head_dim, c.shape.v_head_dim, c.window, c.held()));
+    SCOPED_TRACE(fmt::format("case {}: {} sequences of {} tokens, {} query heads on {} KV heads of {} and {} dimensions, window {}, {} cache rows", i,
+                             c.shape.batch, c.length, c.shape.num_heads, c.shape.num_kv_heads, c.shape.head_dim, c.shape.v_head_dim, c.window,
+                             c.held()));
     Workbench bench;
     Texts<T> texts(bench, c);
     const Tensor2<T> whole = texts.at_once(), one = texts.by_tokens(random), other = texts.by_tokens(random);
     for (Index n = 0; n < Index(whole.span()); ++n) EXPECT_NEAR(double(flat(one)(n)), double(flat(whole)(n)), within) << n;
-    EXPECT_EQ(std::memcmp(one.data(), other.data(), one.span() * sizeof(T)), 0) << "bits depend on which texts advance together";
+    EXPECT_EQ(std::memcmp(one.data(), other.data(), one.span() * sizeof(T)), 0) << "the bits depend on which sequences advance together";
   }
 }
 
 }  // namespace
 
-TEST(kv_cache, texts_by_tokens_are_texts_at_once) {
+TEST(kv_cache, decoding_with_kv_cache_matches_full_attention) {
   expect_decoding_matches_attention<double>(1e-12);
   expect_decoding_matches_attention<float>(1e-5);
   expect_decoding_matches_attention<bf16>(0.05);
 }
 
-TEST(kv_cache, sequences_are_no_longer_than_their_cache) {
+TEST(kv_cache, sequence_longer_than_its_kv_cache_is_refused) {
   Workbench bench;
   const auto x = bench.zeros<float>(1, 4), cache = bench.zeros<float>(3, 8);
   const auto fresh = bench.zeros<float>(1, 8), m = bench.zeros<float>(1, 1), l = bench.zeros<float>(1, 1);

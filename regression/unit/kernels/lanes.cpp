@@ -8,7 +8,7 @@
 namespace gyr::testing::lanes_suite {
 namespace {
 
-TEST(lanes, take_every_piece_once_and_a_part_of_the_scratch) {
+TEST(lanes, run_every_piece_once_with_separate_scratch) {
   constexpr Index count = 37;
   Device dev(false, 1 << 20), dry(true, 0);
   std::vector<int> seen(count), changed(count);
@@ -35,7 +35,7 @@ TEST(lanes, take_every_piece_once_and_a_part_of_the_scratch) {
   }
 }
 
-TEST(lanes, pass_on_what_a_piece_throws) {
+TEST(lanes, rethrow_the_error_of_a_piece) {
   Device dev(false, 1 << 20);
   EXPECT_THROW(for_lanes(dev, "pieces", 9, [](Device&, Index i) { ensure(i != 7, "piece {} fails", i); }), Error);
 }

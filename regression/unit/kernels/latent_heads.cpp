@@ -10,7 +10,7 @@ namespace {
 
 constexpr Index positions = 40;
 
-// Heads and what they are made of, all drawn at random.
+// Multi-head latent attention: heads, dimensions, rows and tensors drawn at random.
 template <class T>
 struct Drawn {
   using A = Acc<T>;
@@ -57,10 +57,10 @@ void agrees_with_plain_loops(Drawn<T>&& d) {
         turned(double(d.shared(r, a)), double(d.shared(r, b)), double(d.k(r, first + a)), double(d.k(r, first + b)));
       }
     }
-  EXPECT_LE(worst, 20 * tolerance<T>) << s.heads << " heads of " << s.still << " and " << s.turning;
+  EXPECT_LE(worst, 20 * tolerance<T>) << s.heads << " heads, non-rotary dimensions " << s.still << ", rotary dimensions " << s.turning;
 }
 
-// Of a map that is linear in what it reads: <y, A x> = <A' y, x>.
+// Adjoint identity of a linear map A: <y, A x> = <A' y, x>.
 template <class T>
 void backward_is_the_transpose(Drawn<T>&& d) {
   using A = Acc<T>;
@@ -83,7 +83,7 @@ void backward_is_the_transpose(Drawn<T>&& d) {
 
 }  // namespace
 
-TEST(latent_heads, are_what_plain_loops_make_of_them) {
+TEST(latent_heads, match_plain_loops) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
   for (Index i = 0; i < 20; ++i) {
     agrees_with_plain_loops(Drawn<double>(seed, i));

@@ -7,18 +7,18 @@ namespace gyr::testing::layernorm_suite {
 
 namespace {
 
-constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
-// Rows that a block of a GPU holds in one, two and four packs to a thread, and longer ones.
+constexpr Index height = 150, width = 37, full = 48;  // height: more than two blocks of rows; width: no whole number of vectors; full: whole vectors
+// Row widths that a GPU block holds in one, two and four packs per thread, and a larger one.
 template <class T>
 constexpr Index wide[] = {6144 / sizeof(T) - 16, 6144 / sizeof(T) + 16, 12288 / sizeof(T) + 16, 24576 / sizeof(T) + 16};
 constexpr Index few = 11;
-constexpr double eps = 1e-2;  // large enough that forgetting it shows
+constexpr double eps = 1e-2;  // large enough that omitting eps fails the test
 
 struct Plain {
   std::vector<double> y, mean, rstd, dx, dg, db;
 };
 
-// The formulas of the header in plain loops.
+// The formulas of kernels/ops/layernorm.hpp in plain loops.
 Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& b, const std::vector<double>& dy) {
   const Index width = Index(g.size()), height = Index(x.size()) / width;
   Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(height),
@@ -51,7 +51,7 @@ void agrees_with_plain_loops(Index width, Index height = layernorm_suite::height
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
   const auto g = bench.normal<A>(width), b = bench.normal<A>(width), mean = bench.zeros<A>(height), rstd = bench.zeros<A>(height);
-  for (Index i = 0; i < height * width; ++i) x.data()[i] = T(float(x.data()[i]) + 2);  // rows with a mean
+  for (Index i = 0; i < height * width; ++i) x.data()[i] = T(float(x.data()[i]) + 2);  // gives the rows a mean other than zero
   const Plain want = plain(numbers(x), numbers(g), numbers(b), numbers(dy));
 
   layernorm<T>(bench.dev, x, g, b, eps, y, mean, rstd);
@@ -82,12 +82,12 @@ TEST(layernorm, agrees_with_plain_loops) {
   }
 }
 
-TEST(layernorm, of_wide_rows_agrees_with_plain_loops) {
+TEST(layernorm, wide_rows_agree_with_plain_loops) {
   for (const Index columns : wide<double>) agrees_with_plain_loops<double>(columns, few);
   for (const Index columns : wide<bf16>) agrees_with_plain_loops<bf16>(columns, few);
 }
 
-TEST(layernorm, gradients_are_slopes) {
+TEST(layernorm, gradients_match_finite_differences) {
   Workbench bench;
   const Index rows = 5, narrow = 7;
   const auto x = bench.normal<double>(rows, narrow), dy = bench.normal<double>(rows, narrow), y = bench.zeros<double>(rows, narrow);
@@ -105,8 +105,8 @@ TEST(layernorm, gradients_are_slopes) {
   EXPECT_LE(difference(numbers(db), slope(b, loss)), 1e-9);
 }
 
-// The mean is taken away before the squares are summed: a level far above the row's deviations loses no digits to it.
-TEST(layernorm, a_level_does_not_matter) {
+// The mean is subtracted before the squares are summed, so a mean far above the standard deviation costs no precision.
+TEST(layernorm, large_mean_loses_no_precision) {
   Workbench bench;
   const auto x = bench.normal<double>(height, width), y = bench.zeros<double>(height, width), z = bench.zeros<double>(height, width);
   const auto g = bench.normal<double>(width), b = bench.normal<double>(width), mean = bench.zeros<double>(height), rstd = bench.zeros<double>(height);
@@ -116,7 +116,7 @@ TEST(layernorm, a_level_does_not_matter) {
   EXPECT_LE(difference(numbers(z), numbers(y)), 1e-8);
 }
 
-TEST(layernorm, a_dry_run_counts_the_same_work_and_scratch) {
+TEST(layernorm, dry_run_counts_same_flops_and_scratch) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 20);
   Arena memory = Arena::dry_run(Memory::activations);

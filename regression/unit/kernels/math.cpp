@@ -10,14 +10,14 @@ namespace gyr::testing::math_suite {
 namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
 
-// Distance of y from the exact value in units of the last place of the exact value.
+// Error of y in units in the last place (ULP) of the exact value.
 double ulps(float y, double exact) {
   const double unit = std::ldexp(1.0, std::max(std::ilogb(exact), -126) - 23);
   return std::abs(double(y) - exact) / unit;
 }
 }  // namespace
 
-TEST(math, the_float_exponential_is_within_two_ulp) {
+TEST(math, fp32_exp_is_within_two_ulp) {
   double worst = 0;
   for (int i = 0; i < 4000000; ++i) {
     const float x = float(-87.3365402 + i * (88.7228317 + 87.3365402) / 3999999);
@@ -27,10 +27,10 @@ TEST(math, the_float_exponential_is_within_two_ulp) {
   for (float x = 1e-30f; x < 80; x *= 1.001f)
     for (const float s : {x, -x}) worst = std::max(worst, ulps(fast_exp(s), std::exp(double(s))));
   EXPECT_LE(worst, 2);
-  EXPECT_GT(worst, 0.5);  // a library function in its place would not be what kernels run
+  EXPECT_GT(worst, 0.5);  // an exact result would mean that a library function was tested in place of the kernels' own
 }
 
-TEST(math, the_float_exponential_keeps_its_ends) {
+TEST(math, fp32_exp_handles_underflow_overflow_and_nan) {
   EXPECT_EQ(fast_exp(0.0f), 1.0f);
   EXPECT_EQ(fast_exp(-0.0f), 1.0f);
   for (const float x : {-87.34f, -100.0f, -104.0f, -1e4f, -3e38f, -inf}) EXPECT_EQ(fast_exp(x), 0.0f) << x;
@@ -41,7 +41,7 @@ TEST(math, the_float_exponential_keeps_its_ends) {
   EXPECT_TRUE(std::isnan(fast_exp(std::numeric_limits<double>::quiet_NaN())));
 }
 
-TEST(math, the_sigmoid_is_monotone_bounded_and_odd_about_a_half) {
+TEST(math, sigmoid_is_monotone_bounded_and_symmetric) {
   float last = 0;
   for (float x = -110; x < 110; x += 0.0137f) {
     const float s = sigmoid(x);
@@ -54,7 +54,7 @@ TEST(math, the_sigmoid_is_monotone_bounded_and_odd_about_a_half) {
   EXPECT_EQ(silu(200.0f), 200.0f);
 }
 
-TEST(math, the_slope_of_silu_is_its_derivative) {
+TEST(math, silu_slope_is_the_derivative_of_silu) {
   for (double x = -12; x < 12; x += 0.37) {
     const double h = 1e-5;
     EXPECT_NEAR(silu_slope(x), (silu(x + h) - silu(x - h)) / (2 * h), 1e-9) << x;

@@ -42,7 +42,8 @@ void expect_sound(const std::vector<MemoryBlock>& blocks, const MemoryPlan& plan
   EXPECT_LE(plan.live, plan.bytes);
 }
 
-// The least that any order of placement at the lowest free offset takes: among them is an optimum, since any plan can be pushed down.
+// Lowest memory over all orders of placing blocks at the lowest free offset. This includes an optimum, because any plan
+// can be pushed down.
 Index lowest_over_all_orders(const std::vector<MemoryBlock>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
@@ -52,7 +53,7 @@ Index lowest_over_all_orders(const std::vector<MemoryBlock>& blocks) {
     plan.offsets.assign(blocks.size(), 0);
     Index top = 0;
     for (std::size_t n = 0; n < order.size(); ++n) {
-      // Upwards until it meets none of those that stand.
+      // Move the block up until it overlaps none of the placed blocks.
       Index& at = plan.offsets[order[n]];
       for (bool moved = true; moved;) {
         moved = false;
@@ -66,7 +67,7 @@ Index lowest_over_all_orders(const std::vector<MemoryBlock>& blocks) {
   return least;
 }
 
-TEST(memory_plan, of_up_to_eight_blocks_is_the_best_there_is) {
+TEST(memory_plan, plan_of_up_to_eight_blocks_is_optimal) {
   std::mt19937_64 random(17);
   for (int trial = 0; trial < 60; ++trial) {
     SCOPED_TRACE(fmt::format("trial {} of seed 17", trial));
@@ -78,7 +79,7 @@ TEST(memory_plan, of_up_to_eight_blocks_is_the_best_there_is) {
   }
 }
 
-TEST(memory_plan, of_many_blocks_is_sound_and_near_what_is_alive_at_once) {
+TEST(memory_plan, plan_of_many_blocks_is_near_peak_usage) {
   std::mt19937_64 random(18);
   double worst = 1;
   int met = 0;
@@ -94,8 +95,8 @@ TEST(memory_plan, of_many_blocks_is_sound_and_near_what_is_alive_at_once) {
   EXPECT_GE(met, 90);
 }
 
-// What forward keeps for backward lies as a stack does, and what an operation needs meanwhile on top of it: no byte is lost.
-TEST(memory_plan, of_nested_lifetimes_takes_what_is_alive_at_once) {
+// Activations kept for backward form a stack, with the temporaries of each operation on top. The plan wastes no byte.
+TEST(memory_plan, nested_lifetimes_need_only_the_peak_live_bytes) {
   std::vector<MemoryBlock> blocks;
   constexpr Index layers = 200;
   for (Index i = 0; i < layers; ++i) {
@@ -108,13 +109,13 @@ TEST(memory_plan, of_nested_lifetimes_takes_what_is_alive_at_once) {
   EXPECT_TRUE(plan.optimal);
 }
 
-TEST(memory_plan, of_nothing_takes_nothing) {
+TEST(memory_plan, empty_blocks_need_no_memory) {
   EXPECT_EQ(plan_memory({}).bytes, 0);
   const std::vector<MemoryBlock> empty{{0, 5, 0}, {1, 2, 0}};
   EXPECT_EQ(plan_memory(empty).bytes, 0);
 }
 
-TEST(memory_plan, rounds_up_to_its_alignment) {
+TEST(memory_plan, offsets_and_size_are_rounded_to_alignment) {
   const std::vector<MemoryBlock> blocks{{0, 2, 1}, {0, 2, 257}, {2, 3, 3}};
   const MemoryPlan plan = plan_memory(blocks, 256);
   EXPECT_EQ(plan.bytes, 768);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a dry run says is computed while a transfer is under way: as it was told, and of ranks that share layers what their layers' shapes say.
+// A dry run records the computation that overlaps each transfer. Recorded events are compared with a plain list, and
+// the overlap of tensor-parallel transfers with the FLOPs of the layer shapes.
 #include "kernels/device/overlapped_transfers.hpp"
 
 #include "modules/cost/flops.hpp"
@@ -11,12 +12,12 @@
 namespace gyr::testing::overlapped_transfers_suite {
 namespace {
 
-// Launches and transfers drawn at random, against a list of all that happened in order.
-TEST(overlapped_transfers, a_transfer_has_beside_it_what_is_launched_between_its_start_and_its_wait) {
+// Random launches and transfers, compared with a list of all events in order.
+TEST(overlapped_transfers, transfer_overlaps_launches_between_its_start_and_wait) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 200; ++i) {
     OverlappedTransfers hidden;
-    std::vector<double> launched;  // flops, in order
+    std::vector<double> launched;  // FLOPs of the launches, in order
     struct Begun {
       int number;
       std::size_t at;
@@ -24,7 +25,7 @@ TEST(overlapped_transfers, a_transfer_has_beside_it_what_is_launched_between_its
       Index bytes;
     };
     std::vector<Begun> begun;
-    std::map<Index, double> expected;  // by bytes, which tell one from another
+    std::map<Index, double> expected;  // overlapped FLOPs by transfer size in bytes, which is unique per transfer
     for (int event = 0; event < 40; ++event) {
       if (const int what = dice.between(0, 2); what == 0) {
         const Index times = dice.between(1, 3);
@@ -47,11 +48,11 @@ TEST(overlapped_transfers, a_transfer_has_beside_it_what_is_launched_between_its
       for (const auto& [shape, calls] : t.beside) seen[t.bytes] += shape.flops * double(calls);
     EXPECT_EQ(seen, expected);
     for (const Begun& b : begun) hidden.awaited(b.number);
-    EXPECT_TRUE(hidden.take().empty()) << "what was under way is forgotten";
+    EXPECT_TRUE(hidden.take().empty()) << "take() forgets transfers that are still in flight";
   }
 }
 
-// On ranks that share layers, evenly.
+// A small random model on 1, 2 or 4 tensor-parallel ranks, which shard every layer evenly.
 Drawn shared(Dice& dice) {
   const int tensor = dice.one_of<int>({1, 2, 4}), width = dice.between(1, 3);
   std::string pattern;
@@ -75,8 +76,9 @@ double overlapped_gemm_flops(const OverlappedTransfer& transfer) {
   return flops;
 }
 
-// Gradients of a layer's weights, and those of its input, are as many flops as its projections' forward.
-TEST(overlapped_transfers, sums_of_branches_hide_beside_gradients_of_weights_and_gathers_beside_those_of_inputs) {
+// In backward, the reduction of input gradients overlaps the weight-gradient GEMMs. With sequence parallelism, the
+// all-gather overlaps the input-gradient GEMMs. Each of the two has as many FLOPs as the forward projections.
+TEST(overlapped_transfers, tensor_parallel_transfers_overlap_weight_and_input_gradients) {
   Dice dice(seed_of_run());
   int seen = 0;
   for (int i = 0; i < 40; ++i) {
@@ -88,7 +90,7 @@ TEST(overlapped_transfers, sums_of_branches_hide_beside_gradients_of_weights_and
     products *= double(s.config.micro_batch_size * s.config.seq_length) / ranks;
     const Program program = compile(s.config.schedule, pipeline_shape(s.layout, s.config.micros), 0, step.engine().buckets());
     const TaskCounts counts = step.engine().take_task_counts();
-    std::map<int, double> sums, gathers;  // flops beside them, by micro-batch
+    std::map<int, double> sums, gathers;  // FLOPs overlapped with reductions and with all-gathers, by micro-batch
     for (std::size_t i = 0; i < counts.of_task.size(); ++i) {
       const Task& task = program.tasks[i];
       for (const auto& [communicator, t] : counts.counts[std::size_t(counts.of_task[i])].hidden) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program says which features its processor lacks, and no other: commands/processor.cpp starts the whole program on an older one.
+// CPU feature check: the program names exactly the required features that the processor lacks. commands/processor.cpp
+// starts the program on an older processor.
 #include "kernels/base/processor.hpp"
 
 #include <random>
@@ -28,16 +29,16 @@ std::string missing(const std::vector<bool>& wanted, const CpuRegisters& cpu, st
   std::copy(wanted.begin(), wanted.end(), flags.get());
   std::vector<char> text(size + 8, '#');
   missing_features(flags.get(), cpu, text.data(), size);
-  EXPECT_EQ(std::string(text.end() - 8, text.end()), "########") << "written behind the end";
+  EXPECT_EQ(std::string(text.end() - 8, text.end()), "########") << "written past the end of the buffer";
   return text.data();
 }
 
 }  // namespace
 
-// 1000 programs on 1000 processors.
-TEST(processor, names_what_is_wanted_and_is_not_there) {
+// 1000 random sets of required features on 1000 random processors.
+TEST(processor, missing_features_are_named) {
   const auto all = features();
-  if (all.empty()) GTEST_SKIP() << "nothing is looked at on this kind of processor";
+  if (all.empty()) GTEST_SKIP() << "no features are checked on this processor architecture";
   const unsigned seed = 20261;
   std::mt19937 draw(seed);
   for (int trial = 0; trial < 1000; ++trial) {
@@ -54,8 +55,8 @@ TEST(processor, names_what_is_wanted_and_is_not_there) {
   }
 }
 
-// A virtual machine may show features whose registers it does not save.
-TEST(processor, a_feature_needs_its_registers_saved) {
+// A virtual machine may report features whose registers it does not save.
+TEST(processor, feature_needs_registers_saved_by_the_system) {
   const std::vector<bool> wanted(features().size(), true);
   for (const unsigned saved : {0u, 0x2u, 0x6u, 0xe6u, 0x800e6u}) {
     CpuRegisters cpu = everything();
@@ -67,7 +68,7 @@ TEST(processor, a_feature_needs_its_registers_saved) {
   }
 }
 
-TEST(processor, a_long_list_is_cut_at_a_name) {
+TEST(processor, long_list_is_truncated_to_the_buffer) {
   const std::vector<bool> wanted(features().size(), true);
   const std::string whole = missing(wanted, {});
   for (std::size_t size = 1; size < whole.size(); ++size) {
@@ -76,8 +77,9 @@ TEST(processor, a_long_list_is_cut_at_a_name) {
   }
 }
 
-// Every bit of the table is where the compiler's own run time looks for it, on this machine. It knows some features by other names, or not at all.
-TEST(processor, the_registers_are_read_as_the_compiler_reads_them) {
+// Every feature bit of the table agrees with __builtin_cpu_supports on this machine. The compiler does not know all
+// features of the table.
+TEST(processor, registers_agree_with_builtin_cpu_supports) {
 #ifdef __x86_64__
   const std::vector<std::pair<std::string, bool>> known = {{"sse3", __builtin_cpu_supports("sse3")},
                                                            {"ssse3", __builtin_cpu_supports("ssse3")},
@@ -114,8 +116,8 @@ TEST(processor, the_registers_are_read_as_the_compiler_reads_them) {
 #endif
 }
 
-// Was the file with the table compiled as this one is?
-TEST(processor, the_program_knows_what_it_was_compiled_for) {
+// The file with the feature table must be compiled with the same target flags as this file.
+TEST(processor, compiled_features_match_compiler_macros) {
   const auto built = [](const char* name) {
     const auto all = features();
     for (std::size_t i = 0; i < all.size(); ++i)

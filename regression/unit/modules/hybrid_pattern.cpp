@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of generated patterns: every layer type has its share, its layers are evenly apart, and decks that say it twice say the same.
+// Generated layer patterns: each layer type gets its ratio of the layers, its layers are evenly spaced, and impossible
+// ratios are refused.
 #include "modules/settings/hybrid_pattern.hpp"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ struct Draw {
   double attention, mlp;
 };
 
-// Any number of layers, and ratios whose layers fit.
+// A random number of layers, and random ratios whose layers fit into it.
 Draw draw_of(std::mt19937& random) {
   std::uniform_real_distribution<double> share(0, 1);
   for (;;) {
@@ -67,12 +68,12 @@ void expect_even(const std::vector<Index>& gaps) {
   EXPECT_LE(*most - *least, 1);
 }
 
-TEST(hybrid_pattern, mamba_2_hybrid_8b_is_the_published_one) {
+TEST(hybrid_pattern, mamba_2_hybrid_8b_matches_published_pattern) {
   EXPECT_EQ(hybrid_pattern(56, 0.08, 0.5), published);
   EXPECT_EQ(run_of("layers: 56, attention_ratio: 0.08, mlp_ratio: 0.5").model.pattern, published);
 }
 
-TEST(hybrid_pattern, every_type_has_its_share_and_is_evenly_apart) {
+TEST(hybrid_pattern, layer_types_get_their_ratio_and_even_spacing) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
@@ -93,17 +94,17 @@ TEST(hybrid_pattern, every_type_has_its_share_and_is_evenly_apart) {
   }
 }
 
-TEST(hybrid_pattern, ends_of_the_ranges) {
+TEST(hybrid_pattern, extreme_ratios_give_the_expected_patterns) {
   EXPECT_EQ(hybrid_pattern(3, 0, 0), "MMM");
   EXPECT_EQ(hybrid_pattern(3, 1, 0), "***");
   EXPECT_EQ(hybrid_pattern(3, 0, 1), "---");
   EXPECT_EQ(hybrid_pattern(5, 0.5, 0).size(), 5u);
-  const std::string halves = hybrid_pattern(5, 0.5, 0.5);  // 2.5 of each rounds to 2
+  const std::string halves = hybrid_pattern(5, 0.5, 0.5);  // 2.5 layers of each type round to 2
   EXPECT_EQ(std::count(halves.begin(), halves.end(), '*'), 2);
   EXPECT_EQ(std::count(halves.begin(), halves.end(), '-'), 2);
 }
 
-TEST(hybrid_pattern, what_cannot_be_is_refused) {
+TEST(hybrid_pattern, impossible_layer_counts_and_ratios_are_refused) {
   const auto names = [](const std::string& model, std::initializer_list<const char*> parts) {
     const std::string message = refusal(model);
     for (const char* part : parts) EXPECT_NE(message.find(part), message.npos) << message;
@@ -121,7 +122,7 @@ TEST(hybrid_pattern, what_cannot_be_is_refused) {
   names("pattern: MM, layers: 3", {"model.pattern = MM", "model.layers = 3", "leave out"});
 }
 
-TEST(hybrid_pattern, an_effective_deck_reads_back) {
+TEST(hybrid_pattern, effective_deck_reads_back_unchanged) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
@@ -134,7 +135,7 @@ TEST(hybrid_pattern, an_effective_deck_reads_back) {
     EXPECT_EQ(read_run_config(again).model.pattern, run.model.pattern) << first;
     EXPECT_EQ(again.effective(), first);
   }
-  EXPECT_EQ(run_of("pattern: M x 4, layers: 4").model.pattern, "MMMM") << "said twice, and the same";
+  EXPECT_EQ(run_of("pattern: M x 4, layers: 4").model.pattern, "MMMM") << "model.layers agrees with the length of model.pattern";
 }
 
 }  // namespace

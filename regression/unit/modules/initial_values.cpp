@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where weights begin: range, mean and standard deviation of every kind of weight, of every type of layer, as papers and other programs have them.
+// Initial values of weights: range, mean and standard deviation of every kind of weight in every layer type, as in the
+// papers and in other programs.
 #include <cmath>
 
 #include "modules/model/layer.hpp"
@@ -12,7 +13,7 @@ namespace {
 constexpr double init_std = 0.02, dt_low = 1e-3, dt_high = 0.1;
 constexpr Index conv_kernel = 4;
 
-// Wide enough for a thousand numbers of each kind.
+// A model wide enough for a thousand values of each kind of weight.
 ModelConfig model_of(const std::string& pattern) {
   ModelConfig m;
   m.pattern = pattern;
@@ -28,27 +29,27 @@ ModelConfig model_of(const std::string& pattern) {
   return m;
 }
 
-// Numbers that are drawn: what is uniform or normal about them after `shape`.
+// Distribution of a weight's initial values: constant, or uniform or normal after applying `shape`.
 struct Law {
   enum { same, uniform, normal } kind;
-  double low = 0, high = 0;  // the one value | range | mean, std
+  double low = 0, high = 0;  // constant value | range | mean and standard deviation
   double (*shape)(double) = [](double x) { return x; };
 };
 
-// By the name alone, not by what the modules declare.
+// Expected distribution by the weight's name only, independent of what the modules declare.
 Law law_of(const std::string& name) {
   const auto is = [&](const char* end) { return name.ends_with(end); };
   const double bound = 1 / std::sqrt(double(conv_kernel));
-  if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};    // as PyTorch's convolutions
-  if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as Mamba-2
+  if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};    // as in PyTorch's convolutions
+  if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as in Mamba-2
   if (is(".dt_bias")) return {Law::uniform, std::log(dt_low), std::log(dt_high), [](double x) { return std::log(std::log1p(std::exp(x))); }};
   if (is(".D") || is("norm.weight")) return {Law::same, 1, 1};
   if (is(".bias")) return {Law::same, 0, 0};
   return {Law::normal, 0, init_std};
 }
 
-// Mean and standard deviation within five of their own standard errors; of uniform numbers, the range, nearly filled; of normal ones, tails as they
-// are.
+// Mean and standard deviation must be within five of their own standard errors. Uniform values must nearly fill their
+// range. Normal values must have the tails of a normal distribution.
 void expect_law(const std::vector<double>& raw, const Law& law, const std::string& name) {
   std::vector<double> x;
   for (const double value : raw) x.push_back(law.shape(value));
@@ -66,13 +67,13 @@ void expect_law(const std::vector<double>& raw, const Law& law, const std::strin
   EXPECT_NEAR(std::sqrt(squares / n), spread, 5 * spread * std::sqrt((uniform ? 0.2 : 0.5) / n)) << name;
   if (uniform) {
     const double rounding = 1e-9 * range;
-    EXPECT_TRUE(low >= law.low - rounding && low < law.low + 20 * range / n) << name << " from " << low;
-    EXPECT_TRUE(high <= law.high + rounding && high > law.high - 20 * range / n) << name << " to " << high;
+    EXPECT_TRUE(low >= law.low - rounding && low < law.low + 20 * range / n) << name << " has minimum " << low;
+    EXPECT_TRUE(high <= law.high + rounding && high > law.high - 20 * range / n) << name << " has maximum " << high;
   } else {
     double beyond = 0;
     for (const double value : x) beyond += std::abs(value) > 2 * spread;
-    EXPECT_NEAR(beyond / n, 0.0455, 5 * std::sqrt(0.0455 / n)) << name << ": beyond two deviations";
-    EXPECT_GT(high, 2.5 * spread) << name << " is cut off";
+    EXPECT_NEAR(beyond / n, 0.0455, 5 * std::sqrt(0.0455 / n)) << name << ": fraction of values beyond two standard deviations";
+    EXPECT_GT(high, 2.5 * spread) << name << " has truncated tails";
     EXPECT_LT(high, 7 * spread) << name;
   }
 }
@@ -93,14 +94,15 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::
 
 TEST(initial_values, follow_their_distributions_in_every_layer_type) {
   for (const LayerType& type : layer_types()) {
-    const bool of_two = type.symbol == 'X' || type.symbol == encoder_end;  // which stand in models with an encoder and a decoder alone
+    const bool of_two = type.symbol == 'X' || type.symbol == encoder_end;  // layer types that occur only in encoder-decoder models
     for (const auto& [name, values] : drawn(model_of(of_two ? "*>X" : std::string(2, type.symbol)), 3))
       expect_law(values, law_of(name), type.name + (" " + name));
   }
 }
 
-// Norms of rows and heads multiply with 1 at first, whatever is added to their weights; the gated norm of Mamba-2 has no offset.
-TEST(initial_values, norms_begin_with_one_less_what_is_added_to_their_weights) {
+// The RMSNorms of rows and of heads (qk_norm) scale by weight + norm_offset, which is 1 at first. The gated norm of
+// Mamba-2 has no offset.
+TEST(initial_values, norm_weights_start_at_one_minus_norm_offset) {
   ModelConfig m = model_of("PW");
   m.norm_offset = 0.75, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
   for (const auto& [name, values] : drawn(m, 3)) {
@@ -109,8 +111,9 @@ TEST(initial_values, norms_begin_with_one_less_what_is_added_to_their_weights) {
   }
 }
 
-// Equal shapes in different layers, or another seed, are other numbers: the correlation of what is drawn is that of chance.
-TEST(initial_values, differ_by_name_and_seed) {
+// Weights of equal shape in different layers, or with another seed, have independent values: their correlation is
+// within five standard errors of zero.
+TEST(initial_values, differ_by_weight_name_and_seed) {
   const ModelConfig model = model_of("PP");
   const auto one = drawn(model, 3), other = drawn(model, 4);
   const auto correlation = [](const std::vector<double>& a, const std::vector<double>& b) {
@@ -122,11 +125,11 @@ TEST(initial_values, differ_by_name_and_seed) {
   for (const auto& [name, values] : one) {
     if (law_of(name).kind == Law::same) continue;
     const double chance = 5 / std::sqrt(double(values.size()));
-    EXPECT_LT(std::abs(correlation(values, other.at(name))), chance) << name << " with another seed";
+    EXPECT_LT(std::abs(correlation(values, other.at(name))), chance) << name << " correlates with the values of another seed";
     if (const auto at = name.find("layers.0."); at != std::string::npos) {
       std::string above = name;
       above[at + 7] = '1';
-      EXPECT_LT(std::abs(correlation(values, one.at(above))), chance) << name << " in the next layer";
+      EXPECT_LT(std::abs(correlation(values, one.at(above))), chance) << name << " correlates with the same weight of the next layer";
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Masked tokens: how many, which, what stands in their place, and that nothing but seed and number of a sample decides; words of a tokenizer.
+// Masked language modelling: how many tokens are masked, which ones, what replaces them, and that only the seed and the
+// sample number decide this. Word boundaries of a tokenizer.
 #include "modules/objectives/masking.hpp"
 
 #include <cmath>
@@ -24,7 +25,8 @@ struct Drawn {
   SampleView view() const { return {tokens, learned, begins, number, vocabulary}; }
 };
 
-// Words of up to `longest` tokens; some tokens are not to be learned.
+// A random sample. Each token begins a word with probability 1 / longest, and is excluded from the loss with
+// probability `lost`.
 Drawn drawn(std::mt19937_64& random, Index length, Index longest, double lost, Index number) {
   std::uniform_real_distribution<double> uniform;
   Drawn d{{}, {}, {}, number};
@@ -38,7 +40,7 @@ Drawn drawn(std::mt19937_64& random, Index length, Index longest, double lost, I
   return d;
 }
 
-// [first, last) of the words: neighbours that are learned, cut where one begins.
+// Token range [first, last) of each word: adjacent target tokens, split where a word begins.
 std::vector<Span> words_of(const Drawn& d) {
   std::vector<Span> words;
   for (Index t = 0; t + 1 < Index(d.tokens.size()); ++t) {
@@ -51,7 +53,7 @@ std::vector<Span> words_of(const Drawn& d) {
 
 bool chosen(const Labelled& l, Index t) { return l.labels[t] != ignored_label; }
 
-TEST(masking, hides_whole_words_of_a_share_of_the_learned_tokens) {
+TEST(masking, masks_whole_words_up_to_the_masking_ratio) {
   const std::uint64_t seed = 3;
   std::mt19937_64 random(seed);
   for (int trial = 0; trial < 400; ++trial) {
@@ -68,17 +70,18 @@ TEST(masking, hides_whole_words_of_a_share_of_the_learned_tokens) {
       EXPECT_TRUE(d.learned[t] || !chosen(l, t)) << t;
     }
     for (const Span& word : words_of(d)) {
-      for (Index t = word.first; t < word.last; ++t) EXPECT_EQ(chosen(l, t), chosen(l, word.first)) << "a word is cut at " << t;
+      for (Index t = word.first; t < word.last; ++t) EXPECT_EQ(chosen(l, t), chosen(l, word.first)) << "a word is only partly masked at token " << t;
       if (!chosen(l, word.first)) shortest_left = std::min(shortest_left, word.size());
     }
     const Index wanted = learned == 0 ? 0 : std::max<Index>(1, std::llround(0.15 * double(learned)));
     EXPECT_LE(found, wanted);
-    EXPECT_TRUE(found == wanted || found + shortest_left > wanted) << found << " of " << wanted << ", and a word of " << shortest_left << " fits";
+    EXPECT_TRUE(found == wanted || found + shortest_left > wanted)
+        << found << " tokens are masked of " << wanted << ", and a word of " << shortest_left << " would fit";
   }
 }
 
-// Of 200 000 chosen tokens: five standard deviations.
-TEST(masking, leaves_eight_of_ten_masked_one_changed_and_one_as_it_is) {
+// About 200 000 masked tokens. Each fraction must be within five standard deviations.
+TEST(masking, masked_random_kept_tokens_are_80_10_10) {
   std::mt19937_64 random(5);
   double found = 0, masked = 0, same = 0;
   std::vector<double> by_tenth(10, 0);
@@ -94,14 +97,15 @@ TEST(masking, leaves_eight_of_ten_masked_one_changed_and_one_as_it_is) {
   const auto expect = [&](double count, double share, const char* what) {
     EXPECT_NEAR(count / found, share, 5 * std::sqrt(share * (1 - share) / found)) << what;
   };
-  EXPECT_EQ(found, 2600 * 77);  // round(0.15 * 512)
-  expect(masked, 0.8 + 0.1 / vocabulary, "masked");
-  expect(same, 0.1 + 0.1 / vocabulary, "as they were");
-  for (const double tenth : by_tenth) expect(tenth, 0.01, "any token, each tenth of the vocabulary as often");
+  EXPECT_EQ(found, 2600 * 77);  // round(0.15 * 512) masked tokens per sequence
+  expect(masked, 0.8 + 0.1 / vocabulary, "replaced by the mask token");
+  expect(same, 0.1 + 0.1 / vocabulary, "unchanged");
+  for (const double tenth : by_tenth) expect(tenth, 0.01, "replaced by a random token, from each tenth of the vocabulary");
 }
 
-// The first word of a run that is chosen alone: runs have lengths in the ratio of 1/n, where few of them touch.
-TEST(masking, neighbouring_words_are_hidden_in_proportion_to_one_over_n) {
+// Lengths of masked runs of words: n words with probability proportional to 1 / n. Few runs touch, because only 4 of
+// 1000 tokens are masked.
+TEST(masking, ngram_lengths_follow_one_over_n) {
   std::mt19937_64 random(11);
   std::vector<double> runs(4, 0);
   for (Index number = 0; number < 4000; ++number) {
@@ -113,7 +117,7 @@ TEST(masking, neighbouring_words_are_hidden_in_proportion_to_one_over_n) {
       if (t < 1000 && chosen(l, t)) ++run;
       else if (run > 0) here.push_back(run), run = 0, ++groups;
     }
-    // A share of four tokens: what the second draw is cut to says nothing, so only samples whose first two fill it are looked at.
+    // Runs of more than three words are several n-grams that touch; they are not counted.
     for (const Index n : here)
       if (n <= 3) ++runs[n];
   }
@@ -122,7 +126,7 @@ TEST(masking, neighbouring_words_are_hidden_in_proportion_to_one_over_n) {
   EXPECT_GT(runs[3], 300);
 }
 
-TEST(masking, is_decided_by_seed_and_number_alone) {
+TEST(masking, depends_only_on_seed_and_sample_number) {
   std::mt19937_64 random(13);
   const Drawn d = drawn(random, 300, 3, 0.1, 17);
   const Masking m{.max_ngram = 3, .mask_token = hidden};
@@ -137,8 +141,8 @@ TEST(masking, is_decided_by_seed_and_number_alone) {
   EXPECT_NE(mask_tokens(reseeded, d.view()).labels, one.labels);
 }
 
-// What a step reads does not depend on how many data ranks share it, nor on where a run began.
-TEST(masking, samples_are_masked_alike_on_any_grid_and_after_a_restart) {
+// The samples of a step depend neither on the number of data-parallel ranks nor on the sample at which a run begins.
+TEST(masking, samples_are_masked_identically_on_any_grid) {
   ModelConfig model;
   model.vocab_size = vocabulary, model.objective = masked_tokens({.mask_token = hidden});
   const SampleSource source = [](Index number) {
@@ -158,8 +162,9 @@ TEST(masking, samples_are_masked_alike_on_any_grid_and_after_a_restart) {
   EXPECT_EQ(std::count(all.labels.begin(), all.labels.end(), ignored_label), 8 * (40 - 6));
 }
 
-// What training has memory for: some samples fill it, whatever is learned of them.
-TEST(masking, no_sample_has_more_labels_than_its_objective_says) {
+// Training reserves memory for most_labels() labels per sequence. No sample has more, and some sample has exactly as
+// many.
+TEST(masking, largest_label_count_equals_the_declared_bound) {
   std::mt19937_64 random(19);
   for (const double share : {0.001, 0.15, 0.35, 0.5, 1.0})
     for (const Index length : {1, 3, 10, 41}) {
@@ -176,7 +181,7 @@ TEST(masking, no_sample_has_more_labels_than_its_objective_says) {
   EXPECT_EQ(next_token()->most_labels(41), 41);
 }
 
-TEST(masking, words_begin_where_the_tokenizer_cuts_the_text) {
+TEST(masking, words_begin_where_tokenizer_splits_the_text) {
   Vocabulary v = byte_vocabulary(std::vector<std::string>{"<|end|>"});
   const Tokenizer tokenizer(std::move(v));
   const std::string text = "two words, 3";
@@ -196,7 +201,7 @@ TEST(masking, words_begin_where_the_tokenizer_cuts_the_text) {
   EXPECT_EQ(kept, "111111111111011");
 }
 
-TEST(masking, a_run_without_a_mask_token_is_told_so) {
+TEST(masking, missing_mask_token_is_a_configuration_error) {
   ModelConfig model;
   model.vocab_size = 20;
   for (const Token token : {-1, 20}) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of the whole model on one rank: nothing reaches back in time, reading at once equals reading token by token,
-// gradients are central differences, and what must not matter (chunk length, micro-batches, unlabelled tokens) does
-// not.
+// The full model on one rank: no token influences earlier ones, full prefill equals token-by-token decoding, and
+// gradients equal central differences. Chunk length, micro-batches and unlabelled tokens do not change the result.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -39,7 +38,7 @@ Outcome outcome(Rig<T>& rig, const std::vector<MicroBatch>& batches) {
   return {result.loss, gathered_gradients(rig.engine)};
 }
 
-// Largest difference of any weight's gradient, relative to the largest gradient of that weight.
+// Largest difference between gradients of a weight, relative to the largest gradient of that weight.
 double difference(const Values& a, const Values& b) {
   double worst = a.size() == b.size() ? 0 : INFINITY;
   for (const auto& [name, x] : a) {
@@ -56,7 +55,7 @@ double loss(Engine& engine, const MicroBatch& batch) {
   return sum / double(tokens);
 }
 
-// A model that reads tokens and remembers them, with the weights of the cases.
+// A model that reads tokens and keeps their state (KV cache and SSM state), with the weights of the test cases.
 template <class T>
 class Reader {
  public:
@@ -104,8 +103,8 @@ class model : public ::testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(T, model, ::testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
 
-// What has no backward keeps the activations of one layer, however many there are.
-TEST_P(model, reads_in_the_memory_of_one_layer) {
+// Without a backward pass, only the activations of one layer are kept, however many layers there are.
+TEST_P(model, inference_keeps_activations_of_one_layer) {
   const auto bytes = [&](const std::string& pattern) {
     ModelConfig model = c.model;
     model.pattern = pattern;
@@ -134,17 +133,17 @@ void expect_causal(const Case& c) {
       for (Index now = 0; now <= t; ++now) {
         const Index r = b * c.seq_length + now;
         ASSERT_EQ(std::memcmp(before[r].data(), after[r].data(), before[r].size() * sizeof(before[r][0])), 0)
-            << "the tokens after " << t << " reached the logits of token " << now;
+            << "tokens after " << t << " changed the logits of token " << now;
       }
-      EXPECT_NE(before[b * c.seq_length + t + 1], after[b * c.seq_length + t + 1]) << "the logits do not see their own token";
+      EXPECT_NE(before[b * c.seq_length + t + 1], after[b * c.seq_length + t + 1]) << "the logits do not depend on their own token";
     }
   }
 }
 
-TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_double) { expect_causal<double>(c); }
-TEST_P(model, tokens_to_come_do_not_reach_the_logits_in_single) { expect_causal<float>(c); }
+TEST_P(model, future_tokens_do_not_change_logits_in_fp64) { expect_causal<double>(c); }
+TEST_P(model, future_tokens_do_not_change_logits_in_fp32) { expect_causal<float>(c); }
 
-// The same of training, which keeps no state: the loss of the first labels keeps its bits.
+// The same for training, which keeps no state: later tokens do not change the loss of the first labels by one bit.
 template <class T>
 void expect_causal_loss(const Case& c) {
   Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
@@ -156,14 +155,14 @@ void expect_causal_loss(const Case& c) {
     MicroBatch after = before;
     for (Index r = 0; r < c.batch * c.seq_length; ++r)
       if (r % c.seq_length > t) after.tokens[r] = Token((after.tokens[r] + 17) % c.model.vocab_size);
-    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after)) << "the tokens after " << t << " reached the loss before them";
+    ASSERT_EQ(loss(rig.engine, before), loss(rig.engine, after)) << "tokens after " << t << " changed the loss of earlier tokens";
     for (Index b = 0; b < c.batch; ++b) after.tokens[b * c.seq_length + t] = Token((after.tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
-    EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not see token " << t;
+    EXPECT_NE(loss(rig.engine, before), loss(rig.engine, after)) << "the loss does not depend on token " << t;
   }
 }
 
-TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_double) { expect_causal_loss<double>(c); }
-TEST_P(model, tokens_to_come_do_not_reach_the_loss_in_single) { expect_causal_loss<float>(c); }
+TEST_P(model, future_tokens_do_not_change_loss_in_fp64) { expect_causal_loss<double>(c); }
+TEST_P(model, future_tokens_do_not_change_loss_in_fp32) { expect_causal_loss<float>(c); }
 
 template <class T>
 void expect_decoding_matches_prefill(const Case& c, double tolerance) {
@@ -191,11 +190,12 @@ void expect_decoding_matches_prefill(const Case& c, double tolerance) {
   }
 }
 
-TEST_P(model, reads_token_by_token_as_at_once_in_double) { expect_decoding_matches_prefill<double>(c, 1e-12); }
-TEST_P(model, reads_token_by_token_as_at_once_in_single) { expect_decoding_matches_prefill<float>(c, 1e-5); }
+TEST_P(model, incremental_decoding_matches_full_prefill_in_fp64) { expect_decoding_matches_prefill<double>(c, 1e-12); }
+TEST_P(model, incremental_decoding_matches_full_prefill_in_fp32) { expect_decoding_matches_prefill<float>(c, 1e-5); }
 
-// Windows of one token, of some, as long as all and longer, in one layer and beside layers that see all.
-TEST(model, reads_through_windows_token_by_token_as_at_once) {
+// Windows of one token, of some tokens, of exactly all tokens and of more, in one layer and next to layers with full
+// attention.
+TEST(model, windowed_incremental_decoding_matches_full_prefill) {
   for (const Index window : {1, 2, 5, 8, 20, 21, 22, 100})
     for (const char* pattern : {"W", "W*-WM"}) {
       SCOPED_TRACE(fmt::format("{} window {}", pattern, window));
@@ -206,8 +206,8 @@ TEST(model, reads_through_windows_token_by_token_as_at_once) {
     }
 }
 
-// A token reaches the logits of the tokens that see it, and changes no bit of others.
-TEST(model, tokens_out_of_the_window_do_not_reach_the_logits) {
+// A token changes exactly the logits of the tokens whose window contains it. All other logits keep their bits.
+TEST(model, tokens_outside_the_window_do_not_change_logits) {
   Case c = named("T2");
   c.model.pattern = "W";
   for (const Index window : {1, 3, 8, 21}) {
@@ -228,7 +228,7 @@ TEST(model, tokens_out_of_the_window_do_not_reach_the_logits) {
   }
 }
 
-TEST(model, whose_window_shows_all_keeps_the_bits_of_none) {
+TEST(model, window_over_all_tokens_equals_full_attention_bitwise) {
   Case c = named("T2");
   c.model.window = {c.seq_length, 0};
   const auto run = [&](const char* pattern) {
@@ -243,8 +243,8 @@ TEST(model, whose_window_shows_all_keeps_the_bits_of_none) {
   EXPECT_NE(run("W-W").loss, all.loss);
 }
 
-// The cache of a layer with a window: a token less than the window shows, of every sequence, or what there is room for.
-TEST(model, remembers_no_more_than_the_window_looks_back_on) {
+// KV cache of a sliding-window layer: window - 1 tokens per sequence, or the capacity if the window is not smaller.
+TEST(model, kv_cache_holds_no_more_than_the_window) {
   const Case& c = named("T2");
   const auto bytes = [&](const char* pattern, Index window, Index capacity) {
     ModelConfig m = c.model;
@@ -260,9 +260,9 @@ TEST(model, remembers_no_more_than_the_window_looks_back_on) {
     EXPECT_EQ(bytes("W", window, 30), rounded((window < 30 ? window - 1 : 30) * token)) << window;
 }
 
-// Three prompts of different lengths together, one behind the other where there is room for fewer, each alone, and each the most likely token after
-// all before it.
-TEST_P(model, generates_in_company_what_it_generates_alone) {
+// Three prompts of different lengths give the same tokens together, in smaller batches and one at a time. Each token is
+// the most likely one after all tokens before it.
+TEST_P(model, batched_generation_equals_one_prompt_at_a_time) {
   constexpr Index made = 6;
   const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
@@ -288,7 +288,7 @@ TEST_P(model, generates_in_company_what_it_generates_alone) {
   }
 }
 
-TEST_P(model, does_not_depend_on_the_chunk_length) {
+TEST_P(model, result_does_not_depend_on_the_chunk_length) {
   std::optional<Outcome> first;
   for (const Index chunk : {1, 4, 8, 64}) {
     ModelConfig changed = c.model;
@@ -301,7 +301,7 @@ TEST_P(model, does_not_depend_on_the_chunk_length) {
   }
 }
 
-TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
+TEST_P(model, zero_lm_head_gives_loss_ln_vocab_size) {
   Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   rig.engine.initialise(7);
   EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocab_size))), 1e-9);
@@ -309,9 +309,9 @@ TEST_P(model, with_a_zero_head_loses_ln_of_the_vocabulary) {
   EXPECT_NEAR(loss(rig.engine, batch()), std::log(double(c.model.vocab_size)), 1e-14 * 8);
 }
 
-// Logits are made in blocks of 256 rows: an evaluation over several, the last one not full, finds the loss that the gradients are of,
-// and the mean of its sequences' one by one.
-TEST(model, evaluates_several_blocks_of_logits_as_it_trains_on_them) {
+// Logits are computed in blocks of 256 rows. With several blocks, the last one not full, evaluation gives the loss of
+// the training step and the mean loss of the single sequences.
+TEST(model, loss_over_several_logit_blocks_matches_training) {
   const ModelConfig m = named("T2").model;
   const Index batch = 3, seq_length = 200;
   Rig<double> rig(config_of(m, batch, seq_length), alone(m.layers())), single(config_of(m, 1, seq_length, 3), alone(m.layers()));
@@ -324,7 +324,7 @@ TEST(model, evaluates_several_blocks_of_logits_as_it_trains_on_them) {
   EXPECT_NEAR(all, outcome(rig, {together}).loss, 1e-12 * all);
 }
 
-TEST_P(model, takes_four_sequences_together_or_one_by_one) {
+TEST_P(model, gradient_accumulation_matches_one_larger_micro_batch) {
   Rig<double> together(config_of(c.model, 4, c.seq_length), alone(c.model.layers()));
   Rig<double> apart(config_of(c.model, 1, c.seq_length, 4), alone(c.model.layers()));
   std::vector<MicroBatch> singles;
@@ -334,9 +334,9 @@ TEST_P(model, takes_four_sequences_together_or_one_by_one) {
   EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
 }
 
-// A sequence without labels may say anything: loss and gradients keep their bits, and are those of the labelled
-// sequence alone.
-TEST_P(model, learns_nothing_from_tokens_without_labels) {
+// The tokens of an unlabelled sequence change neither loss nor gradients. Both equal those of the labelled sequence
+// only.
+TEST_P(model, tokens_without_labels_do_not_affect_gradients) {
   Rig<double> two(config_of(c.model, 2, c.seq_length), alone(c.model.layers()));
   Rig<double> one(config_of(c.model, 1, c.seq_length), alone(c.model.layers()));
   MicroBatch half = micro_batch(0, 2, c.seq_length, c.model.vocab_size);
@@ -353,7 +353,8 @@ TEST_P(model, learns_nothing_from_tokens_without_labels) {
   EXPECT_LE(difference(alone.gradients, a.gradients), 1e-12);
 }
 
-// The loss and the gradients of all, where those of each length take a step of an engine that is made for them.
+// Loss and gradients over documents of different lengths, weighted by labelled tokens. The documents of each length run
+// in an engine made for that length.
 template <class T>
 Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatch>& all) {
   std::map<Index, std::vector<MicroBatch>> by_length;
@@ -379,7 +380,8 @@ Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatc
   return sum;
 }
 
-// Documents packed into sequences, however they are cut, give the loss and the gradients that they give one by one.
+// Documents packed into sequences give the same loss and gradients as each document on its own, for all tested document
+// lengths.
 template <class T>
 void expect_packing_matches_separate(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
   Rig<T> rig(config_of(config, batch, seq_length), alone(config.layers()));
@@ -387,16 +389,16 @@ void expect_packing_matches_separate(const ModelConfig& config, Index batch, Ind
     const MicroBatch together = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
     if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
     const Outcome a = outcome(rig, {together}), b = outcome_by_length<T>(config, split_documents(together));
-    EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "documents of " << lengths.front() << ", ...";
-    EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "documents of " << lengths.front() << ", ...";
+    EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "packed documents, the first of length " << lengths.front() << " tokens";
+    EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "packed documents, the first of length " << lengths.front() << " tokens";
   }
 }
 
-TEST_P(model, takes_documents_packed_or_one_by_one) { expect_packing_matches_separate<double>(c.model, c.batch, 21, 1e-12); }
+TEST_P(model, packed_documents_match_separate_documents) { expect_packing_matches_separate<double>(c.model, c.batch, 21, 1e-12); }
 
 void expect_packing_in_every_layer_type(bool causal, NormPlacement placement) {
   for (const LayerType& type : layer_types()) {
-    if (of_encoder_and_decoder(type)) continue;  // they take no packed documents
+    if (of_encoder_and_decoder(type)) continue;  // encoder-decoder layers do not support packed documents
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
     config.pattern = std::string(1, type.symbol);
@@ -405,13 +407,13 @@ void expect_packing_in_every_layer_type(bool causal, NormPlacement placement) {
   }
 }
 
-TEST(model, of_every_layer_type_takes_documents_packed_or_one_by_one) {
+TEST(model, packing_matches_separate_documents_in_every_layer_type) {
   expect_packing_in_every_layer_type(true, named("T2").model.norm_placement);
   expect_packing_matches_separate<float>(named("T2").model, 2, 21, 1e-4);
 }
-TEST(model, that_looks_both_ways_takes_documents_packed_or_one_by_one) { expect_packing_in_every_layer_type(false, NormPlacement::after); }
+TEST(model, bidirectional_packing_matches_separate_documents) { expect_packing_in_every_layer_type(false, NormPlacement::after); }
 
-// One document that fills its sequence is what a sequence is: the same bits.
+// One document that fills its sequence gives the same bits as an unpacked sequence.
 template <class T>
 void expect_one_document_equals_unpacked(const Case& c) {
   Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
@@ -421,13 +423,13 @@ void expect_one_document_equals_unpacked(const Case& c) {
   EXPECT_EQ(a.gradients, b.gradients);
 }
 
-TEST_P(model, whose_documents_fill_their_sequences_keeps_its_bits) {
+TEST_P(model, one_document_per_sequence_equals_unpacked_bitwise) {
   expect_one_document_equals_unpacked<double>(c);
   expect_one_document_equals_unpacked<float>(c);
   expect_one_document_equals_unpacked<bf16>(c);
 }
 
-// The loss of a document keeps its bits whatever stands in the others.
+// The loss of a document does not change by one bit when tokens of other documents change.
 template <class T>
 void expect_documents_apart(const Case& c) {
   constexpr Index seq_length = 21;
@@ -448,10 +450,10 @@ void expect_documents_apart(const Case& c) {
     }
 }
 
-TEST_P(model, documents_do_not_reach_each_other_in_double) { expect_documents_apart<double>(c); }
-TEST_P(model, documents_do_not_reach_each_other_in_single) { expect_documents_apart<float>(c); }
+TEST_P(model, packed_documents_do_not_interact_in_fp64) { expect_documents_apart<double>(c); }
+TEST_P(model, packed_documents_do_not_interact_in_fp32) { expect_documents_apart<float>(c); }
 
-TEST(model, refuses_positions_that_are_no_documents) {
+TEST(model, invalid_document_positions_are_refused) {
   const Case& c = named("T1");
   Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   MicroBatch bad = packed(micro_batch(0, c.batch, c.seq_length, c.model.vocab_size), {5, 16});
@@ -461,8 +463,8 @@ TEST(model, refuses_positions_that_are_no_documents) {
   EXPECT_THROW(loss(rig.engine, bad), Error);
 }
 
-// What a dry run counts for a packed micro-batch is what it takes, and short documents take less.
-TEST(model, work_of_packed_documents_is_counted) {
+// A dry run counts the FLOPs that a step with packed documents executes. Shorter documents need fewer.
+TEST(model, dry_run_counts_flops_of_packed_documents) {
   const Case& c = named("T2");
   constexpr Index seq_length = 700;
   const EngineConfig config = config_of(c.model, 1, seq_length);
@@ -479,11 +481,11 @@ TEST(model, work_of_packed_documents_is_counted) {
     EXPECT_GT(rig.engine.device().flops(), last);
     last = rig.engine.device().flops();
   }
-  for (int i = 0; i < memory_categories; ++i)  // positions cost no more memory than a plan foresees
+  for (int i = 0; i < memory_categories; ++i)  // document positions need no more memory than planned
     EXPECT_EQ(rig.engine.measured().bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
 }
 
-TEST_P(model, in_bf16_is_near_the_model_in_double) {
+TEST_P(model, bf16_loss_is_near_fp64_loss) {
   Rig<double> exact(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   Rig<bf16> rounded(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
   const double a = loss(exact.engine, batch()), b = loss(rounded.engine, batch());
@@ -491,8 +493,8 @@ TEST_P(model, in_bf16_is_near_the_model_in_double) {
   EXPECT_NE(a, b);
 }
 
-// Some elements of every weight against central differences of fourth order. The rounding of a loss of order one allows
-// for 1e-10.
+// Compares some elements of every weight's gradient with central differences of fourth order. The rounding of a loss of
+// order one justifies the tolerance of 1e-10.
 void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index seq_length) {
   constexpr double h = 1e-3;
   constexpr Index samples = 11;
@@ -517,15 +519,15 @@ void expect_gradients_are_differences(const ModelConfig& config, Index batch, In
 
 class gradient : public model {};
 
-TEST_P(gradient, is_the_central_difference) { expect_gradients_are_differences(c.model, c.batch, c.seq_length); }
+TEST_P(gradient, matches_central_differences) { expect_gradients_are_differences(c.model, c.batch, c.seq_length); }
 
 INSTANTIATE_TEST_SUITE_P(model, gradient, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
-// Every layer type there is, alone and twice, with every bias.
-TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
+// Every layer type, once and twice in a row, with all biases.
+TEST(model, gradient_of_every_layer_type_matches_central_differences) {
   ASSERT_FALSE(layer_types().empty());
   for (const LayerType& type : layer_types()) {
-    if (of_encoder_and_decoder(type)) continue;  // those have laws of their own
+    if (of_encoder_and_decoder(type)) continue;  // encoder-decoder layers have tests of their own
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
     config.attention.bias = config.mlp.bias = config.mamba.in_bias = config.mamba.out_bias = true;
@@ -536,8 +538,8 @@ TEST(model, gradient_of_every_layer_type_is_the_central_difference) {
   }
 }
 
-// Caps of scores and of logits, each alone and together.
-TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
+// Soft caps of attention scores and of logits, separately and together.
+TEST(model, gradient_of_soft_caps_matches_central_differences) {
   for (const int which : {1, 2, 3}) {
     SCOPED_TRACE(which);
     ModelConfig config = named("T2").model;
@@ -548,13 +550,13 @@ TEST(model, gradient_of_capped_scores_and_logits_is_the_central_difference) {
   }
 }
 
-TEST(model, capped_models_read_token_by_token_as_at_once) {
+TEST(model, soft_capped_incremental_decoding_matches_full_prefill) {
   Case c = named("T2");
   c.model.pattern = "PW*", c.model.window.size = 5, c.model.attention.soft_cap = 0.4, c.model.lm_head_soft_cap = 0.9;
   expect_decoding_matches_prefill<double>(c, 1e-12);
 }
 
-TEST(model, logits_stay_within_their_cap) {
+TEST(model, logits_follow_their_soft_cap) {
   ModelConfig m = named("T2").model;
   const std::vector<Token> tokens = micro_batch(0, 1, 9, m.vocab_size).tokens;
   m.lm_head_multiplier *= 9;
@@ -565,8 +567,9 @@ TEST(model, logits_stay_within_their_cap) {
     for (Index v = 0; v < m.vocab_size; ++v) EXPECT_NEAR(capped[r][v], 2 * std::tanh(plain[r][v] / 2), 1e-13);
 }
 
-// Norms in front of branches and behind what they add, and weights of norms stored less one, each alone and together; of heads too.
-TEST(model, gradient_of_norms_on_both_sides_and_of_their_offset_is_the_central_difference) {
+// Norms before and after each branch, norm weights stored with an offset (norm_offset), and norms over heads (qk_norm),
+// separately and together.
+TEST(model, gradient_of_norms_matches_central_differences) {
   for (const int which : {1, 2, 3}) {
     SCOPED_TRACE(which);
     ModelConfig config = named("T2").model;
@@ -577,8 +580,8 @@ TEST(model, gradient_of_norms_on_both_sides_and_of_their_offset_is_the_central_d
   }
 }
 
-// A weight stored less one computes what that weight does: loss and gradients are the same numbers.
-TEST(model, norms_whose_weights_are_stored_less_one_compute_the_same) {
+// Storing norm weights minus one (norm_offset = 1) changes neither loss nor gradients.
+TEST(model, norm_offset_does_not_change_loss_or_gradients) {
   const Case& c = named("T2");
   const auto run = [&](double offset) {
     ModelConfig m = c.model;
@@ -597,7 +600,7 @@ TEST(model, norms_whose_weights_are_stored_less_one_compute_the_same) {
   EXPECT_LE(difference(whole.gradients, less_one.gradients), 1e-12);
 }
 
-// The published shapes, with the sizes their makers print and the forward flops per token at 4096 tokens.
+// Published model shapes with the parameter counts that their makers state, and forward FLOPs per token at 4096 tokens.
 struct Published {
   const char* name;
   Index layers, hidden_size, num_heads, num_kv_heads, head_dim, intermediate_size, ssm_num_heads, ssm_head_dim, state_size, num_groups;
@@ -605,7 +608,7 @@ struct Published {
   Index vocab_size;
   bool tie_word_embeddings;
   Index parameters;
-  double flops;  // to three digits; 0 where none is known
+  double flops;  // to three digits; 0: unknown
 };
 constexpr Published published[] = {
     {"0.5B", 36, 1024, 8, 2, 64, 2048, 24, 64, 128, 1, false, 32784, false, 521411104, 1.17e9},
@@ -615,7 +618,7 @@ constexpr Published published[] = {
     {"7B", 44, 3072, 12, 2, 128, 12288, 24, 128, 256, 1, true, 130048, false, 7585648736, 1.51e10},
     {"34B", 72, 5120, 20, 4, 128, 21504, 32, 128, 256, 2, true, 261120, false, 33642516224, 6.65e10},
     {"Tiny-90M", 24, 512, 8, 2, 64, 768, 24, 32, 64, 1, false, 32768, true, 91131072, 0},
-    {"73M", 12, 512, 4, 2, 64, 1024, 12, 64, 128, 1, false, 32768, false, 73024432, 0},  // not published: the deck of the benchmarks
+    {"73M", 12, 512, 4, 2, 64, 1024, 12, 64, 128, 1, false, 32768, false, 73024432, 0},  // not published: the model of the benchmark deck
 };
 
 ModelConfig model_of(const Published& p) {
@@ -629,11 +632,11 @@ ModelConfig model_of(const Published& p) {
   return m;
 }
 
-TEST(model, of_every_published_shape_has_its_published_parameters) {
+TEST(model, published_shapes_have_their_published_parameter_counts) {
   for (const Published& p : published) EXPECT_EQ(parameter_count(model_of(p)), p.parameters) << p.name;
 }
 
-TEST(model, flops_are_the_closed_form) {
+TEST(model, flops_match_the_closed_form) {
   const double T = 4096, Q = 128, K = 4;
   for (const Published& p : published) {
     const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads, E = H * p.ssm_head_dim;
@@ -650,8 +653,9 @@ TEST(model, flops_are_the_closed_form) {
   }
 }
 
-// Keys that a token sees on average: half of those behind it, or as many as the window shows but for the first tokens.
-TEST(model, flops_of_a_window_count_what_it_shows) {
+// Average number of visible keys per token: half of the sequence with full causal attention, or the window size except
+// for the first tokens.
+TEST(model, flops_of_window_attention_count_visible_keys) {
   ModelConfig m = named("T2").model;
   const auto attention = [&](const char* pattern, Index window, Index seq_length) {
     ModelConfig other = m;
@@ -674,7 +678,8 @@ std::string deck_name(const Published& p) {
   return name;
 }
 
-// The width rule of the published multipliers: those of the 1.5B-Deep model, scaled by the widths they act on.
+// Width rule of the published multipliers: those of the 1.5B-Deep model, scaled by the ratios of the widths that they
+// act on.
 void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::string& deck) {
   const double d = 1280 / double(m.hidden_size), attention = 768 / double(m.attention.num_heads * m.attention.head_dim);
   const double inner = 1536 / double(m.mamba.inner()), f = 3072 / double(m.mlp.intermediate_size), n = 256 / double(m.mamba.state_size);
@@ -692,8 +697,9 @@ void expect_multipliers_follow_the_width_rule(const ModelConfig& m, const std::s
   for (int i = 0; i < 5; ++i) near(m.mamba.multipliers[i], sections[i], "z, x, B, C, dt");
 }
 
-// Every deck that is handed out reads; those that carry a published name have that model's size, cost and multipliers.
-TEST(model, of_every_deck_is_what_its_name_says) {
+// Every example deck must be valid. Decks with the name of a published model have its parameter count, FLOPs and
+// multipliers.
+TEST(model, example_decks_match_the_model_they_name) {
   int decks = 0;
   for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(GYR_SOURCE_DIR) / "input")) {
     const std::string name = file.path().filename();

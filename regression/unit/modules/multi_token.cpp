@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-token prediction: what a module reads and is scored by is plain counting; gradients are differences of the sum of all losses; documents that
-// are packed are as if apart; what is validated, and what is read without a training, is the model alone.
+// Multi-token prediction (MTP): inputs and labels of each depth are shifted within their document, gradients are
+// differences of the sum of all losses, packed documents match separate ones, and validation uses only the main model.
 #include "modules/objectives/multi_token.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr Index seq_length = 11;
 
-// A model of a case with layers of these symbols, and modules behind it.
+// The model of a test case with layers of these symbols, followed by MTP modules.
 EngineConfig config_of(const char* name, const std::string& pattern, const MultiToken& m, Index batch = 2) {
   EngineConfig config;
   config.model = named(name).model;
@@ -45,7 +45,7 @@ double total_loss(Engine& engine, const MicroBatch& batch) {
   return sum;
 }
 
-TEST(multi_token, reads_and_is_scored_by_the_token_so_many_rows_further_on_in_the_same_text) {
+TEST(multi_token, inputs_and_labels_shift_within_the_same_document) {
   std::mt19937 random(seed_of_run());
   const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
   for (int draw = 0; draw < 300; ++draw) {
@@ -88,7 +88,7 @@ EngineConfig config_of(const Kind& kind, Index batch = 2) {
   return config;
 }
 
-TEST(multi_token, gradients_are_differences_of_all_losses_together) {
+TEST(multi_token, gradients_match_differences_of_the_total_loss) {
   for (const Kind& kind : kinds())
     for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both}) {
       SCOPED_TRACE(fmt::format("{} {} {}", kind.name, kind.trunk, int(placement)));
@@ -103,8 +103,8 @@ TEST(multi_token, gradients_are_differences_of_all_losses_together) {
     }
 }
 
-// Of as many micro-batches as there are documents, each with its own count of labels.
-TEST(multi_token, packed_documents_are_as_if_apart) {
+// The separate documents are one micro-batch each, with their own label counts.
+TEST(multi_token, packed_documents_match_separate_documents) {
   for (const Kind& kind : kinds()) {
     SCOPED_TRACE(kind.name);
     const EngineConfig config = config_of(kind, 1);
@@ -133,8 +133,9 @@ TEST(multi_token, packed_documents_are_as_if_apart) {
   }
 }
 
-// Where no text is so long that a depth has a label, its modules have no gradient, and the others are what they are without them.
-TEST(multi_token, a_depth_without_labels_adds_nothing) {
+// If no document is long enough for labels at depth 2, its modules have zero gradients, and all other gradients are the
+// same as without them.
+TEST(multi_token, mtp_depth_without_labels_adds_no_gradient) {
   const MultiToken one{1, "*-", 0.5}, two{2, "*-", 1.0};
   const auto gradients = [](const MultiToken& m) {
     EngineConfig config = config_of("T1", "*-", m);
@@ -154,7 +155,7 @@ TEST(multi_token, a_depth_without_labels_adds_nothing) {
   }
 }
 
-TEST(multi_token, what_is_validated_is_the_model_alone) {
+TEST(multi_token, validation_ignores_the_mtp_modules) {
   for (const Kind& kind : kinds()) {
     EngineConfig config = config_of(kind);
     const MicroBatch batch = batch_of(config);
@@ -169,8 +170,9 @@ TEST(multi_token, what_is_validated_is_the_model_alone) {
   }
 }
 
-// Beside layers of the trunk of the same kinds.
-TEST(multi_token, weights_and_flops_are_those_of_layers_norms_a_joining_matrix_and_more_logits) {
+// Compared with a model that has the layers of the MTP modules in its trunk. Each depth adds three norms, a joining
+// matrix (d, 2d) and the logits.
+TEST(multi_token, parameters_and_flops_match_the_closed_form) {
   for (const Kind& kind : kinds()) {
     const ModelConfig with = config_of(kind).model;
     ModelConfig layers = with;
@@ -196,14 +198,14 @@ Error refusal(const std::string& text) {
   });
 }
 
-TEST(multi_token, is_named_in_a_deck) {
+TEST(multi_token, deck_configures_multi_token_prediction) {
   Deck deck = Deck::parse("model: {pattern: \"*-*E\"}\ntrain: {objective: mtp, mtp: {depths: 2, weight: 0.1}, z_loss: 0.01}", "run.yaml");
   const RunConfig run = read_run_config(deck);
   deck.finish();
   const MultiToken* const m = multi_token_of(*run.model.objective);
   ASSERT_NE(m, nullptr);
   EXPECT_EQ(m->depths, 2);
-  EXPECT_EQ(m->pattern, "*E") << "that of the last layers";
+  EXPECT_EQ(m->pattern, "*E") << "the default is the last block of the model";
   EXPECT_TRUE(m->usual);
   Deck said = Deck::parse("model: {pattern: \"*-*E\"}\ntrain: {objective: mtp, mtp: {pattern: \"*-\"}}", "run.yaml");
   EXPECT_EQ(multi_token_of(*read_run_config(said).model.objective)->pattern, "*-");
@@ -219,7 +221,7 @@ TEST(multi_token, is_named_in_a_deck) {
             std::string::npos);
 }
 
-TEST(multi_token, the_last_block_is_what_begins_where_tokens_were_mixed_last) {
+TEST(multi_token, last_block_begins_at_last_token_mixing_layer) {
   for (const auto& [pattern, block] : {std::pair{"PPP", "P"}, {"L-LELE", "LE"}, {"M-*-", "*-"}, {"--", "--"}, {"*->*X-", "*-"}, {"MM-E", "M-E"}})
     EXPECT_EQ(last_block(pattern), block) << pattern;
 }

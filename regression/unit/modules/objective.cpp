@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objectives: named in a deck, and another one, defined and registered here alone, trains through the engine as it is.
+// Objectives: selection in a deck, and a custom objective that is defined and registered only in this file and trains
+// with the unchanged engine.
 #include "modules/objectives/objective.hpp"
 
 #include <algorithm>
@@ -16,7 +17,8 @@
 namespace gyr::testing::objective_suite {
 namespace {
 
-// A reward for each sequence: y(r) = w . x(r) of its last row, and (y - label)^2 / 2 as its loss. On the host, for one rank.
+// Head of a reward model, on the host and for one rank: y(r) = w . x(r) for the last row r of each sequence, with loss
+// (y - label)^2 / 2.
 template <class T>
 class RewardHead final : public Head {
  public:
@@ -78,12 +80,12 @@ class Reward final : public Objective {
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size); }
 };
 
-const RegisteredObjective here({"reward", "a reward of each sequence, for tests",
+const RegisteredObjective here({"reward", "scalar reward of each sequence (test only)",
                                 [](Section&, const ModelConfig&, const Objective&) -> std::shared_ptr<const Objective> {
                                   return std::make_shared<Reward>();
                                 }});
 
-// A micro-batch, labelled by the objective.
+// A micro-batch that is labelled by the objective.
 MicroBatch labelled(const Objective& objective, const Case& c, Index first) {
   MicroBatch m{c.batch, c.seq_length, {}, {}};
   for (Index b = 0; b < c.batch; ++b) {
@@ -106,7 +108,7 @@ EngineConfig rewarded(const Case& c) {
   return e;
 }
 
-TEST(objective, another_one_trains_through_the_same_engine) {
+TEST(objective, custom_objective_trains_with_unchanged_engine) {
   const Case& c = named("T2");
   Rig<double> rig(rewarded(c), alone(c.model.layers()));
   rig.engine.initialise(7);
@@ -114,7 +116,7 @@ TEST(objective, another_one_trains_through_the_same_engine) {
   const double before = rig.engine.gradients(source, 1, 1).loss;
   StepResult last;
   for (int step = 1; step <= 20; ++step) last = rig.engine.train(source, 1, step, 1e-2);
-  EXPECT_EQ(last.tokens, c.batch) << "one label a sequence";
+  EXPECT_EQ(last.tokens, c.batch) << "one label per sequence";
   EXPECT_LT(last.loss, before / 4);
   const auto scores = rig.engine.scores(source, 1);
   double sum = 0;
@@ -122,7 +124,7 @@ TEST(objective, another_one_trains_through_the_same_engine) {
   EXPECT_NEAR(sum, rig.engine.evaluate(source, 1).first, 1e-12);
 }
 
-TEST(objective, the_gradient_of_another_one_is_its_difference) {
+TEST(objective, custom_objective_gradient_matches_finite_differences) {
   const Case& c = named("T2");
   Rig<double> rig(rewarded(c), alone(c.model.layers()));
   rig.engine.initialise(7);
@@ -132,8 +134,8 @@ TEST(objective, the_gradient_of_another_one_is_its_difference) {
   expect_differences(rig.engine, loss);
 }
 
-// Of any objective that scores rows. That gradients are those of such a loss is a law of the kernel (cross_entropy.cpp).
-TEST(objective, label_smoothing_and_z_loss_are_of_training_alone) {
+// For objectives that score rows. The gradients of these loss terms are tested in cross_entropy.cpp.
+TEST(objective, label_smoothing_and_z_loss_affect_only_training) {
   const Case& c = named("T3");
   for (const auto& objective :
        {next_token(), masked_tokens({.share = 1, .mask_token = 1}), tag(numbered_classes(3)), classify(numbered_classes(4))}) {
@@ -157,7 +159,7 @@ TEST(objective, label_smoothing_and_z_loss_are_of_training_alone) {
   }
 }
 
-TEST(objective, a_deck_names_one_of_those_there_are) {
+TEST(objective, deck_selects_a_registered_objective) {
   Deck deck = Deck::parse("train: {objective: next_token}", "run.yaml");
   EXPECT_EQ(read_run_config(deck).model.objective, next_token());
   const auto declared = deck.settings();
@@ -171,7 +173,7 @@ TEST(objective, a_deck_names_one_of_those_there_are) {
   Deck wrong = Deck::parse("train: {objective: next_tokens}", "run.yaml");
   try {
     read_run_config(wrong);
-    ADD_FAILURE() << "next_tokens is no objective";
+    ADD_FAILURE() << "next_tokens was accepted as an objective";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
     for (const char* part :

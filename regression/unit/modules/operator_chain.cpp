@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of layouts that are found: dynamic programming over a chain of operators finds what trying everything finds, and the chains of all models are
-// cut where their weights are declared to be.
+// Automatic tensor-parallel sharding: dynamic programming over a chain of operators finds the optimum of an exhaustive
+// search, and the chains of all models shard the weights as they are declared.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -37,8 +37,8 @@ void keep_less(std::optional<LayoutCost>& best, const LayoutCost& cost) {
   if (!best || cost < *best) best = cost;
 }
 
-// Every way through: each operator in turn takes each of its passages, and between two of them a tensor takes every path of moves that comes to no
-// state twice.
+// Exhaustive search: each operator takes each of its passages, and between two operators a tensor takes every path of
+// moves that visits no state twice.
 class Trial {
  public:
   explicit Trial(const LayoutRules& rules) : rules_(rules) {}
@@ -62,7 +62,7 @@ class Trial {
     int in, out;
     LayoutCost cost;
   };
-  // Between two operators: the least cost from state to state, and what the next operator makes of each.
+  // Between two operators: the lowest cost from each state to each state, and the transitions of the next operator.
   struct Stop {
     Costs moves;
     std::vector<Onward> onward;
@@ -111,7 +111,7 @@ class Trial {
   Index tried_ = 0;
 };
 
-TEST(operator_chain, programming_finds_what_trying_everything_finds) {
+TEST(operator_chain, dynamic_programming_finds_the_exhaustive_optimum) {
   std::mt19937 random(seed_of_run());
   Index compared = 0, tried = 0;
   for (int number = 0; number < 150; ++number) {
@@ -132,13 +132,13 @@ TEST(operator_chain, programming_finds_what_trying_everything_finds) {
             << "chain " << number << ", " << name_of(begin) << " to " << name_of(end) << " on " << rules.ranks << " ranks";
         LayoutCost sum;
         for_each_step(chain, *found, [&](const OperatorChain& of, const LayoutStep& step) { sum = sum + cost_of(step, of, rules); });
-        EXPECT_TRUE(sum == found->cost) << "steps cost something else, chain " << number;
+        EXPECT_TRUE(sum == found->cost) << "the steps do not add up to the cost of the layout, chain " << number;
       }
   }
-  std::printf("%td layouts are the best of %td\n", compared, tried);
+  std::printf("%td layouts are optimal among %td candidates\n", compared, tried);
 }
 
-// With one layer of each kind, on each side of an encoder's end.
+// The model with one layer of each type, on each side of the encoder's end.
 ModelConfig shortened(ModelConfig m) {
   std::string pattern;
   std::size_t begin = 0;
@@ -152,7 +152,7 @@ ModelConfig shortened(ModelConfig m) {
 
 bool names(const OperatorWeight& pattern, const Weight& w) { return pattern.name == w.name || (pattern.alike > 1 && matches(pattern.name, w.name)); }
 
-// Every model there is: the cases as they are, wide and narrow, those of other classes, and the decks.
+// All models: the test cases (also widened and narrowed), the golden models of other classes, and the example decks.
 const std::vector<std::pair<std::string, ModelConfig>>& models() {
   static const auto all = [] {
     std::vector<std::pair<std::string, ModelConfig>> list;
@@ -218,7 +218,8 @@ Coordinates tensor_rank(int ranks, int rank) {
 
 bool can_place(const Weight& w, int ranks) { return !w.sharding(Axis::tensor) || can_share({0, w.sharding(Axis::tensor)->runs}, ranks); }
 
-// Each weight lies where it is declared to lie, on every rank; and where so many ranks cannot share what is declared, no unit is divided either.
+// Each weight is placed as declared on every rank. If the declared sharding does not support this number of ranks, no
+// unit may be split either.
 void expect_declared_shardings(const std::string& name, const ModelConfig& m, int ranks, bool sequence) {
   const std::vector<Weight> declared = declared_weights(m);
   const std::vector<FoundCut> found = cuts_of(chains_of(m), {.ranks = ranks}, sequence);
@@ -227,12 +228,12 @@ void expect_declared_shardings(const std::string& name, const ModelConfig& m, in
     const auto mine = std::find_if(found.begin(), found.end(), [&](const FoundCut& f) { return names(f.weight, w); });
     const bool named = mine != found.end();
     ASSERT_TRUE(named || !w.sharding(Axis::tensor)) << name << ": no operator has " << w.name << ", which is sharded";
-    if (!named) continue;  // what stands in front of a head, or beside a bias
+    if (!named) continue;  // an unsharded weight outside of the chains
     Weight derived = w;
     derived.shardings = mine->weight.shardings(mine->cut);
     EXPECT_EQ(mine->weight.shape, w.shape) << name << ": " << w.name;
     for (int rank = 0; rank < ranks; ++rank) {
-      const Placement there = place(derived, tensor_rank(ranks, rank));  // throws where a unit would be divided
+      const Placement there = place(derived, tensor_rank(ranks, rank));  // throws if a unit would be split
       const bool as_declared = !by_hand || same(there, place(w, tensor_rank(ranks, rank)));
       EXPECT_TRUE(as_declared) << name << ": " << w.name << " on rank " << rank << " of " << ranks;
     }
@@ -240,14 +241,14 @@ void expect_declared_shardings(const std::string& name, const ModelConfig& m, in
   for (const FoundCut& f : found)
     EXPECT_TRUE(f.weight.name.ends_with("lm_head.bias") || f.weight.name.ends_with("classifier.bias") ||
                 std::any_of(declared.begin(), declared.end(), [&](const Weight& w) { return names(f.weight, w); }))
-        << name << ": there is no " << f.weight.name;
+        << name << ": no declared weight has the name " << f.weight.name;
 }
 
-TEST(operator_chain, is_said_of_every_layer_type) {
+TEST(operator_chain, every_layer_type_has_a_chain) {
   for (const LayerType& type : layer_types()) EXPECT_FALSE(layer_chains(named("T2").model, type.symbol, "layer").empty()) << type.name;
 }
 
-TEST(operator_chain, cuts_the_weights_of_every_model_where_they_are_declared_to_be) {
+TEST(operator_chain, derived_sharding_matches_declared_sharding_of_every_model) {
   Index models_tried = 0;
   for (const auto& [name, model] : models()) {
     for (int ranks = 2; ranks <= 8; ++ranks)
@@ -257,7 +258,8 @@ TEST(operator_chain, cuts_the_weights_of_every_model_where_they_are_declared_to_
   std::printf("%td models\n", models_tried);
 }
 
-// What a micro-batch hands over on the tensor axis, forward and backward, by the plan of a step: which is what a step counts (grid/traffic.cpp).
+// Tensor-parallel traffic of one micro-batch, forward and backward, by the plan of a step. grid/traffic.cpp compares
+// the plan with a real step.
 Ledger planned(const ModelConfig& m, int ranks, bool sequence, Index length) {
   const auto step = [&](int micros) {
     EngineConfig config;
@@ -270,7 +272,7 @@ Ledger planned(const ModelConfig& m, int ranks, bool sequence, Index length) {
   return difference(step(2), step(1));
 }
 
-// What the layouts of chains say of so many rows.
+// Traffic of `rows` rows, by the layouts found for the chains.
 Ledger declared(const ModelChains& chains, LayoutRules rules, bool sequence, Index rows) {
   Ledger ledger;
   for (const ModelChain& chain : chains)
@@ -284,14 +286,14 @@ Ledger declared(const ModelChains& chains, LayoutRules rules, bool sequence, Ind
   return ledger;
 }
 
-// The same model with one layer more of a kind.
+// The same model with one more layer of the type at index `layer`.
 ModelConfig with_another(ModelConfig m, std::size_t layer) {
   m.pattern.insert(layer, 1, m.pattern[layer]);
   return m;
 }
 
-// Where every rank has the whole stream, gradients of what all ranks have are known to all: but for what stands between the stream and heads or
-// experts.
+// If every rank has the full residual stream, gradients of unsharded weights are complete on all ranks. Exceptions:
+// weights between the stream and heads or experts (latents, routing).
 void expect_complete_gradients(const ModelChains& chains, const LayoutRules& rules, const std::string& where) {
   for (const ModelChain& chain : chains)
     for_each_step(chain.operators, lay_out(chain, rules, false), [&](const OperatorChain& of, const LayoutStep& step) {
@@ -301,7 +303,7 @@ void expect_complete_gradients(const ModelChains& chains, const LayoutRules& rul
     });
 }
 
-TEST(operator_chain, sends_for_a_layer_what_a_step_counts) {
+TEST(operator_chain, derived_traffic_matches_dry_run_traffic) {
   Index compared = 0, all_of_it = 0;
   for (const auto& [name, all] : models()) {
     const ModelConfig m = shortened(all);
@@ -312,13 +314,13 @@ TEST(operator_chain, sends_for_a_layer_what_a_step_counts) {
         const Index length = 2 * ranks;
         const Ledger base = planned(m, ranks, sequence, length);
         if (std::string_view(m.objective->name()) == "next_token") {
-          EXPECT_EQ(declared(chains_of(m), {.ranks = ranks}, sequence, length), base) << name << ", all of it on " << ranks << " ranks";
+          EXPECT_EQ(declared(chains_of(m), {.ranks = ranks}, sequence, length), base) << name << ", full model on " << ranks << " ranks";
           ++all_of_it;
         }
         for (std::size_t i = 0; i < m.pattern.size(); ++i) {
           const char symbol = m.pattern[i];
           if (symbol == encoder_end) continue;
-          const std::string where = fmt::format("{}, layer {} on {} ranks{}", name, symbol, ranks, sequence ? ", rows shared" : "");
+          const std::string where = fmt::format("{}, layer {} on {} ranks{}", name, symbol, ranks, sequence ? ", sequence parallel" : "");
           const Ledger counted = difference(planned(with_another(m, i), ranks, sequence, length), base);
           const ModelChains chains = layer_chains(m, symbol, "model.layers.1");
           const LayoutRules rules{.ranks = ranks};
@@ -329,12 +331,12 @@ TEST(operator_chain, sends_for_a_layer_what_a_step_counts) {
       }
     }
   }
-  std::printf("%td layers, %td whole models\n", compared, all_of_it);
+  std::printf("%td layers, %td full models\n", compared, all_of_it);
 }
 
-// Where latents are fewer than the stream's channels, summing their gradients in its place, or gathering them in place of the stream, would send
-// less.
-TEST(operator_chain, latents_could_be_summed_in_place_of_the_stream) {
+// If the latents have fewer dimensions than the residual stream, reducing their gradients (or gathering them) in place
+// of the stream would send less.
+TEST(operator_chain, reducing_latents_would_send_less) {
   const auto found = std::find_if(models().begin(), models().end(), [](const auto& m) { return m.first == "deepseek-v3"; });
   ASSERT_NE(found, models().end());
   for (const bool sequence : {false, true}) {
@@ -349,7 +351,7 @@ TEST(operator_chain, latents_could_be_summed_in_place_of_the_stream) {
     };
     free_all(free_all, chain.operators);
     const Index then = lay_out(chain, rules, sequence).cost.sent;
-    std::printf("bytes of a token on all ranks, rows %s: %td, could be %td\n", sequence ? "shared" : "whole", now, then);
+    std::printf("bytes per token over all ranks, sequence parallelism %s: %td, could be %td\n", sequence ? "on" : "off", now, then);
     EXPECT_LT(3 * then, 2 * now);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The whole model in double against reference values from two independent formulations: T1 to T11.
+// The full model in fp64 compared with reference values from two independent formulations, for cases T1 to T11.
 #include <cmath>
 
 #include "modules/cost/flops.hpp"
@@ -27,7 +27,7 @@ EngineConfig config_of(const Case& c) {
 
 class parity : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(parity, parameters_loss_and_gradients) {
+TEST_P(parity, parameters_loss_and_gradients_match_references) {
   const Case& c = named(GetParam());
   EXPECT_EQ(parameter_count(c.model), c.reference.parameters);
   Rig<double> rig(config_of(c), alone(c.model.layers()));
@@ -38,8 +38,8 @@ TEST_P(parity, parameters_loss_and_gradients) {
   for (const auto& [name, expected] : c.reference.gradient_norms) EXPECT_NEAR(norm(gradients.at(name)), expected, printed) << name;
 }
 
-// Through the generation path: a whole prompt at once, with state.
-TEST_P(parity, logits) {
+// Through the generation path: a full prompt at once, with KV cache and SSM state.
+TEST_P(parity, logits_match_references) {
   const Case& c = named(GetParam());
   Rig<double> rig(config_of(c), alone(c.model.layers()));
   StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.seq_length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairs of texts of which one is preferred: loss and gradient of direct preference optimisation, samples that keep pairs together, what is predicted
-// of them; and tasks, which know no ranks.
+// Direct preference optimization (DPO): loss and gradient, samples that keep both responses of a pair together, and
+// predictions. The sources of objectives contain no parallelism.
 #include <fstream>
 #include <random>
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sequences of a run, with a pair at least.
+// Random sequences of a run, with at least one pair.
 struct Drawn {
   double beta;
   RunConfig run;
@@ -49,7 +49,8 @@ struct Drawn {
   }
 };
 
-// By plain loops over the scores of rows: the sum of ln p of every text, and the reference's, of pairs whose texts both have learned tokens.
+// Plain loops over the scores of rows: the sums of ln p of the chosen and the rejected response, and the margin. Only
+// pairs with target tokens in both responses count.
 struct Compared {
   double chosen, rejected, margin;
 };
@@ -75,7 +76,7 @@ double number_of(const Record& record, const std::string& name) {
   return found == record.end() ? NAN : std::get<double>(found->second);
 }
 
-TEST(preference, loss_and_predictions_are_those_of_plain_loops) {
+TEST(preference, loss_and_predictions_match_plain_loops) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 12; ++draw) {
     const Drawn d(random, 1 + draw % 3);
@@ -111,7 +112,7 @@ TEST(preference, loss_and_predictions_are_those_of_plain_loops) {
   }
 }
 
-TEST(preference, gradients_are_differences) {
+TEST(preference, gradients_match_finite_differences) {
   std::mt19937 random(seed_of_run());
   for (const char* pattern : {"P", "M-", "*-*-", "LE"}) {
     Drawn d(random, 2, pattern);
@@ -126,8 +127,8 @@ TEST(preference, gradients_are_differences) {
   }
 }
 
-// Where the model says what the reference says, no pair is preferred, and the chosen texts rise as the rejected ones fall.
-TEST(preference, begins_at_ln_2_and_learns_what_is_chosen) {
+// If the policy equals the reference model, the loss is ln 2. Training then lowers it.
+TEST(preference, dpo_loss_starts_at_ln_2_and_falls) {
   std::mt19937 random(seed_of_run());
   Drawn d(random, 3);
   Rig<double> rig(d.config(), alone(d.run.model.layers()));
@@ -153,7 +154,7 @@ TEST(preference, a_batch_without_pairs_is_refused) {
   EXPECT_EQ(error_of([&] { rig.engine.gradients([&](int) { return d.batch; }, 1, 1); }).code, Exit::data);
 }
 
-// Token files of sequences of these lengths.
+// Token files with sequences of these lengths.
 struct Corpus {
   Folder folder;
   fs::path prefix = folder / "pairs";
@@ -171,7 +172,7 @@ struct Corpus {
   }
 };
 
-TEST(preference, every_epoch_has_every_pair_that_fits_once_whole_and_together) {
+TEST(preference, every_fitting_pair_occurs_once_per_epoch) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 10; ++draw) {
     const Index seq_length = Index(10 + random() % 30);
@@ -187,12 +188,12 @@ TEST(preference, every_epoch_has_every_pair_that_fits_once_whole_and_together) {
       const Sample s = data.sample(n);
       ASSERT_EQ(s.texts.size() % 2, 0u);
       for (std::size_t i = 0; i < s.texts.size(); i += 2) {
-        EXPECT_TRUE(seen.insert(s.texts[i].number).second) << "pair " << s.texts[i].number / 2 << " a second time";
+        EXPECT_TRUE(seen.insert(s.texts[i].number).second) << "pair " << s.texts[i].number / 2 << " occurs a second time";
         EXPECT_EQ(s.texts[i + 1].number, s.texts[i].number + 1);
         EXPECT_EQ(s.texts[i + 1].first, s.texts[i].first + s.texts[i].count);
         for (const TextSpan& text : {s.texts[i], s.texts[i + 1]}) {
           EXPECT_EQ(text.count, lengths[text.number]);
-          for (Index t = 0; t < text.count; ++t) EXPECT_EQ(s.positions[text.first + t], t) << "neither sees the other";
+          for (Index t = 0; t < text.count; ++t) EXPECT_EQ(s.positions[text.first + t], t) << "positions start at 0 in each response";
         }
       }
     }
@@ -204,7 +205,7 @@ TEST(preference, every_epoch_has_every_pair_that_fits_once_whole_and_together) {
   }
 }
 
-TEST(preference, splits_part_no_pair) {
+TEST(preference, data_splits_never_separate_a_pair) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 10; ++draw) {
     const Corpus corpus(std::vector<Index>(2 * (5 + random() % 20), 4));
@@ -224,7 +225,7 @@ TEST(preference, splits_part_no_pair) {
   }
 }
 
-TEST(preference, references_stand_beside_the_tokens) {
+TEST(preference, reference_log_probabilities_are_read_from_jsonl) {
   const Corpus corpus({4, 4, 3, 5}), odd({4, 4, 3});
   DatasetOptions options = corpus.options(8);
   const auto refused = [&](const DatasetOptions& o) {
@@ -233,7 +234,7 @@ TEST(preference, references_stand_beside_the_tokens) {
       for (std::int64_t n = 0; n < data.per_epoch(0); ++n) data.sample(n);
     });
   };
-  EXPECT_EQ(refused(options).code, Exit::ok) << "none is needed to evaluate";
+  EXPECT_EQ(refused(options).code, Exit::ok) << "evaluation needs no reference";
   EXPECT_EQ(refused(odd.options(8)).code, Exit::data);
   options.pairs = Pairs::with_reference;
   const Error missing = refused(options);
@@ -269,7 +270,7 @@ TEST(preference, references_stand_beside_the_tokens) {
   EXPECT_EQ(refused(options).code, Exit::config);
 }
 
-TEST(preference, a_line_is_a_prompt_with_two_answers) {
+TEST(preference, json_line_holds_a_prompt_and_two_responses) {
   const PairedResponses pair = read_pair(R"({"prompt": "a", "chosen": "b", "rejected": "c", "score": 1})");
   ASSERT_EQ(pair.problem, "");
   ASSERT_EQ(pair.chosen.size(), 2u);
@@ -281,9 +282,9 @@ TEST(preference, a_line_is_a_prompt_with_two_answers) {
     EXPECT_NE(read_pair(wrong).problem, "") << wrong;
 }
 
-// A language model, classes of texts, preferences: each one file of under 100 lines that says what samples, loss and predictions are, and nothing of
-// ranks, their groups or their order.
-TEST(preference, tasks_are_small_and_know_no_ranks) {
+// Each objective (language model, classification, tagging, preference) is one file of fewer than 100 lines that defines
+// samples, loss and predictions. It mentions no ranks, groups or communication.
+TEST(preference, objective_sources_are_short_and_free_of_parallelism) {
   for (const char* task : {"next_token", "classify", "tag", "preference"}) {
     std::ifstream file(fs::path(GYR_SOURCE_DIR) / "modules" / (std::string(task) + ".cpp"));
     int lines = 0;

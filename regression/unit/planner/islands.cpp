@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of machines whose ranks are not alike: what is frequent stays inside an island where that can be, slower ranks get fewer layers, and what slow
-// links carry is counted.
+// Machines with islands (sets of nodes with the same device type and interconnect): frequent communication stays inside
+// an island where possible, slower ranks get fewer layers, and the traffic over slow links is counted.
 #include "src/parallel/islands.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace gyr::testing::islands_suite {
 namespace {
 
-// As many ranks, in islands of whole stages where `whole`.
+// Random islands with as many ranks in total as the layout has. If `whole`, each island holds complete pipeline stages.
 Islands draw_islands(Dice& dice, const Layout& layout, bool whole) {
   const int pipeline = layout.size(Axis::pipeline), grain = whole ? layout.ranks() / pipeline : 1;
   Islands islands;
@@ -38,7 +38,7 @@ Layout ordered(Layout layout, const Islands& islands) {
   return layout;
 }
 
-TEST(islands, no_group_but_the_pipelines_crosses_where_stages_fit) {
+TEST(islands, only_pipeline_groups_cross_islands_when_stages_fit) {
   Dice dice(seed_of_run());
   int crossed = 0;
   for (int i = 0; i < 100; ++i) {
@@ -51,12 +51,13 @@ TEST(islands, no_group_but_the_pipelines_crosses_where_stages_fit) {
     const bool tensor_fits = std::all_of(islands.begin(), islands.end(), [&](const Island& island) { return island.ranks % tensor == 0; });
     for (const Axis axis : {Axis::data, Axis::context, Axis::tensor}) {
       const bool fits = whole || (axis == Axis::tensor && tensor_fits);
-      EXPECT_FALSE(fits && crosses(layout, islands, axis)) << name_of(axis) << " of " << layout.text();
+      EXPECT_FALSE(fits && crosses(layout, islands, axis)) << name_of(axis) << " crosses islands in " << layout.text();
       for (int position = 0; position < layout.ranks() && !crosses(layout, islands, axis); ++position)
         for (const int rank : ranks_of(layout, position, Axes(axis).text()))
           EXPECT_EQ(island_of(islands, rank), island_of(islands, layout.rank_at(position)));
     }
-    // Ranks of an island follow each other along the pipeline: no more borders between islands than there must be.
+    // The stages of an island are consecutive along the pipeline: the number of boundaries is one less than the number
+    // of islands.
     int borders = 0;
     for (int stage = 1; stage < layout.size(Axis::pipeline); ++stage)
       borders += island_of(islands, ranks_of(layout, 0, "pipeline")[std::size_t(stage)]) !=
@@ -82,7 +83,7 @@ double slowest(const std::vector<Index>& layers, const std::vector<double>& spee
   return most;
 }
 
-// 1F1B of so many micro-batches, a layer of speed 1 taking 1 forward and 2 backward.
+// Makespan of 1F1B with `micros` micro-batches. A layer takes 1 / speed forward and 2 / speed backward.
 double makespan(const std::vector<Index>& layers, const std::vector<double>& speeds, int micros) {
   std::vector<Program> programs;
   std::vector<TaskTimes> times;
@@ -95,14 +96,16 @@ double makespan(const std::vector<Index>& layers, const std::vector<double>& spe
   return timeline(programs, times).makespan;
 }
 
-// Two clusters of 197 and 160 TFLOP/s, 48 layers on four stages: 13, 13, 11, 11 instead of 12 each, and 6.9 % less.
+// Two clusters with 197 and 160 TFLOP/s, and 48 layers on four stages: 13, 13, 11 and 11 layers instead of 12 each
+// reduce the makespan by 6.9 %.
 TEST(islands, slower_stages_get_fewer_layers) {
   const std::vector<double> speeds{197, 197, 160, 160};
   const std::vector<Index> cut = sizes_of(split_stages(std::vector<double>(48, 1), 0, 0, 4, speeds)), even(4, 12);
   EXPECT_EQ(cut, (std::vector<Index>{13, 13, 11, 11}));
   EXPECT_NEAR(makespan(even, speeds, 16), 4.190, 5e-4);
   EXPECT_NEAR(makespan(cut, speeds, 16), 3.902, 5e-4);
-  // Holmes cuts by floor(N S / sum of S): 26 and 22 of 48, 16 and 14 of 30. The dearest stage here is never dearer.
+  // Holmes gives the first stage floor(N S / sum of S) layers (N layers, S speed): 26 and 22 of 48, 16 and 14 of 30.
+  // The slowest stage here is never slower.
   for (const auto& [layers, first] : {std::pair<Index, Index>{48, 26}, {30, 16}}) {
     EXPECT_EQ(layers * 197 / 357, first);
     const std::vector<double> two{197, 160};
@@ -110,8 +113,8 @@ TEST(islands, slower_stages_get_fewer_layers) {
   }
 }
 
-// No other cut has a cheaper dearest stage.
-TEST(islands, cuts_by_speed_are_the_best_there_are) {
+// Exhaustive search: no other split into stages has a faster slowest stage.
+TEST(islands, stage_split_by_speed_is_optimal) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 300; ++i) {
     const int layers = dice.between(1, 9), stages = dice.between(1, std::min(4, layers));
@@ -144,7 +147,8 @@ TEST(islands, cuts_by_speed_are_the_best_there_are) {
   }
 }
 
-// Islands of `d`'s ranks with devices of their own, and a node of each island's as many devices as it has.
+// A random cluster with one part per island, each with its own device type and one node that holds all ranks of the
+// island.
 Cluster cluster_of(Dice& dice, const Islands& islands) {
   Cluster c = random_cluster(dice);
   for (const Island& island : islands) {
@@ -156,8 +160,10 @@ Cluster cluster_of(Dice& dice, const Islands& islands) {
   return c;
 }
 
-// Slow links carry messages of the pipeline, as many as its borders there, sums over its ends and norms: 2 b s h a border and micro-batch.
-TEST(islands, slow_links_carry_what_the_pipelines_borders_there_do) {
+// Links between islands carry only pipeline messages, sums over the first and last stage, and gradient norms. Pipeline
+// messages have 2 b s h elements (micro-batch size, sequence length, hidden size) per stage boundary between islands
+// and micro-batch.
+TEST(islands, slow_links_carry_pipeline_boundary_messages) {
   Dice dice(seed_of_run());
   int seen = 0;
   for (int i = 0; i < 60; ++i) {
@@ -189,8 +195,9 @@ TEST(islands, slow_links_carry_what_the_pipelines_borders_there_do) {
   EXPECT_GT(seen, 15);
 }
 
-// Islands of equal devices are what a description of equal nodes says, and a slower island makes the step no faster.
-TEST(islands, equal_islands_take_what_one_description_of_all_says) {
+// Islands of equal devices give the same prediction as one description of equal nodes. A slower island never makes the
+// step faster.
+TEST(islands, equal_islands_predict_same_time_as_one_cluster) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 40; ++i) {
     const Drawn d = draw(dice);
@@ -206,7 +213,7 @@ TEST(islands, equal_islands_take_what_one_description_of_all_says) {
     }
     const StagePlans plans(d.config, d.layout);
     const double seconds = predict(plans, d.config, d.layout, c).seconds;
-    const double same = predict(plans, d.config, d.layout, parted).seconds;  // of replicas on several islands the slowest is waited for
+    const double same = predict(plans, d.config, d.layout, parted).seconds;  // data-parallel replicas on several islands wait for the slowest
     EXPECT_GE(same, seconds * (1 - 1e-12)) << d.layout.text();
     EXPECT_TRUE(same == seconds || d.layout.size(Axis::data) > 1) << d.layout.text();
     Cluster& slower = parted.parts[std::size_t(dice.between(0, int(parted.parts.size()) - 1))];
@@ -220,7 +227,7 @@ Islands islands_in(const std::string& text) {
   return read_islands(deck.section("cluster", "", Effect::none));
 }
 
-TEST(islands, a_description_of_islands_names_those_of_its_files) {
+TEST(islands, cluster_file_combines_islands_of_other_files) {
   Dice dice(seed_of_run());
   const Folder folder;
   std::filesystem::create_directory(folder / "there");
@@ -261,7 +268,7 @@ TEST(islands, a_description_of_islands_names_those_of_its_files) {
   }
   const Cluster twice = read("islands: {files: [0.yaml, 0.yaml, 0.yaml]}\n" + links);
   EXPECT_NO_THROW(islands_in(to_text(islands_of(twice, int(twice.devices()), DType::bf16))));
-  EXPECT_TRUE(islands_of(all, int(2 * parts[0].per_node), DType::bf16).empty()) << "all on the first island";
+  EXPECT_TRUE(islands_of(all, int(2 * parts[0].per_node), DType::bf16).empty()) << "all ranks are on the first island";
   const auto refused = [&](const std::string& text, const char* why) {
     try {
       read(text);
@@ -277,7 +284,7 @@ TEST(islands, a_description_of_islands_names_those_of_its_files) {
   refused("islands: {files: [0.yaml, 1.yaml]}\n", "bandwidth");
 }
 
-TEST(islands, a_deck_names_them_by_ranks_and_speed) {
+TEST(islands, cluster_emulate_lists_islands_by_ranks_and_speed) {
   EXPECT_TRUE(islands_in("").empty());
   EXPECT_EQ(islands_in("a:4,b:4"), (Islands{{"a", 4, 1}, {"b", 4, 1}}));
   EXPECT_EQ(islands_in("ib:2:197, roce:6:160.5"), (Islands{{"ib", 2, 197}, {"roce", 6, 160.5}}));
@@ -286,7 +293,7 @@ TEST(islands, a_deck_names_them_by_ranks_and_speed) {
                             "a:1000000,b:1000000"}) {
     try {
       islands_in(wrong);
-      ADD_FAILURE() << wrong << " is none";
+      ADD_FAILURE() << wrong << " was accepted as a list of islands";
     } catch (const Error& e) {
       EXPECT_EQ(e.code, Exit::config);
       EXPECT_NE(std::string(e.what()).find("cluster.emulate = '"), std::string::npos) << e.what();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the page of a plan shows is what the plan says: each task once, rows that come to the step's time, memory that comes to the planned peak, and
-// bytes that are those handed to communicators.
+// The HTML page of a plan agrees with the plan: each task is drawn once, rows add up to the step time, memory reaches
+// the planned peak, and the bytes are those handed to communicators.
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -25,7 +25,7 @@ struct Planned {
 
 StepTimeline timeline_on(const Cluster& c, const Drawn& d) { return timeline_of(StagePlans(d.config, d.layout), d.config, d.layout, c); }
 
-// So many drawn runs, planned, on drawn machines.
+// Calls check(dice, drawn run, its plan) for `runs` random runs on random machines.
 template <class F>
 void each_planned(int runs, const F& check) {
   Dice dice(seed_of_run());
@@ -37,8 +37,8 @@ void each_planned(int runs, const F& check) {
 
 bool takes_compute_time(const Task& t) { return t.op != Op::send && t.op != Op::receive && t.op != Op::reduce && t.op != Op::gather; }
 
-// From its begin to its end a rank computes or waits, and for each wait it is known for what.
-TEST(plan_page, tasks_and_waits_of_a_rank_follow_each_other) {
+// Between its begin and its end a rank computes or waits, and the cause of each wait is known.
+TEST(plan_page, tasks_and_waits_of_a_rank_are_contiguous) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 40; ++i) {
     const Drawn d = draw(dice);
@@ -62,19 +62,20 @@ TEST(plan_page, tasks_and_waits_of_a_rank_follow_each_other) {
       EXPECT_NEAR(buckets, s.bucket_wait[rank], 1e-9 * s.makespan);
     }
     for (const Prediction& p : step.of_rank)
-      EXPECT_NEAR((s.makespan + step.left + step.besides) / p.seconds, 1, 1e-9) << "what is walked, left and besides is the step";
+      EXPECT_NEAR((s.makespan + step.left + step.besides) / p.seconds, 1, 1e-9)
+          << "simulated micro-batches, remaining ones and fixed costs add up to the step";
     EXPECT_EQ(predict(StagePlans(d.config, d.layout), d.config, d.layout, c).seconds, step.of_rank[std::size_t(step.longest)].seconds);
   }
 }
 
-// A computation never begins before what it reads has come.
-TEST(plan_page, no_message_is_read_before_it_is_there) {
+// No computation begins before its input message has arrived.
+TEST(plan_page, no_task_starts_before_its_message_arrives) {
   Dice dice(seed_of_run());
   int read = 0;
   for (int i = 0; i < 40; ++i) {
     const Drawn d = draw(dice);
     const StepTimeline step = timeline_on(random_cluster(dice), d);
-    std::map<std::tuple<int, int, int, Payload>, double> sent;  // stage of the whole model, micro-batch
+    std::map<std::tuple<int, int, int, Payload>, double> sent;  // end of each send, by destination stage of the full model, micro-batch and payload
     const auto stage = [&](std::size_t rank, int chunk) { return step.programs[rank].shape.stage(int(rank), chunk); };
     for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
       for (std::size_t t = 0; t < step.programs[rank].tasks.size(); ++t)
@@ -94,7 +95,7 @@ TEST(plan_page, no_message_is_read_before_it_is_there) {
   EXPECT_GT(read, 500);
 }
 
-TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
+TEST(plan_page, rows_draw_every_task_once) {
   each_planned(40, [&](Dice&, const Drawn& d, const Planned& p) {
     const PredictedRun predicted(p.plan, p.machine);
     const StepTimeline& step = predicted.step;
@@ -105,7 +106,7 @@ TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
     ASSERT_EQ(numbers["rows"].size(), step.programs.size());
     for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
       const std::vector<Index> tasks = numbers["rows"][rank]["tasks"];
-      std::map<std::tuple<std::string, int, int>, int> drawn, said;  // by kind, micro-batch and chunk
+      std::map<std::tuple<std::string, int, int>, int> drawn, said;  // counts by kind, micro-batch and chunk
       double sum = 0;
       for (std::size_t t = 0; t < tasks.size(); t += 7) {
         EXPECT_GE(tasks[t + 6], 0);
@@ -131,12 +132,12 @@ TEST(plan_page, draws_every_task_once_and_rows_come_to_the_printed_step) {
     EXPECT_NEAR((double(numbers["step"]["walked"]) + double(numbers["step"]["left"]) + double(numbers["step"]["besides"])) / printed, 1, 1e-9);
     EXPECT_TRUE(numbers["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
     const std::string page = plan_page(p.plan, predicted, p.machine, 0);
-    EXPECT_EQ(page.find("</script>", page.find("id=\"numbers\"")), page.find("</script>\n<script>")) << "no text ends the numbers";
-    EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "nothing comes by the network";
+    EXPECT_EQ(page.find("</script>", page.find("id=\"numbers\"")), page.find("</script>\n<script>")) << "no text in the data ends the script element";
+    EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "the page loads nothing from the network";
   });
 }
 
-TEST(plan_page, memory_rises_to_what_is_alive_at_most_and_ends_at_nothing) {
+TEST(plan_page, memory_reaches_the_planned_peak_and_ends_empty) {
   Dice dice(seed_of_run());
   int whole = 0;
   for (int i = 0; i < 40; ++i) {
@@ -165,8 +166,9 @@ TEST(plan_page, memory_rises_to_what_is_alive_at_most_and_ends_at_nothing) {
   EXPECT_GT(whole, 30);
 }
 
-// What a rank passes on follows from what it hands over, and nothing of it is lost between links and cells.
-TEST(plan_page, bytes_between_ranks_are_those_of_the_plan) {
+// Bytes that ranks pass on follow from the bytes handed to communicators, and all of them appear in the links and in
+// the matrix.
+TEST(plan_page, link_traffic_matches_the_plan) {
   each_planned(40, [&](Dice& dice, const Drawn& d, const Planned& p) {
     const int most = dice.one_of<int>({2, 5, 100}), replicas = d.layout.size(Axis::data);
     const LinkTraffic traffic = link_traffic(p.plan.ranks, d.config, d.layout, p.machine.cluster, most);
@@ -193,7 +195,7 @@ TEST(plan_page, bytes_between_ranks_are_those_of_the_plan) {
     Cluster one = p.machine.cluster;
     one.per_node = d.layout.ranks();
     const LinkTraffic inside = link_traffic(p.plan.ranks, d.config, d.layout, one, most);
-    EXPECT_NEAR(inside.of(LinkClass::node), passed, 1e-9 * passed) << "on one node";
+    EXPECT_NEAR(inside.of(LinkClass::node), passed, 1e-9 * passed) << "all traffic stays on one node";
   });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a plan says of time: its parts come to the whole, what is counted once is what is done, and published steps are met within a stated error.
+// Predicted step times: the parts add up to the total, extrapolation equals a full simulation, and published step times
+// are predicted within a stated error.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(planner, a_description_of_a_cluster_reads_back) {
+TEST(planner, cluster_description_reads_back) {
   Dice dice(seed_of_run());
   const Folder folder;
   for (int i = 0; i < 20; ++i) {
@@ -40,7 +41,7 @@ TEST(planner, a_description_of_a_cluster_reads_back) {
   }
 }
 
-TEST(planner, descriptions_that_come_with_it_are_whole_and_a_wrong_one_is_named_by_line) {
+TEST(planner, bundled_cluster_files_load_and_errors_name_lines) {
   int files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(GYR_SOURCE_DIR) / "input/clusters")) {
     const Cluster c = read_cluster(entry.path());
@@ -48,14 +49,14 @@ TEST(planner, descriptions_that_come_with_it_are_whole_and_a_wrong_one_is_named_
     EXPECT_GT(c.device.bf16, c.device.fp32) << entry.path();
     EXPECT_GT(c.node.bandwidth, c.network.bandwidth) << entry.path();
     for (int island = 0; island < std::max(1, int(c.parts.size())); ++island)
-      EXPECT_LT(c.island(island).fit.products, 1) << entry.path() << ": nothing reaches its peak";
+      EXPECT_LT(c.island(island).fit.products, 1) << entry.path() << ": the GEMM efficiency must be below 1";
   }
   EXPECT_GE(files, 4);
   const Folder folder;
   std::ofstream(folder / "bad.yaml") << to_yaml(Cluster{}, "");
   try {
     read_cluster(folder / "bad.yaml");
-    FAIL() << "a device without memory is none";
+    FAIL() << "a device without memory was accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::config);
     EXPECT_NE(std::string(e.what()).find("bad.yaml:7"), std::string::npos) << e.what();
@@ -63,8 +64,8 @@ TEST(planner, descriptions_that_come_with_it_are_whole_and_a_wrong_one_is_named_
   EXPECT_THROW(read_cluster(folder / "none.yaml"), Error);
 }
 
-// A rank finds itself where the communicator says, and all its members find the same ranks.
-TEST(planner, ranks_of_a_communicator_are_those_of_the_grid) {
+// Each rank finds its own position at its rank in the communicator, and all members list the same ranks.
+TEST(planner, communicator_ranks_match_the_grid) {
   Dice dice(seed_of_run());
   int seen = 0;
   for (int i = 0; i < 30; ++i) {
@@ -75,7 +76,7 @@ TEST(planner, ranks_of_a_communicator_are_those_of_the_grid) {
         const std::vector<int> ranks = ranks_of(d.layout, position, c.name());
         ASSERT_EQ(int(ranks.size()), c.size()) << c.name() << " " << d.layout.text();
         EXPECT_EQ(ranks[std::size_t(c.rank())], position) << c.name();
-        if (c.size() == 1) return;  // of the blocks, `self` stands for whoever asks
+        if (c.size() == 1) return;  // a communicator of one rank, such as `self`, has no other members
         for (const int other : ranks) EXPECT_EQ(ranks_of(d.layout, other, c.name()), ranks) << c.name();
         ++seen;
       });
@@ -84,7 +85,7 @@ TEST(planner, ranks_of_a_communicator_are_those_of_the_grid) {
   EXPECT_GT(seen, 100);
 }
 
-TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) {
+TEST(planner, large_transfers_follow_the_ring_formula) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 100; ++i) {
     Cluster c = random_cluster(dice);
@@ -102,7 +103,7 @@ TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) 
     EXPECT_EQ(seconds(Operation::receive, bytes), 0);
     EXPECT_EQ(seconds_of(Operation::all_reduce, {0, 0}, here, c), 0);
     EXPECT_DOUBLE_EQ(seconds_of(Operation::all_reduce, {5, 50}, here, c), 5 * seconds_of(Operation::all_reduce, {1, 10}, here, c));
-    // Between nodes that have one of the ranks each, the network is what there is; with k ranks on a node, k adapters carry it.
+    // Between nodes with one rank each, only the network matters. With k ranks per node, k adapters carry the traffic.
     const int k = dice.between(1, 4);
     c.node.bandwidth = 1e15;
     const GroupPlacement apart{2 * k, 2, 1, k};
@@ -112,13 +113,13 @@ TEST(planner, large_transfers_take_what_a_ring_takes_and_no_bytes_take_latency) 
   }
 }
 
-// Where passes over memory alone cost anything, what tasks and the rest of a step take comes to all bytes of the plan.
-TEST(planner, tasks_and_the_rest_of_a_step_come_to_the_whole) {
+// If only passes over memory cost time, the seconds of the tasks and of the rest of a step equal all bytes of the plan.
+TEST(planner, tasks_and_rest_add_up_to_the_step) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 60; ++i) {
     const Drawn d = draw(dice);
     Cluster c;
-    c.host.bandwidth = 1;  // copies that nothing hides
+    c.host.bandwidth = 1;  // host copies that are not overlapped
     c.device.fp64 = c.device.fp32 = c.device.bf16 = 1e300, c.device.memory_bandwidth = 1;
     c.node = c.network = c.islands = {0, 1e300, 1};
     const int position = dice.between(0, d.layout.ranks() - 1);
@@ -137,8 +138,9 @@ TEST(planner, tasks_and_the_rest_of_a_step_come_to_the_whole) {
   }
 }
 
-// From one group of micro-batches to the next a full pipeline does the same: what is not walked is what would be.
-TEST(planner, many_micro_batches_take_what_a_walk_through_all_takes) {
+// A full pipeline repeats itself from one group of micro-batches to the next. Extrapolating from some groups therefore
+// equals simulating all.
+TEST(planner, extrapolation_over_micro_batches_matches_full_simulation) {
   Dice dice(seed_of_run());
   int longer = 0;
   for (int i = 0; i < 60; ++i) {
@@ -160,8 +162,8 @@ TEST(planner, many_micro_batches_take_what_a_walk_through_all_takes) {
   EXPECT_GT(longer, 10);
 }
 
-// The parts of a prediction are its whole, and none is negative.
-TEST(planner, a_prediction_is_the_sum_of_its_parts) {
+// The parts of a prediction add up to the total, and none is negative.
+TEST(planner, prediction_is_the_sum_of_its_parts) {
   Dice dice(seed_of_run());
   int offloading = 0;
   for (int i = 0; i < 60; ++i) {
@@ -175,14 +177,14 @@ TEST(planner, a_prediction_is_the_sum_of_its_parts) {
     Cluster faster = c;
     for (Link* link : {&faster.node, &faster.network, &faster.islands}) link->bandwidth *= 2, link->latency /= 2;
     faster.device.fp32 *= 2, faster.device.memory_bandwidth *= 2, faster.fit.step /= 2, faster.host.bandwidth *= 2;
-    EXPECT_NEAR(predict(StagePlans(d.config, d.layout), d.config, d.layout, faster).seconds / p.seconds, 0.5, 1e-9) << "all twice as fast";
+    EXPECT_NEAR(predict(StagePlans(d.config, d.layout), d.config, d.layout, faster).seconds / p.seconds, 0.5, 1e-9) << "everything is twice as fast";
   }
   EXPECT_GT(offloading, 5);
 }
 
-// One rank whose weights lie in two buckets: gathers of the step before are waited for by the first forward, part by part, and sums hide behind what
-// is left of the last backward.
-TEST(planner, gathers_and_sums_hide_behind_what_there_is_to_hide_behind) {
+// One rank with weights in two buckets. The first forward pass waits for the all-gathers bucket by bucket, and the
+// reductions overlap with the rest of the last backward pass.
+TEST(planner, gathers_and_reductions_overlap_with_available_computation) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 50; ++i) {
     const int micros = dice.between(1, 4);
@@ -200,14 +202,14 @@ TEST(planner, gathers_and_sums_hide_behind_what_there_is_to_hide_behind) {
     EXPECT_NEAR(s.makespan, 2 * gather + f + (micros - 1) * 2 * f + micros * 2 * b + 2 * sum - b + step, 1e-9) << to_text(program);
     EXPECT_NEAR(s.busy[0], micros * 2 * (f + b) + step, 1e-9);
     EXPECT_NEAR(s.bucket_wait[0], 2 * gather - f + 2 * sum - b, 1e-9);
-    times.beside = false;  // nothing hides
+    times.beside = false;  // no overlap
     const Simulation alone = timeline({program}, {times});
     EXPECT_NEAR(alone.makespan, 2 * (gather + sum) + micros * 2 * (f + b) + step, 1e-9);
     EXPECT_NEAR(alone.bucket_wait[0], 2 * (gather + sum), 1e-9);
   }
 }
 
-TEST(planner, one_micro_batch_passes_the_pipeline_there_and_back) {
+TEST(planner, one_micro_batch_crosses_the_pipeline_both_ways) {
   for (int p = 1; p <= 6; ++p) {
     std::vector<Program> programs;
     for (int rank = 0; rank < p; ++rank) programs.push_back(compile(one_f_one_b, {p, 1, 1}, rank));
@@ -215,8 +217,8 @@ TEST(planner, one_micro_batch_passes_the_pipeline_there_and_back) {
   }
 }
 
-// Within what was reached when the constants were fitted; by leaving out one step after the other, see `make planner ARGS=--fit`.
-TEST(planner, published_steps_are_met) {
+// Bounds: the errors reached when the constants were fitted. For leave-one-out errors, see `make planner ARGS=--fit`.
+TEST(planner, published_step_times_are_predicted_within_bounds) {
   struct Bound {
     double mean, worst;
   };
@@ -236,7 +238,7 @@ TEST(planner, published_steps_are_met) {
   }
 }
 
-TEST(planner, a_profile_reads_back_and_goes_through_what_was_measured) {
+TEST(planner, profile_reads_back_and_interpolates_measured_points) {
   Dice dice(seed_of_run());
   Profile profile;
   const double power = dice.real(0.5, 1.5);
@@ -244,7 +246,7 @@ TEST(planner, a_profile_reads_back_and_goes_through_what_was_measured) {
   for (const double work : {1e3, 1e5, 1e6}) profile.add({"add", precision, work / 4, work * 3 / 4, 1e-9 * std::pow(work, power)});
   const auto seconds = [&](double work) { return profile.seconds_of({"add", work / 4, work * 3 / 4}, DType::f32); };
   for (const double work : {1e3, 1e4, 1e5, 3e5, 1e6}) EXPECT_NEAR(seconds(work) / (1e-9 * std::pow(work, power)), 1, 1e-9) << work;
-  EXPECT_NEAR(seconds(1e7) / seconds(1e6), 10, 1e-9) << "at the rate of the largest";
+  EXPECT_NEAR(seconds(1e7) / seconds(1e6), 10, 1e-9) << "the largest measurement's rate applies to larger work";
   EXPECT_EQ(profile.seconds_of({"add", 1, 1}, DType::bf16), 0);
   EXPECT_EQ(profile.seconds_of({"mul", 1, 1}, DType::f32), 0);
   EXPECT_EQ(Profile::parse(profile.text(), "it").text(), profile.text());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The list of mistakes fits the sources, so that `make mutants` measures what it says, and a list that does not is refused by name.
+// The list of mutants (deliberate mistakes, regression/mutants/list.txt) matches the sources, so that `make mutants`
+// measures what it claims. Malformed lists are refused by name.
 #include "regression/mutants/mutants.hpp"
 
 #include <filesystem>
@@ -33,7 +34,7 @@ std::string error_of(const std::function<void()>& what) {
   return "";
 }
 
-TEST(mutants, the_list_fits_the_sources) {
+TEST(mutants, list_matches_the_sources) {
   const auto mutants = read_mutants(root / "regression/mutants/list.txt");
   EXPECT_GE(mutants.size(), 60u);
   std::set<std::string> files;
@@ -44,8 +45,9 @@ TEST(mutants, the_list_fits_the_sources) {
   }
 }
 
-// A filter that selects nothing would make a mutant look unnoticed: its suite is a file, and a test it names stands there.
-TEST(mutants, are_tried_where_there_is_a_test) {
+// A filter that selects no test would make a mutant look undetected. Therefore its suite must be a file, and the test
+// that it names must occur there.
+TEST(mutants, filters_name_existing_tests) {
   static const std::regex suite_of(R"((?:\*?/?)(\w+)(?:/\*)?\.(.*))");
   for (const Mutant& m : read_mutants(root / "regression/mutants/list.txt"))
     for (const Try& t : m.tries) {
@@ -66,7 +68,7 @@ const std::string source = "// licence\nint f(int a) {\n  a += 1;\n  return a * 
 
 std::vector<Mutant> one(const std::string& more) { return parse_mutants("mutant x\nfile f.cpp\nwhy because\n" + more, "list"); }
 
-TEST(mutants, an_expression_and_a_statement_become_switches) {
+TEST(mutants, expressions_and_statements_become_switches) {
   EXPECT_EQ(
       switched(source, "f.cpp", one("was a * 2\nnow a + 2\n")),
       "// licence\n#include \"regression/mutants/mutant.hpp\"\nint f(int a) {\n  a += 1;\n  return (GYR_MUTANT(\"x\") ? (a + 2) : (a * 2));\n}\n"
@@ -76,14 +78,14 @@ TEST(mutants, an_expression_and_a_statement_become_switches) {
             std::string::npos);
 }
 
-TEST(mutants, a_snippet_that_is_gone_or_comes_twice_is_told_by_name) {
+TEST(mutants, missing_or_ambiguous_snippet_is_named) {
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was b * 2\nnow 1\n")); }).find("mutant x: snippet in f.cpp occurs 0 times"),
             std::string::npos);
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("was a *\nnow 1\n")); }).find("occurs 2 times"), std::string::npos);
   EXPECT_NE(error_of([] { switched(source, "f.cpp", one("in int h\nwas a *\nnow 1\n")); }).find("(field `in`) occurs 0 times"), std::string::npos);
 }
 
-TEST(mutants, a_list_of_another_form_is_refused_with_its_line) {
+TEST(mutants, malformed_list_is_refused_with_line_number) {
   const auto refusal = [](const std::string& text) { return error_of([&] { parse_mutants(text, "list"); }); };
   EXPECT_EQ(refusal("file f.cpp\n"), "list:1: a mutant must start with its name: mutant NAME");
   EXPECT_EQ(refusal("mutant x\nfile f.cpp\nwas a\nnow b\nwhy c\n\nmutant x\n"), "list:7: mutant x occurs twice");

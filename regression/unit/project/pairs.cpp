@@ -8,7 +8,8 @@
 namespace gyr::testing::pairs_suite {
 namespace {
 
-// Counted anew, over all rows that there are: each pair that a valid one has stands in the table often enough.
+// Recounts over all possible rows: each pair of levels that occurs in a valid row must occur in the table at least
+// `times` times.
 void expect_every_pair(const Levels& levels, const std::function<bool(const Levels&)>& valid, int times, std::uint64_t seed) {
   std::map<std::vector<int>, int> possible;
   Levels row(levels.size(), 0);
@@ -34,7 +35,7 @@ void expect_every_pair(const Levels& levels, const std::function<bool(const Leve
   EXPECT_EQ(table, every_pair(levels, valid, times, 10, seed));
 }
 
-TEST(pairs, occur_as_often_as_asked) {
+TEST(pairs, every_pair_occurs_as_often_as_requested) {
   const auto all = [](const Levels&) { return true; };
   for (const std::uint64_t seed : {1, 2, 3}) {
     expect_every_pair({2, 2, 2}, all, 1, seed);
@@ -44,11 +45,11 @@ TEST(pairs, occur_as_often_as_asked) {
   }
 }
 
-TEST(pairs, take_far_fewer_rows_than_there_are) {
+TEST(pairs, tables_need_far_fewer_rows_than_all_combinations) {
   EXPECT_LT(every_pair(
                 {4, 4, 4, 4, 4, 4}, [](const Levels&) { return true; }, 1, 0, 1)
                 .size(),
-            40u);  // of 4096; 16 at least
+            40u);  // of 4096 combinations; 16 is the minimum
 }
 
 }  // namespace
