@@ -16,7 +16,7 @@ namespace gyr {
 
 class Communicator {
  public:
-  // `beacon` records the operation that this rank waits for. It may be null, and must outlive the communicator's
+  // `progress_record` records the operation that this rank waits for. It may be null, and must outlive the communicator's
   // events.
   Communicator(std::string name, std::unique_ptr<Transport> transport, ProgressRecord* progress_record = nullptr);
 

@@ -16,7 +16,7 @@ namespace gyr {
 class [[nodiscard]] Event {
  public:
   Event() = default;
-  // `beacon` records the wait under the name `call`; `recorded` is the entry of a recorder, if there is one.
+  // `progress_record` records the wait under the name `call`; `recorded` is the entry of a recorder, if there is one.
   Event(Transport* transport, Transport::Ticket ticket, ProgressRecord* progress_record = nullptr, NamedCall call = {},
         Recorder::Handle recorded = {})
       : transport_(transport), ticket_(ticket), progress_record_(progress_record), call_(call), recorded_(recorded) {}

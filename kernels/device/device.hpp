@@ -53,10 +53,10 @@ class Device {
   void fence() {
     host_waits([&] { queue.fence(); });
   }
-  // Work enqueued from now on waits for the communication `call`. The next time the host waits for the device, `beacon`
-  // (may be null) records a wait for `call`.
+  // Work enqueued from now on waits for the communication `call`. The next time the host waits for the device,
+  // `progress_record` (may be null) records a wait for `call`.
   void behind(ProgressRecord* progress_record, const NamedCall& call) { progress_record_ = progress_record, call_ = call; }
-  // Runs wait(), in which the host waits for the device, and records the wait in the beacon.
+  // Runs wait(), in which the host waits for the device, and records the wait in the progress record.
   template <class Wait>
   void host_waits(const Wait& wait) {
     const ProgressRecord::Waiting waiting(std::exchange(progress_record_, nullptr), call_, ProgressRecord::Meanwhile::device_computes);

@@ -22,7 +22,7 @@ struct NamedCall {
   std::uint64_t number = 0;
 };
 
-// Copy of the fields of a progress record (Beacon).
+// Copy of the fields of a ProgressRecord.
 struct ProgressSnapshot {
   std::uint64_t progress = 0;  // progress counter, increased whenever something is completed
   std::int64_t step = 0, micro = -1;
@@ -65,7 +65,7 @@ class ProgressRecord {
   void advance() { set(progress_, progress_.load(std::memory_order_relaxed) + 1); }
   void send(Index bytes) { set(sent_, sent_.load(std::memory_order_relaxed) + bytes); }
 
-  // Until the end of its block, this object records that the rank waits for `call`. A null beacon records nothing. Time
+  // Until the end of its block, this object records that the rank waits for `call`. A null progress record records nothing. Time
   // in which the device may compute (Meanwhile::device_computes) does not count as waiting.
   enum class Meanwhile { nothing, device_computes };
   class [[nodiscard]] Waiting {

@@ -74,7 +74,7 @@ int rank_threads() { return std::max(threaded ? int(Space().concurrency()) : 1, 
 
 std::string threads_text() {
   if (threaded) return fmt::format("{} in every rank, by Kokkos' {}", rank_threads(), Space::name());
-  return fmt::format("1 in every rank, {} for matrix products", rank_threads());
+  return fmt::format("1 in every rank, {} for GEMMs", rank_threads());
 }
 
 }  // namespace gyr

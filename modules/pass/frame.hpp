@@ -5,7 +5,7 @@
 //   const auto x = frame.get(qkv);                backward
 //   frame.release(Phase::weight_gradients);       caller of the backward; the tensors are then gone
 // Activation checkpointing: tensors may be dropped after the forward and recomputed by a second forward, which asks for each whether it is wanted:
-//   frame.drop(Effort::product, output);          after the first forward: drops tensors of at most that recomputation cost, except the output
+//   frame.drop(RecomputeCost::product, output);          after the first forward: drops tensors of at most that recomputation cost, except the output
 //   frame.again();                                before the second forward
 //   const auto x = frame.put(qkv, rows, columns);
 //   if (frame.wants(qkv)) ...                     compute it, or its rows from frame.first_row_wanted(qkv) on

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Offloading of saved activations: tensors of frames are copied elsewhere, their memory is freed, and later they return to other addresses. The
 // caller copies the bytes and decides where they are kept (host memory, for example).
-//   cargo.load(frame, share, output);    after a forward: selects the tensors; the caller copies the bytes of items()
-//   cargo.leave();                       after these copies have completed: frees the memory
-//   cargo.reallocate();                   allocates memory again; the caller copies the bytes of items() back
-//   cargo.settle(frame);                 updates pointers to the tensors that have moved
+//   batch.load(frame, share, output);    after a forward: selects the tensors; the caller copies the bytes of items()
+//   batch.leave();                       after these copies have completed: frees the memory
+//   batch.reallocate();                   allocates memory again; the caller copies the bytes of items() back
+//   batch.settle(frame);                 updates pointers to the tensors that have moved
 #pragma once
 
 #include "modules/pass/frame.hpp"

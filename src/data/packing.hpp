@@ -12,7 +12,7 @@
 
 namespace gyr {
 
-// Best-fit packing. Returns the window of each item: the fullest window with enough room for it, or a new one. `sizes`
+// Best-fit packing. Returns the window of each item: the window with the least free space that has enough room for it, or a new one. `sizes`
 // must be in descending order, and none may exceed `room`. Windows are numbered in the order in which they are opened.
 std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room);
 

@@ -18,7 +18,7 @@ namespace gyr {
 class Grid {
  public:
   // Collective over `world`, whose size must be that of the layout. `patience`: how all ranks on this machine wait
-  // (spin or yield). `beacon`: receives the current task of this rank and the communication it waits for; may be null,
+  // (spin or yield). `progress_record`: receives the current task of this rank and the communication it waits for; may be null,
   // and must outlive the grid.
   Grid(Layout layout, MPI_Comm world, WaitPolicy patience, ProgressRecord* progress_record = nullptr);
   // The grid at a position, without communication: for planning.

@@ -190,7 +190,7 @@ void shrink_inner(Index& inner, Index tensor) {
   inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return distributed(n, tensor) == meets; });
 }
 
-// Distribution of the heads of latent attention (MLA) over all ranks of the tensor axis.
+// Distribution of the heads of latent attention (MLA) over all tensor-parallel ranks.
 std::vector<Index> latent_heads_match(Index heads, const Layout& layout) {
   return head_divisibility(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
 }

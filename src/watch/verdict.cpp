@@ -60,7 +60,7 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
                          : fmt::format("is not waiting for other ranks and has made no progress for {:.1f} s; it is at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(
       after, [](const Heartbeat&) { return true; }, by_place);
-  return named(*h, "is behind the other ranks, and all ranks wait for each other; it is at");
+  return named(*h, "has made less progress than the other ranks, and all ranks wait for each other; it is at");
 }
 
 }  // namespace gyr

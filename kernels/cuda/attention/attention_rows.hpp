@@ -18,7 +18,7 @@ struct Rows {
   int all_from, all_to, from, to;  // [all_from, all_to): keys that all rows see; [from, to): keys that any row sees
   float top[2 * R], sum[2 * R] = {};
 
-  // Both bounds of the visible key range are non-decreasing from query to query. Sight: Heads, or another type with
+  // Both bounds of the visible key range are non-decreasing from query to query. KeyRange: Heads, or another type with
   // hidden() and seen().
   template <class KeyRange>
   GYR_DEVICE Rows(const KeyRange& s, Index b, int first, int end) : first(first), end(end) {

@@ -82,13 +82,13 @@ class compressed_text : public ::testing::Test {
   Folder folder;
 };
 
-struct Told {
+struct ReadDocument {
   std::string text;
   bool begins, ends;
-  bool operator==(const Told&) const = default;
+  bool operator==(const ReadDocument&) const = default;
 };
-std::vector<Told> told(DocumentFile&& file, std::int64_t stride) {
-  std::vector<Told> all;
+std::vector<ReadDocument> read_documents(DocumentFile&& file, std::int64_t stride) {
+  std::vector<ReadDocument> all;
   for (std::int64_t block = 0; block < file.blocks(); block += stride)
     file.visit(block, std::min(block + stride, file.blocks()), [&](const Fragment& f) { all.push_back({std::string(f.text), f.begins, f.ends}); });
   return all;
@@ -103,9 +103,9 @@ TEST_F(compressed_text, gives_same_documents_as_plain_text) {
     const std::size_t size = std::size_t(upto(3) > 0 ? upto(5 << 20) : upto(40));
     std::string plain = format.rule == Rule::json_lines ? json_lines(size) : text(size);
     if (upto(4) == 0) plain = "\xef\xbb\xbf" + plain;
-    const auto expected = told(DocumentFile(folder.write("plain", plain), format), 1 + upto(3));
+    const auto expected = read_documents(DocumentFile(folder.write("plain", plain), format), 1 + upto(3));
     for (const bool gz : {true, false})
-      EXPECT_EQ(told(DocumentFile(folder.write("small", compressed(plain, gz)), format), 1 + upto(3)), expected)
+      EXPECT_EQ(read_documents(DocumentFile(folder.write("small", compressed(plain, gz)), format), 1 + upto(3)), expected)
           << "trial " << trial << (gz ? " gzip" : " Zstandard");
   }
 }
@@ -113,10 +113,10 @@ TEST_F(compressed_text, gives_same_documents_as_plain_text) {
 TEST_F(compressed_text, format_follows_extension_before_compression_suffix) {
   const std::string line = "{\"text\": \"a\"}\n";
   for (const char* name : {"a.jsonl.gz", "a.ndjson.gz", "a.jsonl.zst"})
-    EXPECT_EQ(told(DocumentFile(folder.write(name, compressed(line, std::string(name).ends_with("gz"))), {}), 1),
-              (std::vector<Told>{{"a", true, true}}))
+    EXPECT_EQ(read_documents(DocumentFile(folder.write(name, compressed(line, std::string(name).ends_with("gz"))), {}), 1),
+              (std::vector<ReadDocument>{{"a", true, true}}))
         << name;
-  EXPECT_EQ(told(DocumentFile(folder.write("a.txt.gz", gzip(line)), {}), 1), (std::vector<Told>{{line, true, true}}));
+  EXPECT_EQ(read_documents(DocumentFile(folder.write("a.txt.gz", gzip(line)), {}), 1), (std::vector<ReadDocument>{{line, true, true}}));
 }
 
 TEST_F(compressed_text, damaged_file_is_reported_or_read_correctly) {
@@ -129,10 +129,10 @@ TEST_F(compressed_text, damaged_file_is_reported_or_read_correctly) {
     else bad.resize(std::max<std::size_t>(4, at));
     DocumentFormat format;
     format.rule = Rule::line;
-    std::vector<Told> found;
-    const Error error = error_of([&] { found = told(DocumentFile(folder.write("bad", bad), format), 1); });
+    std::vector<ReadDocument> found;
+    const Error error = error_of([&] { found = read_documents(DocumentFile(folder.write("bad", bad), format), 1); });
     if (error.code == Exit::ok && bad.size() == good.size() && (bad.starts_with("\x1f\x8b") || bad.starts_with("\x28\xb5\x2f\xfd"))) {
-      EXPECT_EQ(found, told(DocumentFile(folder.write("good", plain), format), 1)) << "bit flipped in byte " << at;
+      EXPECT_EQ(found, read_documents(DocumentFile(folder.write("good", plain), format), 1)) << "bit flipped in byte " << at;
     } else if (error.code != Exit::ok) {
       EXPECT_EQ(error.code, Exit::data);
       EXPECT_NE(std::string(error.what()).find("is damaged at byte"), std::string::npos) << error.what();
@@ -149,7 +149,7 @@ TEST_F(compressed_text, error_names_file_and_line) {
     const std::string before = json_lines(std::size_t(upto(4 << 20))), plain = before + "{\"text\": 5}\n" + json_lines(100);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const std::filesystem::path file = folder.write("a.jsonl.gz", compressed(plain, true));
-    const Error error = error_of([&] { told(DocumentFile(file, {}), 1); });
+    const Error error = error_of([&] { read_documents(DocumentFile(file, {}), 1); });
     EXPECT_EQ(error.code, Exit::data);
     EXPECT_TRUE(std::string(error.what()).starts_with(file.string() + ":" + std::to_string(line) + ": ")) << error.what();
   }

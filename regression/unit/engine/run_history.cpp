@@ -126,7 +126,7 @@ TEST(run_history, a_run_that_calls_itself_running_was_killed_where_no_rank_gives
     {
       const HeartbeatFile file(heartbeat_path(folder.path()));
       for (int rank = 0; rank < 3; ++rank) {
-        Heartbeat h = heartbeat_of({rank, 3, 0}, Sight{}, 0, false);
+        Heartbeat h = heartbeat_of({rank, 3, 0}, ProgressSnapshot{}, 0, false);
         const bool elsewhere = random() % 2 > 0, gone = random() % 2 > 0, last = random() % 4 == 0;
         const std::int64_t ago = std::int64_t(std::array{0, 1, 5, 30, 100, 10000}[random() % 6]);
         h.written = now - ago * second;

@@ -47,7 +47,7 @@ struct StepResult {
   bool finite = true;          // loss and gradient norm are finite on every rank
   bool applied = true;         // false: the update was skipped and the weights are unchanged
   double stop_request = 0;     // largest stop request of any rank
-  double expert_load = 0;      // maximum expert load of any layer: tokens of its fullest expert / mean over its experts; 0: the model has no experts
+  double expert_load = 0;      // maximum expert load of any layer: tokens of its busiest expert / mean over its experts; 0: the model has no experts
   double dropped_choices = 0;  // token-expert assignments that were dropped for lack of capacity, in all layers
   // Further losses (Objective::further_losses), each averaged over its labelled rows; none if no row has a label.
   std::vector<std::optional<double>> ahead_losses = {};

@@ -89,7 +89,7 @@ LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places&
   return least;
 }
 
-// Rows are offloaded in blocks of Cargo::row_block, so the real fraction may be up to one block smaller.
+// Rows are offloaded in blocks of OffloadBatch::row_block, so the real fraction may be up to one block smaller.
 Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
   if (!run_.offload.on || (!run_.offload.find_alpha && shares.least == 1)) return shares;
   const TextLengths lengths = run_.lengths();

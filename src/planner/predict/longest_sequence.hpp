@@ -14,7 +14,7 @@ struct MemoryLimits {
 // Step between the lengths that are tried: an eighth of the deck's sequence length if it is divisible by 8, otherwise
 // the sequence length.
 Index unit_of_length(const RunConfig&);
-// Memory of the fullest rank with sequences of `length` tokens. Throws Exit::config if the rules of the deck forbid
+// Memory of the largest rank with sequences of `length` tokens. Throws Exit::config if the rules of the deck forbid
 // this length.
 MemoryLimits taken(RunConfig, int ranks, Index length, const ActivationChoice&);
 

@@ -15,7 +15,7 @@ namespace gyr {
 struct FoundLayout {
   LayoutChoice choice;
   Prediction prediction;
-  Index bytes = 0;  // memory of the fullest rank, as in its memory plan
+  Index bytes = 0;  // memory of the rank with the most, as in its memory plan
   Index host = 0;   // offloaded bytes of the rank that offloads most
 };
 
