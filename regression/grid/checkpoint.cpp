@@ -76,7 +76,7 @@ const std::vector<Shape3> shapes{{1, 1, 1, {}},
                                  {4, 1, 2, {}, {Axis::tensor, Axis::pipeline, Axis::data}, Shard::gradients}};
 
 template <class T>
-void any_grid_reads_what_any_grid_wrote(const std::string& name, const ModelConfig& model) {
+void expect_any_grid_reads_any_grid(const std::string& name, const ModelConfig& model) {
   const SharedFolder folder;
   for (std::size_t i = 0; i < shapes.size(); ++i)
     on_grid<T>(model, shapes[i], [&](Rig<T>& rig) {
@@ -100,11 +100,11 @@ void any_grid_reads_what_any_grid_wrote(const std::string& name, const ModelConf
 
 class checkpoint : public ::testing::TestWithParam<std::string> {};
 // Two norm groups; one key head and tied embeddings; biases; each with a vocabulary that pads.
-TEST_P(checkpoint, of_any_grid_is_read_by_any_grid) { any_grid_reads_what_any_grid_wrote<float>(GetParam(), widened(named(GetParam()))); }
+TEST_P(checkpoint, of_any_grid_is_read_by_any_grid) { expect_any_grid_reads_any_grid<float>(GetParam(), widened(named(GetParam()))); }
 INSTANTIATE_TEST_SUITE_P(T, checkpoint, ::testing::Values("T2", "T5", "T7"), [](const auto& info) { return info.param; });
 
-TEST(checkpoint, keeps_bfloat16_and_its_masters_on_any_grid) { any_grid_reads_what_any_grid_wrote<bf16>("T5", widened(named("T5"))); }
-TEST(checkpoint, of_fewer_heads_than_ranks_is_read_by_any_grid) { any_grid_reads_what_any_grid_wrote<float>("T7 narrowed", narrowed(named("T7"))); }
+TEST(checkpoint, keeps_bfloat16_and_its_masters_on_any_grid) { expect_any_grid_reads_any_grid<bf16>("T5", widened(named("T5"))); }
+TEST(checkpoint, of_fewer_heads_than_ranks_is_read_by_any_grid) { expect_any_grid_reads_any_grid<float>("T7 narrowed", narrowed(named("T7"))); }
 
 // All ranks threw the same.
 void expect_same_everywhere(const Error& error, Exit code) {
@@ -131,7 +131,7 @@ const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},
                             {"nodes", Files::node, {0, 0, 2, 2, 2, 2, 2, 2}, 2, false},
                             {"single", Files::single, {}, 1, false}};
 
-void however_its_files_are_written(const Shape3& shape) {
+void expect_same_for_all_file_options(const Shape3& shape) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   on_grid<float>(model, shape, [&](Rig<float>& rig) {
@@ -171,8 +171,8 @@ void however_its_files_are_written(const Shape3& shape) {
 }
 
 TEST(checkpoint, is_the_same_however_its_files_are_written) {
-  however_its_files_are_written({2, 2, 2, {}});
-  however_its_files_are_written({2, 2, 2, {}, {}, Shard::weights});
+  expect_same_for_all_file_options({2, 2, 2, {}});
+  expect_same_for_all_file_options({2, 2, 2, {}, {}, Shard::weights});
 }
 
 // A rank reads what it wants once, and chunks at most once.

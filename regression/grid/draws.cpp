@@ -62,7 +62,7 @@ std::string difference(const StepOutcome& one, const StepOutcome& many) {
 }
 
 // What one step on one rank gives.
-StepOutcome alone_of(const Draw& d) {
+StepOutcome single_rank_outcome(const Draw& d) {
   Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, WaitPolicy::spin);
   const int micros = d.micros * d.data;
   Rig<double> rig(d.config(micros), grid);
@@ -79,7 +79,7 @@ std::string text(const Ledger& ledger) {
 
 // What a rank's plan says of its traffic but for its parts of what ranks have cut among themselves, those of all of which come to the closed form.
 template <class T>
-Ledger traffic_in_parts(const EngineConfig& config, const Layout& layout, int position, const RankPlan& plan) {
+Ledger planned_even_traffic(const EngineConfig& config, const Layout& layout, int position, const RankPlan& plan) {
   Ledger mine = ledger_of(plan.traffic);
   const Ledger regular = closed_form<T>(config, layout, position), parts = closed_form_of_parts<T>(config, layout, position);
   if (parts.empty()) return mine;
@@ -100,7 +100,7 @@ Ledger traffic_in_parts(const EngineConfig& config, const Layout& layout, int po
 }
 
 // Of what a plan tells line by line: memory comes to the whole, no line takes less than nothing, and whatever moves is for something.
-std::string of_lines(const RankPlan& plan) {
+std::string plan_line_error(const RankPlan& plan) {
   for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer, Memory::activations}) {
     Index sum = 0;
     for (const MemoryLine& line : plan.memory) {
@@ -124,9 +124,9 @@ std::string of_plan(const Draw& d, int position) {
   const Layout layout = d.layout();
   const EngineConfig config = d.config(d.micros);
   const RankPlan plan = plan_rank(in<T>(config), layout, position);
-  if (const std::string wrong = of_lines(plan); !wrong.empty()) return wrong;
+  if (const std::string wrong = plan_line_error(plan); !wrong.empty()) return wrong;
   if (!d.frozen.empty() || d.model.lora || d.model.moe.bias) return "";
-  const Ledger planned = traffic_in_parts<T>(config, layout, position, plan), closed = closed_form<T>(config, layout, position);
+  const Ledger planned = planned_even_traffic<T>(config, layout, position, plan), closed = closed_form<T>(config, layout, position);
   if (planned != closed)
     return fmt::format("planned in {}\n    {}\n  and in closed form\n    {}", name_of(dtype_of<T>()), text(planned), text(closed));
   for (const auto& [category, bytes] :
@@ -171,7 +171,7 @@ std::string of_step(const Draw& d, Grid& grid) {
     if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))
       return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)));
   if (grid.position() != 0) return "";
-  return difference(alone_of(d), {result, gradients});
+  return difference(single_rank_outcome(d), {result, gradients});
 }
 
 // What is wrong with a draw on this rank; every rank of the world takes part.

@@ -30,7 +30,7 @@ std::map<std::string, std::vector<double>> own_gradients(const ModelConfig& mode
 double rounded(double x) { return double(float(bf16(float(x)))); }
 
 template <class T>
-void two_ranks_round(const std::string& name) {
+void expect_rounded_on_two_ranks(const std::string& name) {
   const ModelConfig model = widened(named(name));
   const auto first = own_gradients<T>(model, 0), second = own_gradients<T>(model, 1);
   for (const Shard level : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
@@ -47,8 +47,8 @@ void two_ranks_round(const std::string& name) {
   meet();
 }
 
-TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_float) { two_ranks_round<float>("T5"); }
-TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_bf16) { two_ranks_round<bf16>("T2"); }
+TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_float) { expect_rounded_on_two_ranks<float>("T5"); }
+TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_bf16) { expect_rounded_on_two_ranks<bf16>("T2"); }
 
 // One rank has nobody to send to.
 TEST(reduce_dtype, rounds_nothing_on_one_rank) {

@@ -16,7 +16,7 @@ namespace gyr::testing::replicas_suite {
 namespace {
 
 template <class T>
-void any_flipped_bit_is_noticed(std::set<Content> kinds) {
+void expect_flipped_bit_detected(std::set<Content> kinds) {
   ModelConfig model = widened(named("T2"));
   model.pattern = "M*-M-*-M";
   for (const auto& [data, pipeline, tensor] : std::vector<std::array<int, 3>>{{3, 1, 2}, {4, 2, 1}, {8, 1, 1}}) {
@@ -57,10 +57,10 @@ void any_flipped_bit_is_noticed(std::set<Content> kinds) {
 }
 
 TEST(replicas, of_any_state_are_compared_to_the_last_bit) {
-  any_flipped_bit_is_noticed<float>({Content::weight, Content::first_moment, Content::second_moment});
+  expect_flipped_bit_detected<float>({Content::weight, Content::first_moment, Content::second_moment});
 }
 TEST(replicas, of_masters_too) {
-  any_flipped_bit_is_noticed<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master});
+  expect_flipped_bit_detected<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master});
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ void expect_same_bits(Engine& cut, Engine& whole, const std::string& where) {
 }
 
 template <class T>
-void expect_bits_of_whole(const ModelConfig& model, const Layout& layout, const Setting& setting, const std::string& name) {
+void expect_unsharded_bits(const ModelConfig& model, const Layout& layout, const Setting& setting, const std::string& name) {
   Grid* const grid = grid_of(layout);
   for (const Shard level : levels)
     for (const Index bucket_bytes : {Index(1), Index(1) << 30}) {
@@ -80,7 +80,7 @@ void everywhere(const std::string& name) {
   for (const Layout& layout :
        {layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(2, 1, 4), with_sequence(layout_of(2, 2, 2)),
         with_separate_mixers(with_sequence(layout_of(2, 1, 4)), 2), layout_with_context(1, 2, 2, 1, SequenceOrder::contiguous)})
-    expect_bits_of_whole<T>(model, layout, {}, name);
+    expect_unsharded_bits<T>(model, layout, {}, name);
 }
 
 // T5: tied ends, one key head; T2: two norm groups.
@@ -93,7 +93,7 @@ TEST(shard, keeps_the_bits_with_frozen_weights_and_recomputation) {
   setting.frozen = {"*.k_proj.weight", "*.up_proj.weight", "model.layers.1.*", "*norm*"};
   setting.recompute.all = RecomputeCost::pass;
   for (const Layout& layout : {layout_of(2, 1, 2), layout_of(2, 2, 1)})
-    expect_bits_of_whole<bf16>(widened(named("T2")), layout, setting, "T2 frozen");
+    expect_unsharded_bits<bf16>(widened(named("T2")), layout, setting, "T2 frozen");
 }
 
 // Sums over micro-batches and more ranks are taken in another order.

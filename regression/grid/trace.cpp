@@ -91,7 +91,7 @@ void expect_nested(const std::vector<Work>& work) {
 }
 
 // Waits are in order, apart from each other, and each inside every span that it touches.
-void expect_waits_apart(const Recorded& r) {
+void expect_disjoint_waits(const Recorded& r) {
   std::vector<Work> all = r.work();
   std::map<Moment, Moment> waits;
   for (const Transfer& t : r.recorder->transfers()) {
@@ -139,7 +139,7 @@ TEST(trace, of_any_step_nests_and_is_the_traffic) {
       const auto source = [&](int micro) { return d.batch(Index(micro) * d.data + grid->coordinate(Axis::data)); };
       const Recorded r = recorded<double>(d.config(d.micros), *grid, source, 2);
       expect_nested(r.work());
-      expect_waits_apart(r);
+      expect_disjoint_waits(r);
       EXPECT_EQ(ledger_of(r), r.traffic);
       EXPECT_EQ(r.recorder->left_out(), 0);
     }
@@ -166,7 +166,7 @@ TEST(trace, nobody_records_unless_asked) {
 // ---- What hides behind computation
 
 // Computations that begin behind the start of a transfer and are over before anybody waits for it.
-int hides_behind(const Transfer& t, const std::vector<Work>& work) {
+int overlapped_computations(const Transfer& t, const std::vector<Work>& work) {
   const Moment until = t.wait_end != 0 ? t.wait_begin : std::numeric_limits<Moment>::max();
   return int(std::count_if(work.begin(), work.end(), [&](const Work& w) { return is_computation(w) && w.begin >= t.begin && w.end <= until; }));
 }
@@ -205,7 +205,7 @@ TEST(trace, sums_of_gradients_hide_behind_the_backward) {
                 if (is_computation(w)) last_begin = std::max(last_begin, w.begin), last_end = std::max(last_end, w.end);
               EXPECT_EQ(std::count_if(sums.begin(), sums.end(), [&](const Transfer& t) { return t.begin > last_begin; }), 1) << "left to the end";
               for (const Transfer& t : sums) EXPECT_TRUE(t.wait_end == 0 || t.wait_begin >= last_end);
-              for (std::size_t i = 0; i + 1 < sums.size(); ++i) EXPECT_GE(hides_behind(sums[i], r.work()), 1) << "sum " << i;
+              for (std::size_t i = 0; i + 1 < sums.size(); ++i) EXPECT_GE(overlapped_computations(sums[i], r.work()), 1) << "sum " << i;
             });
 }
 
@@ -215,7 +215,7 @@ TEST(trace, gathers_of_weights_hide_behind_the_computation_before) {
     const Recorded r = recorded_on(layout, config_of(widened(named("T2")), 2));
     const std::vector<Transfer> gathers = r.transfers("data", Operation::all_gather);
     ASSERT_GE(Index(gathers.size()), 2 * layers_of(layout));
-    const auto exposed = std::count_if(gathers.begin(), gathers.end(), [&](const Transfer& t) { return hides_behind(t, r.work()) == 0; });
+    const auto exposed = std::count_if(gathers.begin(), gathers.end(), [&](const Transfer& t) { return overlapped_computations(t, r.work()) == 0; });
     EXPECT_LE(exposed, 2) << "of " << gathers.size();
   });
 }
@@ -230,7 +230,7 @@ TEST(trace, gathers_behind_the_optimizer_hide_behind_the_next_forward) {
       if (t.begin < second->begin) between.push_back(t);
     ASSERT_GE(Index(between.size()), layers_of(layout));
     for (const Transfer& t : between) EXPECT_TRUE(t.wait_end == 0 || t.wait_begin >= second->begin) << "nobody waits in the step itself";
-    const auto late = std::count_if(between.begin(), between.end(), [&](const Transfer& t) { return hides_behind(t, r.work()) == 0; });
+    const auto late = std::count_if(between.begin(), between.end(), [&](const Transfer& t) { return overlapped_computations(t, r.work()) == 0; });
     EXPECT_LE(late, 2) << "of " << between.size();
   });
 }
@@ -242,7 +242,7 @@ TEST(trace, messages_to_the_next_stage_hide_behind_the_next_forward) {
     if (grid.coordinate(Axis::pipeline) > 0) return;
     const std::vector<Transfer> sends = r.transfers("pipeline", Operation::send);
     ASSERT_EQ(sends.size(), 6u);
-    for (const Transfer& t : sends) EXPECT_GE(hides_behind(t, r.work()), 1);
+    for (const Transfer& t : sends) EXPECT_GE(overlapped_computations(t, r.work()), 1);
   });
 }
 

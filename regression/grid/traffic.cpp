@@ -37,7 +37,7 @@ EngineConfig config_of(const ModelConfig& model, Index seq_length) {
 
 // What a step hands over on this rank, which is what its plan says.
 template <class T>
-Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const std::string& where) {
+Ledger expect_planned_step(const EngineConfig& config, const Layout& layout, const std::string& where) {
   Grid& grid = *grid_of(layout);
   const RankPlan plan = plan_rank(in<T>(config), layout, grid.position());
   Rig<T> rig(config, grid);
@@ -59,7 +59,7 @@ Ledger expect_as_planned(const EngineConfig& config, const Layout& layout, const
 
 template <class T>
 void expect_closed_form(const EngineConfig& config, const Layout& layout, const std::string& where) {
-  EXPECT_EQ(expect_as_planned<T>(config, layout, where), closed_form<T>(config, layout, grid_of(layout)->position())) << where;
+  EXPECT_EQ(expect_planned_step<T>(config, layout, where), closed_form<T>(config, layout, grid_of(layout)->position())) << where;
 }
 
 template <class T>
@@ -109,9 +109,9 @@ TEST(traffic, of_frozen_weights_is_none) {
     const std::string where = fmt::format("data {} pipeline {} tensor {}", s.data, s.pipeline, s.tensor);
     EngineConfig config = config_of(widened(named("T2")), 5);
     config.optimizer.frozen = {"*.k_proj.weight", "*.up_proj.weight", "*.mamba.*", "model.layers.7.*"};
-    expect_as_planned<double>(config, layout, where);
+    expect_planned_step<double>(config, layout, where);
     config.optimizer.frozen = {"model.layers.*", "model.embed_tokens.weight"};
-    const Ledger counted = expect_as_planned<double>(config, layout, where);
+    const Ledger counted = expect_planned_step<double>(config, layout, where);
     const bool last = grid_of(layout)->coordinate(Axis::pipeline) == s.pipeline - 1;
     FlatRun head;
     head.next(config.model.hidden_size), head.next((config.model.vocab_size + s.tensor - 1) / s.tensor * config.model.hidden_size), head.align();

@@ -199,7 +199,7 @@ TEST(report, a_file_gets_no_control_characters) {
   const std::string log = written({.every = 10}, [](Progress& p) {
     for (Index n = 1; n <= 25; ++n) p.show(step(n));
     p.show(ValidationReport{.time = 0, .step = 25, .samples = 1, .loss = 3});
-    p.say("saved");
+    p.print_line("saved");
     StepReport last = step(500);
     last.loss = NAN;
     p.show(last);
@@ -226,7 +226,7 @@ TEST(report, a_terminal_gets_one_line_redrawn_ten_times_a_second) {
 TEST(report, other_lines_do_not_break_the_live_line) {
   const std::string screen = written({.live = true, .width = 100}, [](Progress& p) {
     p.show(step(1));
-    p.say("saved");
+    p.print_line("saved");
   });
   const std::string line = live_line(step(1), 100, false), erase = "\r\x1b[K";
   EXPECT_EQ(screen, erase + line + erase + "saved\n" + line + "\n");

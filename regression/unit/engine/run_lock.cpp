@@ -63,7 +63,7 @@ TEST(run_lock, of_another_machine_is_taken_over_when_it_has_stood_still) {
   folder.write("lock", elsewhere);
   std::string said, note;
   const double seconds = seconds_of([&] {
-    const RunLock lock(folder.path(), {.patience = 0.5, .say = [&](const std::string& line) { said += line; }});
+    const RunLock lock(folder.path(), {.patience = 0.5, .notify = [&](const std::string& line) { said += line; }});
     note = lock.note();
   });
   EXPECT_GE(seconds, 0.5);

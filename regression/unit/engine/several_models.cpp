@@ -57,7 +57,7 @@ Outcome by_itself(DType precision, const std::string& name) {
 }
 
 // Models in turns, in memory of their own or in one that all compute in.
-void expect_as_if_alone(const Arena* working) {
+void expect_independent_training(const Arena* working) {
   const std::pair<DType, std::string> models[] = {{DType::f64, "T2"}, {DType::bf16, "T5"}, {DType::f32, "T2"}, {DType::bf16, "T2"}};
   std::vector<Outcome> apart, together(std::size(models));
   std::vector<std::unique_ptr<Model>> all;
@@ -76,11 +76,11 @@ void expect_as_if_alone(const Arena* working) {
   }
 }
 
-TEST(several_models, of_different_precision_train_as_if_alone) { expect_as_if_alone(nullptr); }
+TEST(several_models, of_different_precision_train_as_if_alone) { expect_independent_training(nullptr); }
 
 TEST(several_models, share_their_working_memory) {
   const Arena working(Memory::activations, Model(DType::f64, "T2").capacity.working());
-  expect_as_if_alone(&working);
+  expect_independent_training(&working);
   const Arena little(Memory::activations, 256);
   EXPECT_EQ(error_of([&] { Model(DType::f64, "T2", &little); }).code, Exit::internal);
 }

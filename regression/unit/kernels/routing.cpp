@@ -209,7 +209,7 @@ TEST(routing, no_row_is_lost_or_doubled) {
 
 // Gathered and combined again, each row comes back as often as it was sent out, and the one is the other's transpose.
 template <class T>
-void expect_there_and_back(const Case& c, Index width) {
+void expect_gather_and_combine(const Case& c, Index width) {
   Workbench bench;
   Tables<Acc<T>> t(bench, c);
   t.run(bench, c);
@@ -236,9 +236,9 @@ TEST(expert_rows, go_out_and_come_back) {
   for (const Index width : {1, 7, 16, 40})
     for (int i = 0; i < 6; ++i) {
       const Case c(random, Kind::continuous);
-      expect_there_and_back<double>(c, width);
-      expect_there_and_back<float>(c, width);
-      expect_there_and_back<bf16>(c, width);
+      expect_gather_and_combine<double>(c, width);
+      expect_gather_and_combine<float>(c, width);
+      expect_gather_and_combine<bf16>(c, width);
     }
 }
 

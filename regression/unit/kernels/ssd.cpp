@@ -540,7 +540,7 @@ TEST(ssd, a_dry_run_counts_millions_of_tokens_in_no_time) {
 namespace {
 
 // The tokens [first, first + count) of every sequence.
-Values cut_out_of_all(const Values& x, const SsdShape& s, Index first, Index count) {
+Values slice_of_all_sequences(const Values& x, const SsdShape& s, Index first, Index count) {
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
   Values part;
   for (Index b = 0; b < s.batch; ++b) {
@@ -549,7 +549,7 @@ Values cut_out_of_all(const Values& x, const SsdShape& s, Index first, Index cou
   }
   return part;
 }
-void put_back_into_all(const Values& part, const SsdShape& s, Index first, Index count, Values& x) {
+void write_back_to_all_sequences(const Values& part, const SsdShape& s, Index first, Index count, Values& x) {
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
   for (Index b = 0; b < s.batch; ++b) put_back(cut_out(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
 }
@@ -569,7 +569,8 @@ struct Rank {
   Rank(const SsdShape& whole, const Arguments& a, const Positions& positions, const Values& dy, Index first, Index count)
       : first(first), call(shape_of(whole, count), part_of(a, whole, first, count), positions_of_part(positions, whole, first, count)),
         decay(whole.batch * chunks(), whole.num_heads), total(whole.batch, whole.num_heads), own(whole.batch, call.state),
-        dstates(whole.batch * chunks(), call.state), dy(call.rows, whole.num_heads * whole.head_dim, cut_out_of_all(dy, whole, first, count)) {}
+        dstates(whole.batch * chunks(), call.state),
+        dy(call.rows, whole.num_heads * whole.head_dim, slice_of_all_sequences(dy, whole, first, count)) {}
 
   void chunk_states(Device& dev) {
     ssd_chunk_states<T>(dev, call.s, call.input(), call.weights(), call.saved(), call.last.tensor(), decays());
@@ -621,7 +622,7 @@ struct Rank {
     return s;
   }
   static Arguments part_of(Arguments a, const SsdShape& s, Index first, Index count) {
-    for (const Part part : token_parts) a.*part = cut_out_of_all(a.*part, s, first, count);
+    for (const Part part : token_parts) a.*part = slice_of_all_sequences(a.*part, s, first, count);
     return a;
   }
   static Positions positions_of_part(const Positions& all, const SsdShape& s, Index first, Index count) {
@@ -633,13 +634,13 @@ struct Rank {
 };
 
 // Sequences with an initial state, cut anywhere in two, with documents that begin anywhere or none.
-struct CutSequence {
+struct SplitSequence {
   SsdShape shape;
   Index cut;
   Positions positions;
   bool last_asked;  // whether anything asks for the state after the last token
 
-  explicit CutSequence(std::uint64_t seed) {
+  explicit SplitSequence(std::uint64_t seed) {
     const Values draw = numbers(12, 2000 + seed);
     const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
     const Index groups = among(0, 1, 3);
@@ -663,7 +664,7 @@ struct CutSequence {
 
 // Two ranks compute the chunk states of their halves apart, tell each other their own states, and have the outputs and gradients of the whole.
 template <class T>
-void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
+void expect_halves_equal_full_sequence(const SplitSequence& c, double tolerance) {
   const SsdShape& s = c.shape;
   Arguments a(s);
   a.template round<T>();
@@ -678,7 +679,7 @@ void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
   const Values between = early.through(a.initial);
   early.outputs(dev, a.initial), late.outputs(dev, between);
   Values y = expected.y;
-  for (Rank<T>* r : {&early, &late}) put_back_into_all(r->call.y.values(), s, r->first, r->call.s.seq_length, y);
+  for (Rank<T>* r : {&early, &late}) write_back_to_all_sequences(r->call.y.values(), s, r->first, r->call.s.seq_length, y);
   expect_near(y, expected.y, tolerance, "y");
   expect_near(between, early.call.last.values(), tolerance, "between");
   expect_near(late.call.last.values(), expected.last, tolerance, "last");
@@ -690,7 +691,8 @@ void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
   expect_near(g_early.initial, g.initial, tolerance, "initial");
   for (const Part part : token_parts) {
     Values joined = g.*part;
-    put_back_into_all(g_early.*part, s, 0, c.cut, joined), put_back_into_all(g_late.*part, s, c.cut, s.seq_length - c.cut, joined);
+    write_back_to_all_sequences(g_early.*part, s, 0, c.cut, joined),
+        write_back_to_all_sequences(g_late.*part, s, c.cut, s.seq_length - c.cut, joined);
     expect_near(joined, g.*part, tolerance, "tokens");
   }
   for (const Part part : weight_parts) {
@@ -704,11 +706,11 @@ void expect_halves_equal_the_whole(const CutSequence& c, double tolerance) {
 
 TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    const CutSequence c(seed);
+    const SplitSequence c(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.name()));
-    expect_halves_equal_the_whole<double>(c, 1e-12);
-    expect_halves_equal_the_whole<float>(c, 2e-5);
-    expect_halves_equal_the_whole<bf16>(c, 2e-2);
+    expect_halves_equal_full_sequence<double>(c, 1e-12);
+    expect_halves_equal_full_sequence<float>(c, 2e-5);
+    expect_halves_equal_full_sequence<bf16>(c, 2e-2);
     if (HasFailure()) break;
   }
 }

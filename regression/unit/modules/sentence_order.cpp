@@ -71,7 +71,7 @@ void expect_untouched(const Drawn& d, const Span& tokens, const OrderedHalves& h
   for (Index t = tokens.first; t < tokens.last; ++t) EXPECT_TRUE(h.tokens[t] == d.tokens[t] && h.types[t] == 0 && h.order[t] == ignored_label) << t;
 }
 
-bool may_be_cut(const Drawn& d, const Span& text) {
+bool can_be_split(const Drawn& d, const Span& text) {
   const Index first = text.first + 1, last = text.last - 1, apart = std::max<Index>(1, (last - first) / 4);
   for (Index t = first + apart; t + (last - first) / 4 < last; ++t)
     if (d.begins.empty() || d.begins[t]) return true;
@@ -85,7 +85,7 @@ TEST(sentence_order, halves_change_places_between_first_and_last_token_of_each_t
     const Drawn d = drawn(random, trial % 2 == 0, trial % 3 == 0);
     const OrderedHalves h = order_halves(5, d.view());
     for (const Span& text : d.texts) {
-      EXPECT_EQ(h.order[text.first] != ignored_label, may_be_cut(d, text)) << text.first << " to " << text.last;
+      EXPECT_EQ(h.order[text.first] != ignored_label, can_be_split(d, text)) << text.first << " to " << text.last;
       if (h.order[text.first] != ignored_label) expect_halves(d, text, h);
       else expect_untouched(d, text, h);
     }

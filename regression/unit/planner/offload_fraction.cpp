@@ -43,18 +43,18 @@ TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
       run.offload.alpha = alpha;
       return engine_config(run, layout);
     };
-    const auto most_on_host = [&](double alpha) { return StagePlans(at(alpha), layout).largest_rank(at(alpha)).host; };
+    const auto max_host_bytes = [&](double alpha) { return StagePlans(at(alpha), layout).largest_rank(at(alpha)).host; };
     Cluster c = random_cluster(dice);
     c.host = {1e12, 1e30, true};
-    c = draw_machine(dice, predict(StagePlans(at(1), layout), at(1), layout, c).seconds - c.fit.step, 2.0 * double(most_on_host(1)) * at(1).micros);
-    if (dice.coin()) c.host.memory = double(most_on_host(0)) + dice.real(0, 1.2) * double(most_on_host(1) - most_on_host(0));
+    c = draw_machine(dice, predict(StagePlans(at(1), layout), at(1), layout, c).seconds - c.fit.step, 2.0 * double(max_host_bytes(1)) * at(1).micros);
+    if (dice.coin()) c.host.memory = double(max_host_bytes(0)) + dice.real(0, 1.2) * double(max_host_bytes(1) - max_host_bytes(0));
     RunConfig asked = run;
     asked.offload.find_alpha = true;
     const OffloadFraction found = best_share(asked, layout, c);
     EXPECT_EQ(found.alpha * alpha_steps, std::floor(found.alpha * alpha_steps));
     const auto seconds = [&](double alpha) { return predict(StagePlans(at(alpha), layout), at(alpha), layout, c).seconds; };
     EXPECT_EQ(found.seconds, seconds(found.alpha));
-    EXPECT_TRUE(c.host.memory == 0 || double(most_on_host(found.alpha)) <= c.host.memory);
+    EXPECT_TRUE(c.host.memory == 0 || double(max_host_bytes(found.alpha)) <= c.host.memory);
     for (int n = 0; n <= 16; ++n)
       EXPECT_TRUE(n / 16.0 > found.most || found.seconds <= 1.01 * seconds(n / 16.0)) << found.alpha << " and " << n << "/16 of trial " << i;
     between += found.alpha > 0 && found.alpha < 1, limited += found.most < 1 && found.alpha == found.most;

@@ -166,7 +166,7 @@ std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
   return best;
 }
 
-std::string told_of(const SearchResult& r) {
+std::string search_result_text(const SearchResult& r) {
   std::string text = fmt::format("\n{} layouts, {} predicted, {} slower, {} by rules, {} by memory", r.layouts, r.predicted, r.slower,
                                  r.by_rules.layouts(), r.by_memory.layouts());
   for (const auto* refusals : {&r.by_rules, &r.by_memory})
@@ -193,7 +193,7 @@ void expect_the_same(Drawn d, Searches& so_far) {
     for (std::size_t i = 0; i < d.cluster.parts.size(); ++i) d.cluster.parts[i].device.memory = double(bytes[place]) * (1 - 0.1 * double(i));
     const SearchResult found = search(d.run, d.ranks, d.cluster);
     const std::vector<FoundLayout> best = best_of(d, every);
-    ASSERT_EQ(found.best.size(), best.size()) << d.text << told_of(found);
+    ASSERT_EQ(found.best.size(), best.size()) << d.text << search_result_text(found);
     for (std::size_t j = 0; j < best.size(); ++j) {
       EXPECT_EQ(found.best[j].choice, best[j].choice) << j << ": " << found.best[j].choice.text() << " instead of " << best[j].choice.text() << "\n"
                                                       << d.text;
