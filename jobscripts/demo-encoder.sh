@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Does reading the texts of a field help to label them? An encoder reads the descriptions of Debian's packages, hides tokens and finds them again; a twin
-# reads as much of a dictionary, another nothing. All three then learn from a few descriptions which section a package is in, and are asked about packages
-# of sources that none has seen: accuracy and macro F1 over several seeds, each with labels and a head of its own, with 95 % confidence intervals.
-#   NP ranks (2)   STEPS of reading (1200)   LABELS that are learned from (600)   SEEDS (5)   TESTS texts asked about (3000)
-#   RATES of learning that are tried ("1e-3 3e-3") on CHECKS texts (1500)   KEEP=1: what has been read before is not read again
-#   ARGS overrides of the deck's reading   TUNE overrides of what learns labels   OUT folder   BUILD build folder
-# Exit codes: 0, 1 reading does not help, 69 no Debian package lists or dictionary; those of gyrfalcon.
+# Demonstration: does pretraining on the texts of a field help to classify them? One encoder is pretrained by masked
+# language modelling (MLM) on the descriptions of Debian packages, a second one on as much text of a dictionary, and a
+# third one not at all. All three are then fine-tuned on a few labelled descriptions to predict the section of a package.
+# They are tested on packages whose source packages occur in no training data. The script prints accuracy and macro F1 over
+# several seeds, each with its own labels and classifier head, with 95 % confidence intervals.
+#   NP      number of MPI ranks (2)              STEPS   pretraining steps (1200)
+#   LABELS  labelled training texts (600)        SEEDS   fine-tuning seeds (5)
+#   TESTS   test texts (3000)                    CHECKS  validation texts (1500)
+#   RATES   learning rates to choose from by validation ("1e-3 3e-3")
+#   KEEP    1: existing pretrained models are used again
+#   ARGS    deck overrides of pretraining        TUNE    deck overrides of fine-tuning
+#   OUT     output folder                        BUILD   build folder
+# Exit codes: 0 success, 1 pretraining does not help, 69 no Debian package lists or no dictionary, or those of gyrfalcon.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -16,9 +22,9 @@ gyrfalcon=$BUILD/bin/gyrfalcon deck=input/encoder-demo.yaml sections=12
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
 run() { "${launcher[@]}" -n "$NP" "$gyrfalcon" "$@"; }
 say() { printf '\n== %s\n' "$*"; }
-need() { "$@" > /dev/null 2>&1 || { echo "demo-encoder: $1 gives nothing; it needs Debian's package lists (apt-get update) and dict-gcide" >&2; exit 69; }; }
+need() { "$@" > /dev/null 2>&1 || { echo "demo-encoder: $1 fails; this script needs Debian's package lists (apt-get update) and dict-gcide" >&2; exit 69; }; }
 
-# An order of lines that looks like chance and is the same everywhere: by a hash of a word and each line.
+# Shuffles the lines of standard input reproducibly: sorts them by a hash of a seed word and the line.
 by_chance() {
   awk -v seed="$1" 'BEGIN { for (i = 1; i < 256; ++i) code[sprintf("%c", i)] = i }
     { h = 7; text = seed " " $0; n = length(text); if (n > 200) n = 200
@@ -27,7 +33,8 @@ by_chance() {
       printf "%d\t%s\n", h, $0 }' | LC_ALL=C sort -n -k1,1 | cut -f2-
 }
 
-# Source, section and description of every package, tabs between; of packages with one description the first.
+# Source package, section and description of every package, separated by tabs. Only the first package with a given
+# description is used.
 packages() {
   apt-cache dumpavail | LC_ALL=C awk 'BEGIN { RS = ""; FS = "\n" }
     { name = source = section = text = ""
@@ -48,13 +55,13 @@ dictionary() {
 
 json() { awk -F'\t' '{ gsub(/\\/, "\\\\", $3); gsub(/"/, "\\\"", $3); printf "{\"text\": \"%s\", \"label\": \"%s\"}\n", $3, $2 }'; }
 
-# All that comes from a source is learned from, or asked about, or neither: text/{train,validation,test}.tsv.
+# Distributes source packages over training, validation and test: text/{train,validation,test}.tsv.
 deal() {
   cut -f1 "$OUT/text/packages.tsv" | LC_ALL=C sort -u | by_chance sources |
     awk -v train="$OUT/text/train.tsv" -v validation="$OUT/text/validation.tsv" -v test="$OUT/text/test.tsv" -F'\t' '
       FNR == NR { part[$1] = FNR % 10 == 0 ? validation : FNR % 10 < 3 ? test : train; next }
       { print > part[$1] }' - "$OUT/text/packages.tsv"
-  # Lines of the most frequent sections alone have labels.
+  # Only texts of the most frequent sections get labels.
   cut -f2 "$OUT/text/packages.tsv" | LC_ALL=C sort | uniq -c | LC_ALL=C sort -k1,1nr -k2 | awk -v n=$sections 'NR <= n { print $2 }' > "$OUT/text/sections"
   for part in train validation test; do
     awk -F'\t' 'FNR == NR { known[$1] = 1; next } $2 in known' "$OUT/text/sections" "$OUT/text/$part.tsv" | by_chance "$part" > "$OUT/text/$part.labelled"
@@ -65,7 +72,7 @@ build() { run data build "$@" --tokenizer "$OUT/tokenizer.json" --overwrite > /d
 checkpoint_in() { find "$1/checkpoints" -maxdepth 1 -name 'step_*' ! -name '*.tmp' | sort | tail -n 1; }
 
 if [ ! -f "$OUT/data/ready" ]; then
-  say "texts of Debian's packages, and as many of a dictionary"
+  say "texts: descriptions of Debian packages, and as many bytes of a dictionary"
   need apt-cache dumpavail
   need test -f /usr/share/dictd/gcide.dict.dz
   mkdir -p "$OUT/text" "$OUT/data"
@@ -89,14 +96,15 @@ ask test "$TESTS"
 
 for field in packages dictionary; do
   [ -z "${KEEP:-}" ] || [ ! -d "$OUT/read-$field/checkpoints" ] || continue
-  say "reading: $field"
+  say "pretraining on: $field"
   rm -rf "$OUT/read-$field"
   # shellcheck disable=SC2086  # ARGS is a list of words
   run train "$deck" "data.prefixes=[$OUT/data/$field]" "data.tokenizer=$OUT/tokenizer.json" "train.steps=$STEPS" "output.folder=$OUT/read-$field" $ARGS |
     grep -E 'iteration|parameters' | tail -n 3
 done
 
-# learn FIELD SEED LR ASKED: accuracy and macro F1 of a classifier that begins with what has read that field.
+# learn FIELD SEED LR DATA: prints accuracy and macro F1 on DATA of a classifier fine-tuned from the model pretrained on
+# FIELD.
 learn() {
   local from=()
   [ "$1" = nothing ] || from=(--init-from "$(checkpoint_in "$OUT/read-$1")" train.init_head=new)
@@ -113,8 +121,8 @@ draw_labels() {
   build "$OUT/text/labels.jsonl" "$OUT/data/labels" --classes "$classes"
 }
 
-say "learning sections from $LABELS descriptions: $classes"
-# Each has the rate that served it best on other sources, with other labels.
+say "fine-tuning on $LABELS labelled descriptions; classes: $classes"
+# Each model uses the learning rate that is best on the validation texts, with other labels than the final runs.
 declare -A rate
 draw_labels 0
 for field in packages dictionary nothing; do
@@ -122,12 +130,12 @@ for field in packages dictionary nothing; do
   for lr in $RATES; do
     answer=$(learn $field 0 "$lr" validation)
     read -r accuracy f1 <<< "$answer"
-    echo "$field at lr $lr: accuracy $accuracy, macro F1 $f1 on $CHECKS texts of other sources"
+    echo "$field at lr $lr: accuracy $accuracy, macro F1 $f1 on $CHECKS validation texts"
     if awk -v a="$accuracy" -v b="$best" 'BEGIN { exit !(a > b) }'; then best=$accuracy rate[$field]=$lr; fi
   done
 done
 
-say "asked about $TESTS texts of sources that none has seen: accuracy, macro F1"
+say "accuracy and macro F1 on $TESTS test texts of unseen source packages"
 : > "$OUT/results"
 for seed in $(seq "$SEEDS"); do
   draw_labels "$seed"
@@ -139,7 +147,7 @@ done
 
 say "accuracy and macro F1, mean over $SEEDS seeds with 95 % confidence intervals"
 awk -v labels="$LABELS" '
-  # Student'"'"'s t at 97.5 %, of 1 to 30 degrees of freedom
+  # Student'"'"'s t at 97.5 %, for 1 to 20 degrees of freedom
   BEGIN { split("12.71 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131 2.120 2.110 2.101 2.093 2.086", t, " ") }
   { for (k = 3; k <= 4; ++k) { sum[$1, k] += $k; squares[$1, k] += $k * $k }; n[$1]++; value[$1, $2] = $3 }
   function interval(s, q, m) { return m < 2 ? 0 : (m - 1 > 20 ? 1.96 : t[m - 1]) * sqrt((q - s * s / m) / (m - 1) / m) }
@@ -148,7 +156,7 @@ awk -v labels="$LABELS" '
   function gain(f, m, s, q, d, i) { m = n["packages"]
     for (i = 1; i <= m; ++i) { d = value["packages", i] - value[f, i]; s += d; q += d * d }
     low = s / m - interval(s, q, m)
-    printf "beyond %-21s %+.4f +- %.4f in accuracy, seed by seed\n", f, s / m, interval(s, q, m)
+    printf "gain over %-18s %+.4f +- %.4f in accuracy, paired by seed\n", f, s / m, interval(s, q, m)
     return low > 0 }
-  END { row("read descriptions", "packages"); row("read a dictionary", "dictionary"); row("read nothing", "nothing")
+  END { row("pretrained on packages", "packages"); row("pretrained on dictionary", "dictionary"); row("not pretrained", "nothing")
         exit !(gain("dictionary") + gain("nothing") == 2) }' "$OUT/results"

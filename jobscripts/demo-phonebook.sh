@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Phonebooks (Waleffe et al., "An Empirical Study of Mamba-based Language Models", 2024): names with a number each, drawn anew for every book, and
-# then names alone, whose numbers are to be told. What a state-space model keeps of a book does not grow with it, so beyond some number of entries it
-# tells fewer of them; one layer of attention, which sees the book itself, tells all. Three small models learn from books of 1 to 48 entries:
-# pattern M-M- (Mamba-2), M-*- (the second Mamba-2 layer is attention instead), *-*- (attention alone, which does not learn
-# it in as many steps); each is asked about books that none has seen.
-#   NP ranks (2)   STEPS of training (the deck's)   BOOKS to learn from (60000)   TESTS books of each size that are asked about (500)
-#   PATTERNS ("M-M- M-*- *-*-")   MARGIN (0.3) by which M-*- has to be right more often than M-M- about 48 entries   ARGS overrides of the deck
-#   OUT folder   BUILD build folder
-# Exit codes: 0, 1 attention does not mend it; those of gyrfalcon.
+# Demonstration after Waleffe et al., "An Empirical Study of Mamba-based Language Models" (2024): phonebook recall. A book
+# lists names, each with a number. Then the model is asked for the number of a name. The state of Mamba-2 has a fixed size,
+# so recall falls once a book has too many entries. One attention layer can look entries up in the book itself. Three small
+# models are trained on books of 1 to 48 entries and tested on new books:
+#   M-M-  only Mamba-2    M-*-  attention in place of the second Mamba-2 layer    *-*-  only attention (needs more steps)
+# Environment:
+#   NP        number of MPI ranks (2)            STEPS   training steps (default: those of the deck)
+#   BOOKS     training books (60000)             TESTS   test books of each size (500)
+#   PATTERNS  values of model.pattern to compare ("M-M- M-*- *-*-")
+#   MARGIN    required lead of M-*- over M-M- in accuracy at 48 entries (0.3)
+#   ARGS      deck overrides                     OUT     output folder            BUILD   build folder
+# Exit codes: 0 success, 1 attention does not improve the accuracy by MARGIN, or those of gyrfalcon.
 set -euo pipefail
 shopt -s inherit_errexit
 set -f
@@ -20,9 +23,9 @@ read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
 run() { "${launcher[@]}" -n "$NP" "$gyrfalcon" "$@"; }
 say() { printf '\n== %s\n' "$*"; }
 
-# books SEED COUNT SIZES FORM: of 64 names and 32 numbers; chance has 1 of 32, or 1 of the entries where it knows which numbers there are.
-#   all   turns of a conversation: the book with the first question, and all its names in some order, each with its answer
-#   one   {"text"} whose last word is the answer
+# books SEED COUNT SIZES FORM: prints books with 64 possible names and 32 possible numbers. A random guess is right in 1 of 32 cases.
+#   all   JSON conversation: the book with the first question, then all of its names in random order, each with its answer
+#   one   JSON {"text"} whose last word is the answer to the only question
 #   line  the same as plain text
 books() {
   awk -v state="$1" -v count="$2" -v sizes="$3" -v form="$4" '
@@ -54,7 +57,7 @@ books() {
     }'
 }
 
-say "phonebooks: $BOOKS to learn from, $TESTS of each size to be asked about"
+say "phonebooks: $BOOKS for training, $TESTS of each size for testing"
 mkdir -p "$OUT/books"
 books 1 "$BOOKS" "1 2 3 4 6 8 12 16 24 32 48" all > "$OUT/books/learned.jsonl"
 books 2 2000 48 line > "$OUT/books/words.txt"
@@ -62,7 +65,7 @@ for size in $sizes; do books "10$size" "$TESTS" "$size" one > "$OUT/books/$size.
 "$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/books/words.txt" --vocab-size 400 --documents line
 run data build "$OUT/books/learned.jsonl" "$OUT/books/learned" --tokenizer "$OUT/tokenizer.json" --template '{role}{content}' --assistant '' --no-end --overwrite
 
-# The share of books of that size whose first question is answered rightly.
+# Fraction of books of the given size whose question is answered correctly.
 right() {
   run eval "$1" --lambada "$OUT/books/$2.jsonl" --json "$OUT/answers.json" > /dev/null
   grep -o '"accuracy": *[0-9.e-]*' "$OUT/answers.json" | sed 's/.*: *//'
@@ -70,7 +73,7 @@ right() {
 
 : > "$OUT/results"
 for pattern in $PATTERNS; do
-  say "learning: $pattern"
+  say "training: $pattern"
   rm -rf "$OUT/run"
   # shellcheck disable=SC2086  # ARGS is a list of words
   run train "$deck" "model.pattern=$pattern" "data.prefixes=[$OUT/books/learned]" "data.tokenizer=$OUT/tokenizer.json" \
@@ -82,7 +85,7 @@ for pattern in $PATTERNS; do
   for size in $sizes; do echo "$pattern $size $(right "${checkpoints[-1]}" "$size")" >> "$OUT/results"; done
 done
 
-say "numbers that are told rightly, by entries of the book ($TESTS books each)"
+say "accuracy by number of entries per book ($TESTS books each)"
 awk -v sizes="$sizes" -v margin="$MARGIN" '
   { if (!($1 in known)) order[++patterns] = $1; known[$1] = 1; share[$1, $2] = $3 }
   END {
@@ -92,7 +95,7 @@ awk -v sizes="$sizes" -v margin="$MARGIN" '
     for (p = 1; p <= patterns; ++p) { printf "\n%-8s", order[p]; for (i = 1; i <= n; ++i) printf "%8.3f", share[order[p], size[i]] }
     if (("M-M-" in known) && ("M-*-" in known)) {
       gain = share["M-*-", size[n]] - share["M-M-", size[n]]
-      printf "\nat %d entries a layer of attention tells %.3f more of them (%.2f is asked for)\n", size[n], gain, margin
+      printf "\nat %d entries one attention layer improves the accuracy by %.3f (required: %.2f)\n", size[n], gain, margin
       exit gain < margin
     }
     print "" }' "$OUT/results"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The whole way from text to a model that writes: tokenizer, token files, training, evaluation, a sample.
-#   NP ranks (2)   DATA text files (Debian's dictionary)   ARGS overrides of the deck   BUILD build folder   DECK (input/demo.yaml)
+# Demonstration of the full workflow: tokenizer, token files, training, evaluation and text generation.
+#   NP     number of MPI ranks (2)         DATA   text files (default: an English dictionary from Debian)
+#   ARGS   deck overrides                  BUILD  build folder
+#   DECK   training deck (input/demo.yaml)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 NP=${NP:-2} DATA=${DATA:-} ARGS=${ARGS:-} BUILD=${BUILD:-build/release} DECK=${DECK:-input/demo.yaml}
@@ -13,7 +15,7 @@ read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
 run() { "${launcher[@]}" -n "$NP" "$gyrfalcon" "$@"; }
 say() { printf '\n== %s\n' "$*"; }
 
-# Entries of the dictionary are paragraphs; the tags that name the edition of each are not English.
+# The dictionary's entries are paragraphs. Tags that name the edition of an entry are removed.
 dictionary() {
   gzip -dc /usr/share/dictd/gcide.dict.dz | sed -e '1,/^$/d' -e '/^ *\[[^]]*\(Webster\|PJC\|WordNet\)[^]]*\]$/d' -e 's/^ *//'
 }
@@ -27,7 +29,7 @@ else
 fi
 
 if [ ! -f "$out/tokenizer.json" ] || [ ! -f "$out/data/text.idx" ] || [ "$(cat "$out/data/source" 2>/dev/null)" != "${files[*]}" ]; then
-  say "tokenizer: byte-level BPE of 4096 tokens"
+  say "tokenizer: byte-level BPE with 4096 tokens"
   "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocab-size 4096 --documents separator
   say "token files"
   run data build "${files[@]}" "$out/data/text" --tokenizer "$out/tokenizer.json" --documents separator --overwrite

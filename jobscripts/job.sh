@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What every jobscript ends with: trains from the newest whole checkpoint, saves when the time limit warns, and asks for another job
-# while there is something left to do.
+# Common part of all jobscripts: trains from the newest intact checkpoint, saves a checkpoint before the time limit, and
+# requeues or resubmits the job until the run is done.
 #   job.sh DECK [key=value ...]
-# Started inside an allocation of Slurm or PBS, or on a machine without either. Environment:
+# Runs inside a Slurm or PBS allocation, or on a machine without a scheduler. Environment:
 #   GYRFALCON   the program (build/release/bin/gyrfalcon; where ranks have devices build/cuda/bin/gyrfalcon)
-#   LAUNCHER    starts the ranks; without it srun under Slurm, elsewhere the mpiexec of the program's MPI
-#   RANKS       how many; without it all that the allocation has
-#   THREADS     of each rank, for builds whose Kokkos has OpenMP; without it what the allocation gives a rank (--cpus-per-task, ompthreads), or 1
-#   BIND        rank: as many cores as threads each, gpu: one device each, none (rank)
-#   RESERVE     seconds before the end of the allocation at which PBS jobs save (300); Slurm's --signal says it there
-#   JOBS        most jobs in a chain (100)
-#   VERIFY      1: the first job of a chain proves the layout on its ranks (gyrfalcon verify) and trains only then (0)
-# Exit codes are gyrfalcon's; 75 has been turned into a new job, or the job was cancelled.
+#   LAUNCHER    command that launches the ranks; default: srun under Slurm, otherwise the mpiexec of the program's MPI
+#   RANKS       number of ranks; default: all of the allocation
+#   THREADS     OpenMP threads per rank, if Kokkos has OpenMP; default: --cpus-per-task or ompthreads of the allocation, or 1
+#   BIND        rank: each rank is bound to THREADS cores; gpu: one device per rank; none: no binding (rank)
+#   RESERVE     seconds before the end of a PBS allocation at which the run saves (300); under Slurm, --signal sets this time
+#   JOBS        maximum number of jobs in a chain (100)
+#   VERIFY      1: the first job of a chain verifies the layout on its ranks (gyrfalcon verify) before it trains (0)
+# Exit codes are those of gyrfalcon. 75 is returned only if no further job follows, for example after a cancellation.
 set -euo pipefail
 
 bind=${BIND:-rank}
@@ -31,7 +31,7 @@ ranks() {
   esac
 }
 
-# PBS sets OMP_NUM_THREADS to all the cores of a chunk where nobody has asked for ompthreads.
+# Without ompthreads, PBS sets OMP_NUM_THREADS to all cores of a chunk.
 threads() {
   local given=
   case $(scheduler) in
@@ -42,7 +42,8 @@ threads() {
   echo "${given:-1}"
 }
 
-# launcher RANKS THREADS: the command that starts so many copies of what follows, each on as many cores as it has threads. -K1: when one rank dies, the others must not wait for it until the time limit.
+# launcher RANKS THREADS: command that launches RANKS processes, each bound to as many cores as it has threads. With
+# srun -K1 the other ranks end when one rank dies, instead of waiting until the time limit.
 launcher() {
   if [ -n "${LAUNCHER:-}" ]; then
     echo "$LAUNCHER"
@@ -61,7 +62,7 @@ launcher() {
   fi
 }
 
-# An attribute of this PBS job; qstat breaks long ones, and goes on behind a tab.
+# Value of an attribute of this PBS job. qstat wraps long lines and starts the continuation with a tab.
 attribute() {
   qstat -f "$PBS_JOBID" 2> /dev/null | awk -v name="$1" '
     function tell(  at) { at = index(line, " = "); if (at && substr(line, 1, at - 1) ~ "^ *" name "$") print substr(line, at + 3) }
@@ -70,7 +71,7 @@ attribute() {
     END { tell() }'
 }
 
-# verified COMMAND...: whether the layout is proved, where that is asked for. A job that goes on has proved it before.
+# verified COMMAND...: verifies the layout if VERIFY=1. Later jobs of a chain skip this.
 verified() {
   [ "${VERIFY:-0}" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] && [ "${GYR_JOB:-1}" = 1 ] || return 0
   [ "${SLURM_ARRAY_TASK_ID:-1}" = "${SLURM_ARRAY_TASK_MIN:-1}" ] || return 0
@@ -80,23 +81,23 @@ verified() {
   return "$code"
 }
 
-# PBS gives no warning before its limit: the program watches the clock itself.
+# PBS sends no warning before the time limit, so the program gets a train.walltime.
 limit() {
   [ "$(scheduler)" = pbs ] || return 0
   local walltime
   walltime=$(attribute Resource_List.walltime)
   if [ -z "$walltime" ]; then
-    say "PBS does not tell the time limit of $PBS_JOBID: give train.walltime, or the job ends without saving" >&2
+    say "qstat does not show the time limit of $PBS_JOBID: set train.walltime, otherwise the job ends without saving" >&2
     return
   fi
   awk -F: -v reserve="$((reserve + SECONDS))" '{
     s = ($1 * 60 + $2) * 60 + $3 - reserve
     if (s <= 0) exit 1
     printf "train.walltime=%d:%02d:%02d\n", s / 3600, s % 3600 / 60, s % 60 }' <<< "$walltime" ||
-    { say "a time limit of $walltime leaves nothing beside RESERVE=$reserve seconds for saving: ask for more, or lower RESERVE" >&2; return 64; }
+    { say "the time limit $walltime is not longer than RESERVE=$reserve seconds for saving: request more time, or lower RESERVE" >&2; return 64; }
 }
 
-# qsub with what this job was given: limits, name, queue, account, project, and our own variables.
+# Submits the job again with qsub: same limits, name, queue, account, project and environment variables.
 submit_again() {
   local name value
   local -a words=(-N "$PBS_JOBNAME" -q "$PBS_O_QUEUE") given=(GYR_JOB)
@@ -109,21 +110,21 @@ submit_again() {
   value=$(attribute project)
   [ "${value:-_pbs_project_default}" = _pbs_project_default ] || words+=(-P "$value")
   for name in DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY; do [ -z "${!name:-}" ] || given+=("$name"); done
-  export DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY  # qsub takes the values of -v NAME from here, commas and all
-  GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript names itself in PBS_SCRIPT}"
+  export DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY  # qsub -v NAME takes the value from the environment, which may contain commas
+  GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript must set PBS_SCRIPT to its own path}"
 }
 
-# Another job goes on where this one stopped.
+# Requeues or resubmits the job, so that the run continues.
 again() {
   local attempt=$((${GYR_JOB:-1} + 1))
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
-    say "the next element of the array goes on"
+    say "the next array task continues"
   elif [ "$(scheduler)" = slurm ]; then
-    [ "${SLURM_RESTART_COUNT:-0}" -lt "$most" ] || { say "$most jobs did not finish it"; return 75; }
+    [ "${SLURM_RESTART_COUNT:-0}" -lt "$most" ] || { say "the run is not done after $most jobs"; return 75; }
     say "requeued"
     scontrol requeue "$SLURM_JOB_ID"
   elif [ "$(scheduler)" = pbs ]; then
-    [ "$attempt" -le "$most" ] || { say "$most jobs did not finish it"; return 75; }
+    [ "$attempt" -le "$most" ] || { say "the run is not done after $most jobs"; return 75; }
     say "submitted again: $(submit_again "$attempt")"
   else
     return 75
@@ -136,7 +137,7 @@ main() {
   count=${RANKS:-$(ranks "$each")}
   words=$(launcher "$count" "$each")
   export OMP_NUM_THREADS=$each
-  # A rank is bound to its cores, and its threads to one each.
+  # A rank is bound to its cores, and each of its threads to one of them.
   [ "$each" = 1 ] || [ "$bind" != rank ] || export OMP_PLACES=${OMP_PLACES:-cores} OMP_PROC_BIND=${OMP_PROC_BIND:-close}
   local -a start changes=()
   read -r -a start <<< "$words"
@@ -149,30 +150,31 @@ main() {
   said=$(mktemp)
   "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
   child=$!
-  # Both mean: save and stop; the launchers pass USR1 on to every rank. TERM is what scancel, qdel and preemption say: who wants the job
-  # to go on then says so.
+  # USR1 (end of the allocation) and TERM (scancel, qdel, preemption) both make the run save and stop: the launchers
+  # forward USR1 to every rank. After TERM the job is not requeued.
   local cancelled=''
-  trap 'say "the end of the allocation is near"; kill -USR1 "$child" 2> /dev/null' USR1
-  trap 'say "told to end"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
-  while kill -0 "$child" 2> /dev/null; do  # a signal ends wait before the child has ended
+  trap 'say "the time limit is near: saving"; kill -USR1 "$child" 2> /dev/null' USR1
+  trap 'say "SIGTERM received: saving"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
+  while kill -0 "$child" 2> /dev/null; do  # a signal interrupts wait while the child still runs
     code=0
     wait "$child" || code=$?
   done
-  trap '' USR1 TERM  # to requeue a job ends it
-  # Launchers say 0 of runs that were not done, Hydra when it has passed on a signal, srun when its node was lost: the last line counts.
+  trap '' USR1 TERM  # scontrol requeue also sends a signal to this job
+  # A launcher may return 0 for a run that is not done: Hydra after it forwards a signal, srun after a node failure. The
+  # last line of the log decides.
   sleep 0.5
   if [ "$code" = 0 ]; then
     case $(tail -n 5 "$said" | grep '^RUN ' | tail -n 1) in
       'RUN OK'*) ;;
       'RUN STOPPED 75'*) code=75 ;;
-      *) say "the launcher ended with 0, and the run has not said that it was done"; code=70 ;;
+      *) say "the launcher returned 0, but the log has no line RUN OK or RUN STOPPED 75"; code=70 ;;
     esac
   fi
   rm -f "$said"
-  say "gyrfalcon ended with $code"
+  say "gyrfalcon ended with exit code $code"
   [ "$code" = 75 ] || return "$code"
   if [ -n "$cancelled" ]; then
-    say "not queued again: submit it to go on"
+    say "not queued again: submit the job again to continue the run"
     return 75
   fi
   again

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# PBS Pro, GPUs: one rank per device on several nodes.
-#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-gpu.sh        CHANGES="key=value ..." in -v changes the deck, VERIFY=1 proves the layout first
+# PBS Pro, GPU nodes: one rank per GPU on several nodes.
+#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-gpu.sh
+# Further variables for -v: CHANGES="key=value ..." overrides deck keys, VERIFY=1 verifies the layout before training.
 #PBS -N gyrfalcon
 #PBS -l select=4:ncpus=32:mpiprocs=4:ngpus=4
 #PBS -l walltime=24:00:00
@@ -10,11 +11,12 @@
 set -euo pipefail
 cd "$PBS_O_WORKDIR"
 
-# The grid, here and nowhere else; the data axis takes the ranks that these leave.
+# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
 grid="parallel.tensor=4 parallel.pipeline=1"
 
 export BIND=gpu
-# NCCL says why it fails. Where it takes the wrong network: NCCL_SOCKET_IFNAME (to meet), NCCL_IB_HCA (to talk).
+# NCCL logs the reason of a failure. If it chooses the wrong network, set NCCL_SOCKET_IFNAME (bootstrap) or NCCL_IB_HCA
+# (data).
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 export PBS_SCRIPT=jobscripts/pbs-gpu.sh DECK=${DECK:-input/falcon-h1-7b.yaml} CHANGES=${CHANGES:-}
 read -r -a changes <<< "$grid $CHANGES"

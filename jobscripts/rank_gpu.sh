@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Starts what follows with one GPU in sight: the one with this rank's number on its node. Launchers that bind devices themselves
-# (srun --gpus-per-task with --gpu-bind) leave one, which stays. The rank then runs on the cores that are near its GPU, of those that the job
-# has, and MPI takes the network adapter near it (UCX_NET_DEVICES, unless given); NCCL finds its own. Exit code 69 where a node has fewer devices
-# than ranks.
-#   SYS   what the kernel tells of the machine (/sys)
+# Runs a command with one visible GPU: the one whose index is this rank's local rank on its node. If the launcher already
+# binds one device (srun --gpus-per-task with --gpu-bind), that device is kept. The command is bound to the job's cores that
+# are close to the GPU. MPI uses the network adapter close to it (UCX_NET_DEVICES, unless it is set); NCCL finds its own.
+# Exit code 69 if a node has fewer devices than ranks.
+#   SYS   root of the kernel's device information (/sys)
 rank=${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}}}
 case ${CUDA_VISIBLE_DEVICES:-} in
   '') mine=$rank ;;
@@ -12,12 +12,12 @@ case ${CUDA_VISIBLE_DEVICES:-} in
   *) mine=$CUDA_VISIBLE_DEVICES ;;
 esac
 if [ -z "$mine" ]; then
-  echo "rank_gpu.sh: rank $rank of $(hostname) has no GPU, only $CUDA_VISIBLE_DEVICES are in sight: start one rank per GPU" >&2
+  echo "rank_gpu.sh: rank $rank of $(hostname) has no GPU: only $CUDA_VISIBLE_DEVICES are visible; start one rank per GPU" >&2
   exit 69
 fi
 export CUDA_VISIBLE_DEVICES="$mine"
 
-# The kernel's folder of this GPU: nvidia-smi says 00000000:3B:00.0, the kernel 0000:3b:00.0.
+# The kernel's folder of this GPU. nvidia-smi prints 00000000:3B:00.0, the kernel uses 0000:3b:00.0.
 sys=${SYS:-/sys}
 gpu=$(nvidia-smi -i "$mine" --query-gpu=pci.bus_id --format=csv,noheader 2> /dev/null | tr 'A-F' 'a-f' | sed 's/^0000\(0000:\)/\1/')
 gpu=$sys/bus/pci/devices/$gpu

@@ -1,18 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Sees to it that what Gyrfalcon is built from is there. On Debian and Ubuntu it installs what is missing, as root or
-# with a sudo that asks no password; elsewhere (Spack, modules) it looks for each part and names those that are missing.
-#   GYR_INSTALL=no   never install, only look      BUILD=folder   configured before: its parts are known to be there
-# Exit codes: 0 all is there, 69 something is missing.
+# Checks that everything needed to build Gyrfalcon is available. On Debian and Ubuntu it installs missing packages, as root
+# or with a password-free sudo. Elsewhere (Spack, environment modules) it checks each dependency and lists the missing ones.
+#   GYR_INSTALL=no   never install, only check      BUILD=folder   skip the check if this build folder is already configured
+# Exit codes: 0 nothing is missing, 69 something is missing.
 set -eu
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
-# Debian has several MPIs and, of late, a Kokkos of its own: what is there is taken.
+# Debian has several MPIs and, recently, its own Kokkos package: an installed one is used.
 mpi=mpich launcher=mpich kokkos=libtrilinos-kokkos-dev
 if ! installed libhdf5-mpich-dev && { installed libhdf5-openmpi-dev || installed libopenmpi-dev; }; then mpi=openmpi launcher=openmpi-bin; fi
 if installed libkokkos-dev; then kokkos=libkokkos-dev; fi
 
-# What | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES, cmake PACKAGE
+# Columns: dependency | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES,
+# cmake PACKAGE
 parts="
 C++20 compiler   | build-essential        | gcc@12:             | program c++ g++ clang++ CC
 CMake 3.25       | cmake                  | cmake@3.25:         | program cmake
@@ -26,8 +27,8 @@ HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump
 Kokkos           | $kokkos                | kokkos              | cmake Kokkos
 CBLAS            | libopenblas-dev        | openblas            | pkg-config openblas cblas-openblas cblas
 oneDNN           | libdnnl-dev            | onednn              |
-OpenCL, oneDNN's | ocl-icd-opencl-dev     |                     |
-fibers, tests    | libboost-context-dev   | boost+context       |
+OpenCL for oneDNN| ocl-icd-opencl-dev     |                     |
+Boost.Context    | libboost-context-dev   | boost+context       |
 yaml-cpp         | libyaml-cpp-dev        | yaml-cpp            | cmake yaml-cpp
 JSON             | nlohmann-json3-dev     | nlohmann-json       | cmake nlohmann_json
 CLI11            | libcli11-dev           | cli11               | cmake CLI11
@@ -39,12 +40,12 @@ zlib             | zlib1g-dev             | zlib                | pkg-config zli
 Zstandard        | libzstd-dev            | zstd                | pkg-config libzstd
 GoogleTest       | libgtest-dev           | googletest          | cmake GTest
 benchmark        | libbenchmark-dev       | benchmark           |
-text for the demo| dict-gcide             |                     |
-h5py, one test   | python3-h5py           | py-h5py             |
-formatter, one   | clang-format           | llvm                |
+demo text        | dict-gcide             |                     |
+h5py (one test)  | python3-h5py           | py-h5py             |
+clang-format     | clang-format           | llvm                |
 "
 
-# The n-th column of every part, without the spaces around it.
+# The n-th column of the table, without surrounding spaces.
 column() { printf '%s\n' "$parts" | awk -F'|' -v n="$1" 'NF > 1 { gsub(/^ +| +$/, "", $n); if ($n != "") print $n }'; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -58,7 +59,7 @@ packages_missing() {
   done
 }
 
-# Prints what makes us root: nothing where we are, sudo where it asks no password. Fails where neither is so.
+# Prints the command that gives root privileges: nothing for root, sudo if it asks for no password. Fails otherwise.
 privilege() {
   if [ "$(id -u)" = 0 ]; then return 0; fi
   if sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
@@ -67,7 +68,7 @@ privilege() {
 install_packages() {
   become=$(privilege) || return 1
   say "installing $*"
-  # The lists may be old or absent, as in a fresh container: fetch them when the first try fails.
+  # The package lists may be old or missing, as in a fresh container. If the first attempt fails, they are updated.
   $become env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2 ||
     { $become apt-get update -qq >&2 &&
       $become env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2; }
@@ -80,7 +81,7 @@ have_module() {
   return 1
 }
 
-# Which of these CMake packages cannot be found, asked of CMake itself.
+# Prints those of the given CMake packages that CMake cannot find.
 cmake_packages_missing() {
   have_program cmake || { echo "$*"; return; }
   probe=$(mktemp -d)
@@ -100,7 +101,7 @@ END
   rm -rf "$probe"
 }
 
-# The parts that are not there, one per line.
+# Prints the missing dependencies, one per line.
 parts_missing() {
   # shellcheck disable=SC2046  # one word per package
   absent=$(cmake_packages_missing $(column 4 | sed -n 's/^cmake //p'))
@@ -138,7 +139,7 @@ if on_debian; then
   fi
 fi
 
-# Not from packages: look for the parts themselves, unless a build was configured with them before.
+# Without Debian packages: check the dependencies one by one, unless the build folder is already configured.
 if [ -n "${BUILD:-}" ] && [ -f "$BUILD/CMakeCache.txt" ]; then exit 0; fi
 missing=$(parts_missing)
 if [ -n "$missing" ]; then give_up "$(printf '%s\n' "$missing" | paste -sd, - | sed 's/,/, /g')"; fi

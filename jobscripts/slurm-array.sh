@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Slurm, where jobs may not be queued again: a chain of jobs, one at a time, each going on where the last one stopped.
-#   sbatch jobscripts/slurm-array.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
+# Slurm, for sites that do not allow requeueing: an array of jobs, one at a time, each continuing from the last checkpoint.
+#   sbatch jobscripts/slurm-array.sh DECK [key=value ...]        VERIFY=1 in the environment verifies the layout first
 #SBATCH --job-name=gyrfalcon
 #SBATCH --array=1-20%1
 #SBATCH --nodes=2
@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# The grid, here and nowhere else; the data axis takes the ranks that these leave.
+# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
 grid="parallel.tensor=4 parallel.pipeline=2"
 
 read -r -a axes <<< "$grid"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Slurm, processors: one rank per core; where Kokkos has OpenMP, fewer tasks with more cpus-per-task work as well. Before the time limit the run
-# saves; then the job is queued again until the run is done.
-#   sbatch jobscripts/slurm-cpu.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
+# Slurm, CPU nodes: one rank per core. If Kokkos has OpenMP, fewer tasks with more cpus-per-task are possible. The run saves
+# a checkpoint before the time limit, and the job is requeued until the run is done.
+#   sbatch jobscripts/slurm-cpu.sh DECK [key=value ...]        VERIFY=1 in the environment verifies the layout first
 #SBATCH --job-name=gyrfalcon
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=64
@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# The grid, here and nowhere else; the data axis takes the ranks that these leave.
+# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
 grid="parallel.tensor=2 parallel.pipeline=1"
 
 read -r -a axes <<< "$grid"

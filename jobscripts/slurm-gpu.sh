@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Slurm, GPUs: one rank per device on several nodes.
-#   sbatch jobscripts/slurm-gpu.sh DECK [key=value ...]        VERIFY=1 before it proves the layout first (gyrfalcon verify)
+# Slurm, GPU nodes: one rank per GPU on several nodes.
+#   sbatch jobscripts/slurm-gpu.sh DECK [key=value ...]        VERIFY=1 in the environment verifies the layout first
 #SBATCH --job-name=gyrfalcon
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4
@@ -15,11 +15,12 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# The grid, here and nowhere else; the data axis takes the ranks that these leave.
+# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
 grid="parallel.tensor=4 parallel.pipeline=1"
 
 export BIND=gpu
-# NCCL says why it fails. Where it takes the wrong network: NCCL_SOCKET_IFNAME (to meet), NCCL_IB_HCA (to talk).
+# NCCL logs the reason of a failure. If it chooses the wrong network, set NCCL_SOCKET_IFNAME (bootstrap) or NCCL_IB_HCA
+# (data).
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 read -r -a axes <<< "$grid"
 deck=${1:-input/falcon-h1-7b.yaml}

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds with other compilers and libraries than this machine has, and what must hold of each. Packages that cannot be installed beside each
-# other go into a Debian of their own, a folder made of packages once and entered by chroot; nothing of this machine changes.
-#   regression/builds.sh [NAME...]       without a name: all
-#     openmpi  Open MPI and the HDF5 built with it. Runs of the regression table on 1, 2 and 4 ranks, resumed ones with equal bits, against the
-#              golden curves; checkpoints of the program of BUILD are resumed with the same losses, and the reverse
-#     kokkos   the newest Kokkos that Debian has, with OpenMP, and with it the newest compiler, HDF5 and MPICH
-#     clang    Clang on this machine, warnings as errors, with address and undefined-behaviour sanitizers: the same as `make sanitize`
-# Environment: BUILD a build folder of this machine (build/release)   WORK where roots and builds go (build/builds), 3 GB; what is there is
-# used again   MIRROR Debian's archive   JOBS compilers at once
-# Needs root and Debian's mmdebstrap, and the network the first time, or Clang. Exit codes: 0 all held, 1 something did not, 64 command line,
-# 77 nothing failed and something was skipped, because what it needs is not there.
+# Builds and tests with other compilers and libraries than those of this machine. Packages that conflict with installed ones
+# go into a Debian chroot under WORK, which is created once; this machine is not changed.
+#   regression/builds.sh [NAME...]       default: all
+#     openmpi  Open MPI and the HDF5 built with it: regression table on 1, 2 and 4 ranks against the golden curves, bitwise
+#              equal resumed runs; checkpoints are exchanged with the program of BUILD in both directions, with equal losses
+#     kokkos   the newest Kokkos in Debian with OpenMP, and the newest compiler, HDF5 and MPICH
+#     clang    Clang of this machine with address and undefined-behaviour sanitizers and warnings as errors, as `make sanitize`
+# Environment: BUILD build folder of this machine (build/release)   WORK folder of chroots and builds (build/builds), 3 GB,
+# which is used again   MIRROR Debian mirror   JOBS parallel compilers
+# Needs root, Debian's mmdebstrap and, the first time, the network; or Clang. Exit codes: 0 success, 1 failure, 64 wrong
+# arguments, 77 no failure, but something was skipped because its requirements are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build/release} WORK=${WORK:-build/builds} MIRROR=${MIRROR:-http://deb.debian.org/debian} JOBS=${JOBS:-$(nproc)}
@@ -18,24 +18,26 @@ mkdir -p "$WORK"
 WORK=$(realpath "$WORK")
 say() { printf '== %s\n' "$*"; }
 
-# ---- A Debian of its own --------------------------------------------------------------------------------------------------------------
-# make_root NAME SUITE PACKAGES: those that decide which others jobscripts/setup.sh installs there. The dates of a mirror that is a snapshot
-# have passed; signatures are checked all the same.
+# ---- Debian chroots
+# -------------------------------------------------------------------------------------------------------------------
+# make_root NAME SUITE PACKAGES: creates a chroot with PACKAGES, which determine the further packages that
+# jobscripts/setup.sh installs. The release dates of a snapshot mirror may have expired, so only signatures are checked.
 make_root() {
   local root=$WORK/$1/root
   [ -f "$WORK/$1/ready" ] && return
-  [ "$(id -u)" = 0 ] || { echo "SKIPPED: a root takes root"; return 77; }
+  [ "$(id -u)" = 0 ] || { echo "SKIPPED: creating a chroot needs root"; return 77; }
   command -v mmdebstrap > /dev/null || { echo "SKIPPED: mmdebstrap is not installed"; return 77; }
-  unshare --mount true || { echo "SKIPPED: nothing may be mounted here"; return 77; }
+  unshare --mount true || { echo "SKIPPED: mounting is not permitted here"; return 77; }
   rm -rf "$root"
   mkdir -p "$WORK/$1"
   mmdebstrap --quiet --mode=root --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' --include="build-essential,ccache,$3" "$2" "$root" "$MIRROR" ||
-    { echo "SKIPPED: Debian $2 could not be made of packages from $MIRROR"; rm -rf "$root"; return 77; }
-  inside "$1" jobscripts/setup.sh || { echo "SKIPPED: setup.sh could not install the rest"; return 77; }
+    { echo "SKIPPED: Debian $2 could not be installed from $MIRROR"; rm -rf "$root"; return 77; }
+  inside "$1" jobscripts/setup.sh || { echo "SKIPPED: setup.sh could not install the other packages"; return 77; }
   touch "$WORK/$1/ready"
 }
 
-# inside NAME WORDS...: runs them in that root, in this folder, which is there under the same name. All it has started ends with it.
+# inside NAME COMMAND...: runs a command in that chroot, in this folder under the same path. All processes that it
+# starts end with it.
 inside() {
   local root=$WORK/$1/root cache=${CCACHE_DIR:-$HOME/.cache/ccache}
   mkdir -p "$root$PWD" "$root$cache" "$cache"
@@ -53,14 +55,16 @@ inside() {
       sh -c "cd \"\$0\" && exec \"\$@\"" "$folder" "$@"' - "$root" "$PWD" "$cache" "${@:2}"
 }
 
-# build_inside NAME TARGETS...: with warnings as errors, and little optimisation: whether it compiles, links and counts is what is asked.
+# build_inside NAME TARGETS...: builds with warnings as errors and little optimisation, because only compilation,
+# linking and results are tested.
 build_inside() {
   inside "$1" cmake -S . -B "$WORK/$1/build" -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DGYR_WERROR=ON \
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache --log-level=WARNING
   inside "$1" cmake --build "$WORK/$1/build" --parallel "$JOBS" --target "${@:2}"
 }
 
-# ---- What must hold -------------------------------------------------------------------------------------------------------------------
+# ---- Tests
+# ----------------------------------------------------------------------------------------------------------------------------
 build_openmpi() {
   make_root openmpi "$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")" openmpi-bin,libopenmpi-dev,libhdf5-openmpi-dev || return
   build_inside openmpi gyrfalcon unit_tests grid_tests
@@ -73,7 +77,7 @@ build_openmpi() {
 
 build_kokkos() {
   make_root kokkos sid libkokkos-dev,mpich,libhdf5-mpich-dev || return
-  # Its CMake files name archives that the package does not have, for parts of Kokkos that are headers alone.
+  # Kokkos' CMake files name archives of header-only parts, which the package does not contain.
   inside kokkos sh -c 'cd "/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)" && for a in libkokkosalgorithms.a libkokkossimd.a; do [ -e "$a" ] || ar rc "$a"; done'
   build_inside kokkos gyrfalcon unit_tests grid_tests
   inside kokkos env ctest --test-dir "$WORK/kokkos/build" --output-on-failure \
@@ -82,12 +86,14 @@ build_kokkos() {
 
 build_clang() { regression/sanitize.sh; }
 
-# ---- Checkpoints there and back -------------------------------------------------------------------------------------------------------
-# A run of 12 steps on 2 ranks by the program of BUILD; the same stopped by one program after 6 steps and resumed by the other.
+# ---- Exchange of checkpoints
+# ----------------------------------------------------------------------------------------------------------
+# The program of BUILD makes a run of 12 steps on 2 ranks. The same run is stopped by one program after 6 steps and
+# resumed by the other.
 there_and_back() {
   local build folder=$WORK/openmpi/runs first second
   build=$(realpath "$BUILD")
-  [ -x "$build/bin/gyrfalcon" ] || { echo "SKIPPED: $build/bin/gyrfalcon is not there to exchange checkpoints with"; return 77; }
+  [ -x "$build/bin/gyrfalcon" ] || { echo "SKIPPED: $build/bin/gyrfalcon does not exist, so no checkpoints are exchanged"; return 77; }
   local -a settings
   rm -rf "$folder"
   mkdir -p "$folder"
@@ -101,13 +107,13 @@ there_and_back() {
     second=$([ $first = here ] && echo there || echo here)
     train $first "from-$first" train.steps=6
     train $second "from-$first" train.steps=12 --resume
-    near "$folder/whole" "$folder/from-$first" || failed "a checkpoint saved $first and resumed $second gives other losses"
-    "$second" info --check "$folder/from-$first/checkpoints/step_00000006" > /dev/null || failed "a checkpoint saved $first does not check $second"
+    near "$folder/whole" "$folder/from-$first" || failed "a checkpoint saved $first (here: BUILD, there: Open MPI) and resumed $second gives different losses"
+    "$second" info --check "$folder/from-$first/checkpoints/step_00000006" > /dev/null || failed "a checkpoint saved $first does not pass info --check $second"
   done
-  say "2 ranks, 12 steps: checkpoints of both programs resumed by the other"
+  say "2 ranks, 12 steps: each program resumed the checkpoints of the other"
 }
 
-# Loss and gradient norm of all 12 steps, to 1e-5: other compilers and MPIs sum in another order.
+# Loss and gradient norm of all 12 steps must agree to 1e-5, because other compilers and MPIs sum in another order.
 near() {
   local name
   for name in "$1" "$2"; do awk -f regression/table/curve.awk "$name/metrics.jsonl" > "$name.curve"; done
@@ -118,7 +124,8 @@ near() {
     END { exit bad || NR != 12 }'
 }
 
-# ---- All that were asked for ----------------------------------------------------------------------------------------------------------
+# ---- Main loop
+# ------------------------------------------------------------------------------------------------------------------------
 [ $# -gt 0 ] || set -- openmpi kokkos clang
 for name in "$@"; do
   [[ $name =~ ^(openmpi|kokkos|clang)$ ]] || { echo "builds: '$name' is none of openmpi, kokkos, clang" >&2; exit 64; }
@@ -127,7 +134,7 @@ code=0
 for name in "$@"; do
   begin=$SECONDS outcome=0
   say "$name"
-  # A shell of its own: set -e does not hold in a function whose code is looked at.
+  # Runs in a subshell, because set -e has no effect inside a function whose exit code is tested.
   (set -e; "build_$name") & wait $! || outcome=$?
   case $outcome in
     0) say "$name: OK, $((SECONDS - begin)) s" ;;

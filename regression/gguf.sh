@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/gguf.sh GYRFALCON [NAME...]: export-gguf beside llama.cpp, on the small models of golden/ (or those named): every tensor and key-value
-# equals what llama.cpp's own converter writes in f32, bf16 and q8_0, and 64 greedy tokens are the same in both programs. NAME.wide is such a model with
-# widths 32 times as wide, where blocks of q8_0 fit, and weights that are drawn. For comparison only; exit code 77 where there is no llama.cpp.
-#   LLAMA (build/llama) folder with tree/vendor/llama.cpp, its sources as PyPI's llama-cpp-python holds them, and library/bin/libllama.so built of them:
+# regression/gguf.sh GYRFALCON [NAME...]: compares export-gguf with llama.cpp on the small models of golden/ (or those named).
+# Every tensor and key must equal the output of llama.cpp's converter in f32, bf16 and q8_0, and both programs must generate
+# the same 64 greedy tokens. NAME.wide is such a model with 32 times the width, so that q8_0 blocks fit, and random weights.
+# Run by hand. Exit code 77 if llama.cpp is missing.
+#   LLAMA (build/llama) folder with tree/vendor/llama.cpp, the sources in PyPI's llama-cpp-python, and library/bin/libllama.so built from them:
 #     pip download --no-deps --no-binary :all: llama-cpp-python, unpack as tree, cmake -S tree/vendor/llama.cpp -B library -DBUILD_SHARED_LIBS=ON
-#   TYPES ("f32 bf16 q8_0"; f32 is the one whose tokens are compared)   TOKENS (64)
-#   PYTHON (build/peer/bin/python) with torch, transformers and what gguf needs; LAUNCHER in front of gyrfalcon
+#   TYPES data types ("f32 bf16 q8_0"; tokens are compared only in f32)   TOKENS number of generated tokens (64)
+#   PYTHON (build/peer/bin/python) with torch, transformers and the requirements of gguf; LAUNCHER command before gyrfalcon
 set -uo pipefail
 gyrfalcon=$(realpath "${1:?usage: regression/gguf.sh GYRFALCON [NAME...]}")
 shift
 cd "$(dirname "$0")/.."
 LLAMA=${LLAMA:-build/llama} PYTHON=${PYTHON:-build/peer/bin/python} TOKENS=${TOKENS:-64} TYPES=${TYPES:-f32 bf16 q8_0}
 tree=$LLAMA/tree/vendor/llama.cpp library=$LLAMA/library/bin
-[ -f "$tree/convert_hf_to_gguf.py" ] || { echo "SKIPPED: no llama.cpp in $LLAMA"; exit 77; }
+[ -f "$tree/convert_hf_to_gguf.py" ] || { echo "SKIPPED: no llama.cpp sources in $LLAMA"; exit 77; }
 [ -x "$PYTHON" ] || { echo "SKIPPED: no $PYTHON"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -37,8 +38,8 @@ for name in "${names[@]}"; do
     echo "$name, $type"
     "$gyrfalcon" export-gguf "$work/$name" "$work/$name.$type.gguf" --dtype $type > "$work/log" 2>&1 || { cat "$work/log"; failed=1; continue; }
     grep '^note' "$work/log"
-    if [ "$name" = nemotron_h ]; then echo "  not compared: their converter wants heads of 64 channels, as nemotron_h.wide has"; continue; fi
-    side convert "$work/$name" "$work/$name.$type.theirs.gguf" $type > "$work/log" 2>&1 || { tail -n 3 "$work/log"; echo "  DIFFERS: their converter fails"; failed=1; continue; }
+    if [ "$name" = nemotron_h ]; then echo "  not compared: llama.cpp's converter needs a head dimension of 64, as in nemotron_h.wide"; continue; fi
+    side convert "$work/$name" "$work/$name.$type.theirs.gguf" $type > "$work/log" 2>&1 || { tail -n 3 "$work/log"; echo "  DIFFERS: llama.cpp's converter fails"; failed=1; continue; }
     side compare "$work/$name.$type.gguf" "$work/$name.$type.theirs.gguf" || failed=1
   done
   [ -n "$greedy" ] || continue

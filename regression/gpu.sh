@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# All that only a GPU can show, in under nine minutes: the laws of the kernels against plain loops in double, other programs' numbers, layouts whose
-# ranks share the GPU, the same run on GPU and host; then rates, as ratios measured in the same run. One table, and OUT/gpu.json.
+# All tests and measurements that need a GPU, in under nine minutes: kernels against reference loops in double precision,
+# comparisons with PyTorch and transformers, parallel layouts whose ranks share the GPU, the same training run on GPU and CPU,
+# then throughput, compared with rates measured in the same run. Prints one table and writes OUT/gpu.json.
 #   regression/gpu.sh
 # Environment:
-#   BUILD   folder of the programs (build/cuda), which are built where they are missing: bin/gyrfalcon, regression/{unit_tests,device_rates};
-#           or what gpu/pack.sh has made of them on another machine
-#   HOST    a gyrfalcon for hosts (build/release/bin/gyrfalcon), for the run that both do, where it is there
-#   OUT     where logs and results go (out/gpu)             LIMIT  seconds for all (520): what does not fit is skipped
-#   SMALL   1: tiny shapes, and none of the models, for a GPU that is emulated
-#   PYTHON  with PyTorch, for ratios to its kernels (python3, where that has it); transformers too, for those to its steps
-#   MAMBA_SSM  a folder with mamba_ssm's sources, whose Triton scan the peers take then
-#   STEPS   words: of all steps only these          LENGTHS  tokens of a sequence whose kernels are timed (2048 4096 16384)
-# Exit codes: 0 all that ran held, 1 something failed, 66 no program, 69 no GPU.
+#   BUILD   build folder (build/cuda) with bin/gyrfalcon, regression/{unit_tests,device_rates}, which are built if they are
+#           missing; or a folder that gpu/pack.sh made on another machine
+#   HOST    CPU program (build/release/bin/gyrfalcon) for the run on both; skipped if it does not exist
+#   OUT     folder of logs and results (out/gpu)             LIMIT  total time in seconds (520); later steps are skipped
+#   SMALL   1: tiny shapes and no published models, for an emulated GPU
+#   PYTHON  interpreter with PyTorch, to compare kernels (default: python3), and with transformers, to compare training steps
+#   MAMBA_SSM  folder with the sources of mamba_ssm, whose Triton scan the comparisons then use
+#   STEPS   names of the steps to run (default: all)          LENGTHS  sequence lengths of the timed kernels (2048 4096 16384)
+# Exit codes: 0 all steps that ran succeeded, 1 a step failed, 66 no program, 69 no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build/cuda} HOST=${HOST:-build/release/bin/gyrfalcon} OUT=${OUT:-out/gpu} LIMIT=${LIMIT:-520} SMALL=${SMALL:-0} PYTHON=${PYTHON:-python3} STEPS=${STEPS:-} LENGTHS=${LENGTHS:-2048 4096 16384}
@@ -20,7 +21,7 @@ program=${PROGRAM:-$BUILD/bin/gyrfalcon} tests=${TESTS:-$BUILD/regression/unit_t
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GYR_SOURCE_DIR=$PWD
 libraries_before=${LIBRARIES_BEFORE-${LD_LIBRARY_PATH:-}}
 export LIBRARIES_BEFORE=$libraries_before
-# What was packed elsewhere (gpu/pack.sh) brings libraries and a launcher; CUDA's may be those that PyTorch brings.
+# A folder made by gpu/pack.sh contains libraries and a launcher. The CUDA libraries may be those in PyTorch's packages.
 [ ! -d "$BUILD/lib" ] || export PATH=$(realpath "$BUILD")/bin:$PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(realpath "$BUILD")/lib
 for folder in $("$PYTHON" -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2> /dev/null); do
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$folder
@@ -28,12 +29,13 @@ done
 begun=$SECONDS failed=0
 
 build() {
-  if [ -x "$program" ] && [ -x "$tests" ] && [ -x "$rates" ]; then echo "held: built before"; return; fi
+  if [ -x "$program" ] && [ -x "$tests" ] && [ -x "$rates" ]; then echo "held: already built"; return; fi
   cmake --preset cuda -DGYR_GPUS="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)"
   cmake --build "$BUILD" --parallel "$(nproc)" --target gyrfalcon unit_tests device_rates
 }
 
-# step NAME MOST WORDS...: runs this script's function of these words within so many seconds; a line of the table, its output in OUT/NAME.log.
+# step NAME SECONDS COMMAND...: runs a function of this script with a time limit; prints a table row, writes the output
+# to OUT/NAME.log.
 step() {
   local name=$1 most=$2 left=$((LIMIT - SECONDS + begun)) start=$SECONDS code=0 how
   shift 2
@@ -48,12 +50,13 @@ step() {
   printf '%-22s %-12s %5d s  %s\n' "$name" "$how" $((SECONDS - start)) "$(summary "$name")"
   printf '{"step":"%s","result":"%s","seconds":%d}\n' "$name" "$how" $((SECONDS - start)) >> "$OUT/records"
 }
-# The last thing that a step has said of itself.
+# The last result line in the log of a step.
 summary() { sed -n 's/^\(\[==========\] [0-9].*\|RUN .*\|held: .*\|absent: .*\|\(gyrfalcon\|device_rates\): .*\)$/\1/p' "$OUT/$1.log" 2> /dev/null | tail -n 1 | cut -c1-110; }
 
-# Where unit tests look at the device's memory: pinned memory of the host, and no launch returns before its kernel has ended.
+# Settings for unit tests that read device memory directly: pinned host memory, and kernel launches that return when the
+# kernel has ended.
 looking() { GYR_CUDA_MEMORY=pinned CUDA_LAUNCH_BLOCKING=1 "$@"; }
-# These laws, dealt to as many processes as there are cores, up to 8.
+# laws FILTER: runs these unit tests, distributed to one process per core, up to 8.
 laws() {
   local shards i failed=0
   shards=$(env -u OMP_NUM_THREADS nproc)
@@ -67,17 +70,17 @@ laws() {
   for i in "${running[@]}"; do wait "$i" || failed=1; done
   grep -hE -B 12 '^\[  FAILED  \].*ms\)$' "$OUT"/laws.* || true
   for i in "$OUT"/laws.*; do grep -qE '^\[  (PASSED|FAILED)  \]' "$i" || tail -n 5 "$i"; done
-  echo "held: $(cat "$OUT"/laws.* | grep -cE '^\[       OK \]') laws in $shards processes; failed: $(cat "$OUT"/laws.* | grep -cE '^\[  FAILED  \].*ms\)$' || true)"
+  echo "held: $(cat "$OUT"/laws.* | grep -cE '^\[       OK \]') tests in $shards processes; failed: $(cat "$OUT"/laws.* | grep -cE '^\[  FAILED  \].*ms\)$' || true)"
   return $failed
 }
 version() { "$program" --version; }
 
-kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # of tiles of a host's kernels
+kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementwise.*:embedding.*:gate.*:gemm.*:head_norm.*:int8_matrix.*:layernorm.*:rmsnorm.*:rope.*:ssd.*-attention.a_dry_run_counts_millions*'  # the excluded test needs the CPU kernels
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
 bf16='attention.*bf16*:grouped_gemm.*' by_cudnn='attention.*-attention.a_dry_run_counts_millions*'
 [ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*' by_cudnn='cudnn.takes_*:cudnn.gradients_*'
-# As on a GPU that does not multiply by warpgroups.
+# As on a GPU without wgmma.
 without_warpgroups() { GYR_CUDA_WARPGROUPS=off laws "$bf16"; }
 by_cudnn() {
   "$program" --version | grep -q '^backend.*cuDNN' || { echo "absent: cuDNN in this program"; return 77; }
@@ -95,7 +98,8 @@ material() {
   printf '%s\n' "${settings[@]}" > "$OUT/settings"
 }
 
-# explained SECONDS WORDS...: a program that takes longer says where its processes are, and is ended.
+# explained SECONDS COMMAND...: a command that exceeds the time is killed, after a debugger has printed where its
+# processes are.
 explained() {
   local most=$1 run process debugger=
   shift
@@ -123,7 +127,7 @@ ranks_sharing() {  # AXIS
   explained 15 "${launcher[@]}" -n 2 "$program" verify input/demo.yaml "${settings[@]}" "parallel.$1=2" train.precision=fp32
 }
 
-# The same run on both; losses within 1e-3.
+# The same training run on CPU and GPU; losses must agree to 1e-3.
 host_and_gpu() {
   [ -x "$HOST" ] || { echo "absent: $HOST"; return 77; }
   local -a settings
@@ -146,7 +150,7 @@ sanitized() {
   looking compute-sanitizer --error-exitcode 1 "$tests" --gtest_brief=1 --gtest_filter="$few"
 }
 
-# Rates at several lengths, and PyTorch's beside them.
+# Kernel throughput at several lengths, and PyTorch's for comparison.
 measure() {
   local length
   if [ "$SMALL" != 0 ]; then
@@ -157,7 +161,7 @@ measure() {
   echo "held: $(wc -l < "$OUT/rates.jsonl") rates"
 }
 have_torch() { peer -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null || { echo "absent: PyTorch with CUDA"; return 1; }; }
-peer() {  # SCRIPT of gpu/ or -c, WORDS...: without the libraries that we bring
+peer() {  # SCRIPT of gpu/ or -c, ARGUMENTS...: without the libraries of the packed folder
   local script=$1
   [ "$script" = -c ] || script=regression/gpu/$script
   LD_LIBRARY_PATH=$libraries_before "$PYTHON" "$script" "${@:2}"
@@ -168,7 +172,8 @@ measure_peer() {
   echo "held: $(wc -l < "$OUT/peer.jsonl") rates"
 }
 
-# A training step of a published shape on 4096 tokens; MFU by the GPU's data sheet. The run is ended where enough of them are taken: nothing is saved.
+# Training steps of a published model on 4096 tokens; MFU relative to the peak in the GPU's data sheet. The run is
+# killed after 12 steps, so nothing is saved.
 train_step() {  # DECK [NAME]
   local -a settings
   local name=${2:-$(basename "$1" .yaml)} run
@@ -187,19 +192,19 @@ train_step() {  # DECK [NAME]
         printf "held: %.0f tokens/s, %.1f TFLOP/s, MFU %s\n", tokens[m], tflops[m], peak > 0 ? sprintf("%.3f", tflops[m] / peak) : "unknown"
         printf "{\"training\":\"%s\",\"tokens_per_second\":%g,\"tflops\":%g,\"peak_tflops\":%g}\n", name, tokens[m], tflops[m], peak > "/dev/stderr" }' 2>> "$OUT/records"
 }
-# The same with every kernel told by itself.
+# The same with CUDA graphs disabled: every kernel is launched individually.
 without_graphs() { GYR_CUDA_GRAPHS=off train_step "$1" "$(basename "$1" .yaml)-without-graphs"; }
-# Tokens/s and TFLOP/s of the steps in a run's folder.
+# Tokens/s and TFLOP/s of every step in a run's output folder.
 steps_of() { sed -n 's/.*"kind":"step".*"tokens_per_second":\([0-9.e+]*\),"tflops_per_rank":\([0-9.e+]*\).*/\1 \2/p' "$1/metrics.jsonl" 2> /dev/null; }
 
-# The same steps by transformers, one sequence after the other.
+# The same training step with transformers, one sequence at a time.
 peer_step() {  # DECK
   have_torch || return 77
   peer peer_model.py step "$1" 4096 2 | tee "$OUT/peer_step.$(basename "$1" .yaml)"
   ratio "$OUT/peer_step.$(basename "$1" .yaml)" "$(sed -n 's/.*"training":"'"$(basename "$1" .yaml)"'","tokens_per_second":\([0-9.e+]*\).*/\1/p' "$OUT/records")"
 }
 
-# New tokens of one sequence, a model of 0.5B in bf16: here, and by transformers.
+# Token generation for one sequence with a model of 0.5B parameters in bf16: gyrfalcon and transformers.
 generation() {
   have_torch || return 77
   peer ../bench/huggingface.py write "$OUT/model"
@@ -212,21 +217,21 @@ generation() {
   peer peer_model.py generate "$OUT/model" "The falcon circles over the valley." 64 | tee "$OUT/peer_generation"
   ratio "$OUT/peer_generation" "$ours"
 }
-# What the peer has told in FILE, beside this many tokens/s of ours.
+# ratio FILE OURS: compares the tokens/s of the peer in FILE with OURS tokens/s.
 ratio() {  # FILE OURS
   sed 's/^{/{"peer":true,/' "$1" >> "$OUT/records"
   sed -n 's/.*"scan": "\([^"]*\)".*"tokens_per_second": \([0-9.e+]*\).*/\2 \1/p' "$1" |
     awk -v ours="${2:-0}" '{ t = $1; $1 = ""; printf "held: %.0f tokens/s, transformers %.0f (scan:%s), ratio %.2f\n", ours, t, $0, ours / t }'
 }
 
-# Dense TFLOP/s of bf16 in the data sheet of this GPU; 0 where it is not known here.
+# Peak TFLOP/s of dense bf16 in the data sheet of this GPU; 0 if unknown.
 peak() {
   case $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1) in
     *H100*PCIe*) echo 756 ;; *H100* | *H200*) echo 989 ;; *A100*) echo 312 ;; *B200*) echo 2250 ;; *) echo 0 ;;
   esac
 }
 
-# Rates beside PyTorch's, by kernel and length.
+# Table of kernel times compared with PyTorch, by kernel and sequence length.
 comparison() {
   [ -s "$OUT/rates.jsonl" ] || return 0
   printf '\n%-22s %8s %12s %10s %12s %8s\n' kernel tokens ms 'of copy' "PyTorch's ms" ratio
@@ -239,7 +244,7 @@ comparison() {
       printf "%-22s %8d %12.3f %10.2f %12s %8s\n", k[1], k[2], 1e3 * ours[order[i]], of_copy[order[i]], t == "" ? "" : sprintf("%.3f", 1e3 * t), t == "" ? "" : sprintf("%.2f", t / ours[order[i]]) } }'
 }
 
-# The results as one list of JSON.
+# All results as one JSON list.
 results() {
   echo '['
   cat "$OUT/records" "$OUT/rates.jsonl" <(sed 's/^{/{"peer":true,/' "$OUT/peer.jsonl" 2> /dev/null) 2> /dev/null | paste -sd , -
@@ -249,13 +254,13 @@ results() {
 main() {
   local axis deck
   if [ "$SMALL" = 0 ] && ! nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; then
-    echo "gpu.sh: no GPU here; SMALL=1 with an emulated program needs none" >&2
+    echo "gpu.sh: no GPU on this machine; use SMALL=1 with a program for emulated GPUs" >&2
     exit 69
   fi
   rm -rf "$OUT"
   mkdir -p "$OUT"
   step build 400 build
-  [ -x "$program" ] || { echo "gpu.sh: there is no $program; see $OUT/build.log" >&2; exit 66; }
+  [ -x "$program" ] || { echo "gpu.sh: $program does not exist; see $OUT/build.log" >&2; exit 66; }
   step version 20 version
   step material 60 material
   step kernels 150 laws "$kernels"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/install.sh BUILD: installs what BUILD has made into an empty folder, as into a home, and uses it from there: the program, its pages for man,
-# completions by shells that are here, the module file by Environment Modules or Lmod, jobscripts. What is not here is told and left out.
+# regression/install.sh BUILD: installs BUILD into an empty folder, as into a home folder, and tests the installation: the
+# program, man pages, completions of the available shells, the module file with Environment Modules or Lmod, and jobscripts.
+# Checks of tools that are missing on this machine are listed as skipped with "-".
 set -euo pipefail
 build=$(cd "${1:?usage: regression/install.sh BUILD}" && pwd) source=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -18,14 +19,15 @@ cmake --install "$build" --prefix "$prefix" > "$work/log" 2>&1 || { cat "$work/l
 make_install() { make -s -o build -C "$source" install BUILD="$build" PREFIX="$1"; }
 make_install "$work/a home" > "$work/log.make" 2>&1 || true
 is "make install takes a folder with a space" "$("$work/a home/bin/gyrfalcon" --version 2> /dev/null | head -c 9)" Gyrfalcon
-if make_install "$work/log/none" > "$work/out" 2>&1; then bad "make install tells that it failed"; else ok "make install tells that it failed"; fi
+if make_install "$work/log/none" > "$work/out" 2>&1; then bad "make install returns an error if it fails"; else ok "make install returns an error if it fails"; fi
 cd "$work"
 program=$prefix/bin/gyrfalcon
 expect "the program starts" "$program" --version
-if grep -rlI "$build" "$prefix" > "$work/out"; then bad "no installed text names the build folder: $(tr '\n' ' ' < "$work/out")"; else ok "no installed text names the build folder"; fi
-if readelf -d "$program" 2> /dev/null | grep -qE "R(UN)?PATH.*$build"; then bad "the program needs no library of the build folder"; else ok "the program needs no library of the build folder"; fi
+if grep -rlI "$build" "$prefix" > "$work/out"; then bad "no installed text contains the path of the build folder: $(tr '\n' ' ' < "$work/out")"; else ok "no installed text contains the path of the build folder"; fi
+if readelf -d "$program" 2> /dev/null | grep -qE "R(UN)?PATH.*$build"; then bad "the RUNPATH of the program excludes the build folder"; else ok "the RUNPATH of the program excludes the build folder"; fi
 
-# commands: all that can be run, as "data build"; options NAME...: those that its help lists.
+# commands prints all subcommands; all prints them with their own subcommands, as "data build"; options NAME... prints
+# the options in a help text.
 commands() { "$program" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && /^  [a-z]/ { print $1 }'; }
 all() { for c in $(commands); do inner=$(commands "$c"); if [ -n "$inner" ]; then for i in $inner; do echo "$c $i"; done; else echo "$c"; fi; done; }
 # shellcheck disable=SC2086
@@ -33,19 +35,19 @@ options() { "$program" $1 --help | awk '/^Options:/ { on = 1; next } /^[^ ]/ { o
 all > "$work/commands"
 expect "$(wc -l < "$work/commands") commands" [ "$(wc -l < "$work/commands")" -gt 15 ]
 
-# Every command has a page, and the page its options.
+# Every command has a man page that lists its options.
 missing=
 while read -r words; do
   page=$prefix/share/man/man1/gyrfalcon-${words// /-}.1
   for option in $(options "$words"); do grep -qF -- "${option//-/\\-}" "$page" 2> /dev/null || missing="$missing $words:$option"; done
 done < "$work/commands"
-is "a page of each command has its options" "$missing" ""
+is "every man page lists the options of its command" "$missing" ""
 if command -v groff > /dev/null; then
   warned=$(for page in "$prefix"/share/man/man*/*; do groff -man -Tutf8 -ww -z "$page" 2>&1; done | head -n 3)
-  is "groff warns of no page" "$warned" ""
+  is "groff accepts all man pages without warnings" "$warned" ""
 else left_out "no groff"; fi
 
-# What bash offers behind these words.
+# Completions that bash offers after these words.
 offers() {
   bash -c 'compopt() { :; }; . "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _gyrfalcon; printf "%s\n" "${COMPREPLY[@]}"' - \
     "$prefix/share/bash-completion/completions/gyrfalcon" gyrfalcon "$@" | sort
@@ -83,7 +85,7 @@ END
   expect "zsh completes options" grep -- '--cluster' "$work/zsh"
 else left_out "no zsh"; fi
 
-# load INIT: what a shell has after module load, and after unload.
+# load INIT: loads and unloads the module in a shell that sources INIT, and checks the environment.
 load() {
   bash -c '. "$1" > /dev/null 2>&1; module use "$2/share/modulefiles"; module load gyrfalcon || exit 1
            [ "$(command -v gyrfalcon)" = "$2/bin/gyrfalcon" ] || { echo "PATH: $PATH"; exit 1; }
@@ -99,7 +101,7 @@ for init in /usr/share/modules/init/bash /etc/profile.d/modules.sh /usr/share/lm
 done
 [ "$tried" = 1 ] || left_out "neither Environment Modules nor Lmod"
 
-# An installed jobscript finds its companions and the program from any folder.
+# An installed jobscript must find its helper scripts and the program from any folder.
 code=0
 LAUNCHER="env" "$prefix/share/gyrfalcon/jobscripts/job.sh" missing.yaml > "$work/out" 2>&1 || code=$?
 is "an installed jobscript starts the installed program" "$code $(grep -c 'missing.yaml' "$work/out")" "66 1"

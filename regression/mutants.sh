@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/mutants.sh BUILD [--hints] [--list] [NAME...]
-# Switches the mistakes of mutants/list.txt on, one by one, and runs what `make test` runs until a test notices: first where the list says,
-# then the units, the grid, the commands. Says how many were noticed; exit code 1 where it is less than 95 %.
-#   NAME     only these; patterns as of files: 'optimizer.*'
-#   --hints  only where the list says: a part of the time, and where that hint is wrong it looks as if nobody had noticed
-#   --list   what there is
-# Before, the programs without a mistake must pass what will be tried; a test that fails all the same is named and left out.
+# Mutation testing: switches the mistakes of mutants/list.txt on, one by one, and runs the tests of `make test` until one
+# fails: first the tests that the list suggests, then the unit, grid and command tests. Prints how many mistakes were
+# detected; exit code 1 if fewer than 95 % were.
+#   NAME     only these mistakes; shell patterns such as 'optimizer.*'
+#   --hints  only the tests that the list suggests: faster, but a mistake with a wrong suggestion counts as undetected
+#   --list   print all mistakes
+# At first the programs run without a mistake; tests that fail then are listed and excluded.
 set -u
 cd "$(dirname "$0")/.." || exit 69
 build=${1:?usage: regression/mutants.sh BUILD [--hints] [--list] [NAME...]}; shift
@@ -16,16 +17,17 @@ for word; do
   case $word in
     --hints) hints=1 ;;
     --list) "$build/regression/mutate" "$list" names | column -t -s $'\t'; exit ;;
-    -*) echo "mutants.sh: unknown option $word; there are --hints and --list" >&2; exit 64 ;;
+    -*) echo "mutants.sh: unknown option $word; valid options are --hints and --list" >&2; exit 64 ;;
     *) names+=("$word") ;;
   esac
 done
 for program in "$build"/regression/{mutate,command_tests} "$programs"/mutated_{gyrfalcon,unit_tests,grid_tests}; do
-  [ -x "$program" ] || { echo "mutants.sh: $program is not there; make mutants builds it, in build/mutants" >&2; exit 66; }
+  [ -x "$program" ] || { echo "mutants.sh: $program does not exist; build it with `make mutants`, in build/mutants" >&2; exit 66; }
 done
 MPIEXEC=${MPIEXEC:-mpiexec.hydra}
 work=$(mktemp -d) || exit 74
-# Every process of a trial, ranks and programs of tests among them, bears its mark; what a test has left behind is found by it.
+# Every process of a trial, including ranks and programs that tests launch, has this environment variable, by which
+# leftover processes are found.
 mark="GYRFALCON_TRIAL=$$.$(basename "$work")"
 export "${mark?}" OMP_NUM_THREADS=1 GYRFALCON_BINARY="$PWD/$programs/mutated_gyrfalcon"
 case $build in /*) GYRFALCON_BINARY=$programs/mutated_gyrfalcon ;; esac
@@ -43,18 +45,19 @@ end_leftovers() {
   return 0
 }
 
-# Tests of `make test`, as filters of each program.
+# GoogleTest filters of the tests of `make test`, by program.
 suites() {
   ctest --test-dir "$build" -N -LE '^(slow|slurm)$' -R "^$1\\." | sed -n "s/.*: $1\\.\\([a-z_0-9]*\\)\$/\\1.*:*\\/\\1.*:\\1\\/*/p" | paste -sd:
 }
 declare -A all limit
-left_out='mutants.*'  # the list itself, which no switch changes
+left_out='mutants.*'  # the test of the list itself, which no mistake affects
 
-# attempt KIND FILTER SECONDS [more words]: the log is $work/log. Ends with the first test that fails where a mistake is on.
+# attempt KIND FILTER SECONDS [ARGUMENTS]: runs tests; the log is $work/log. With a mistake switched on, grid tests end
+# at the first failure.
 attempt() {
   local kind=$1 filter=$2-$left_out seconds=$3; shift 3
   local command=("--gtest_filter=$filter" --gtest_color=no "$@") ranks=8
-  case $filter in *equality_table.*) ranks=16 ;; *draws.*) ranks=12 ;; esac  # as CMakeLists.txt has them
+  case $filter in *equality_table.*) ranks=16 ;; *draws.*) ranks=12 ;; esac  # as in CMakeLists.txt
   [ "$kind" = unit ] && command=("$programs/mutated_unit_tests" "${command[@]}")
   [ "$kind" = grid ] && command=("$MPIEXEC" -n "$ranks" "$programs/mutated_grid_tests" "${command[@]}")
   [ "$kind" = commands ] && command=("$build/regression/command_tests" "${command[@]}")
@@ -63,7 +66,7 @@ attempt() {
   local pid=$! begin=$SECONDS
   while kill -0 $pid 2>/dev/null; do
     sleep 0.2
-    # Other ranks may wait for ever for one whose test has failed.
+    # After a failure on one rank, the other ranks may wait forever.
     if [ $((SECONDS - begin)) -ge "$seconds" ] || { [ "$kind" = grid ] && [ -n "${GYRFALCON_MUTANT:-}" ] && grep -q '^\[  FAILED  \]' "$work/log"; }; then
       kill $pid 2>/dev/null; end_leftovers; wait $pid 2>/dev/null
       grep -q '^\[  FAILED  \]' "$work/log" && return 1
@@ -79,7 +82,7 @@ attempt() {
 failed_test() { sed -n 's/^\[  FAILED  \] \([^ ,]*\).*/\1/p' "$work/log" | head -1; }
 running_test() { sed -n 's/^\[ RUN      \] //p' "$work/log" | tail -1; }
 
-# Whether the mistake that is on is noticed: `by` and `how`.
+# noticed KIND FILTER SECONDS: true if these tests detect the mistake; sets `by` (test) and `how`.
 noticed() {
   attempt "$1" "$2" "$3" --gtest_fail_fast
   local code=$?
@@ -113,11 +116,11 @@ for kind in unit grid commands; do
   start=$SECONDS
   attempt $kind "$filter" 3600
   while read -r test; do
-    echo "$kind $test fails without any mistake and is left out"
+    echo "$kind $test fails without any mistake and is excluded"
     left_out+=:$test
   done < <(sed -n 's/^\[  FAILED  \] \([^ ,]*\)\(,.*\)\? ([0-9]* ms)$/\1/p' "$work/log" | sort -u)
   limit[$kind]=$((3 * (SECONDS - start) + 60))
-  printf 'without a mistake: %s tests in %d s\n' "$kind" $((SECONDS - start))
+  printf 'no mistake switched on: %s tests in %d s\n' "$kind" $((SECONDS - start))
 done
 
 tried=0 seen=0 survivors=()
@@ -138,11 +141,11 @@ for line in "${entries[@]}"; do
   fi
   unset GYRFALCON_MUTANT
   if [ -n "$found" ]; then seen=$((seen + 1)); else survivors+=("$name"); fi
-  printf '%-48s %-9s %6d  %s\n' "$name" "$([ -n "$found" ] && echo noticed || echo SURVIVED)" $((SECONDS - start)) \
+  printf '%-48s %-9s %6d  %s\n' "$name" "$([ -n "$found" ] && echo detected || echo SURVIVED)" $((SECONDS - start)) \
     "$by$([ -n "$how" ] && [ "$how" != failed ] && echo " ($how)")"
 done
 
-[ $tried -gt 0 ] || { echo "mutants.sh: no mutant of that name; --list shows what there is" >&2; exit 64; }
-printf '%d of %d noticed (%d %%) in %d s\n' $seen $tried $((100 * seen / tried)) $((SECONDS - begin))
+[ $tried -gt 0 ] || { echo "mutants.sh: no mistake has that name; see --list" >&2; exit 64; }
+printf '%d of %d mistakes detected (%d %%) in %d s\n' $seen $tried $((100 * seen / tried)) $((SECONDS - begin))
 for name in "${survivors[@]}"; do echo "survived: $name"; done
 [ $((100 * seen)) -ge $((95 * tried)) ]

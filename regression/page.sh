@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/page.sh GYRFALCON [PICTURE]: the pages of `gyrfalcon report` and `gyrfalcon plan` in a real browser: every plot is drawn, no number is
-# missing where one is drawn, no script fails. PICTURE-report.png and PICTURE-plan.png become screenshots. Exit code 77 where there is no Chromium.
+# regression/page.sh GYRFALCON [PICTURE]: opens the HTML pages of `gyrfalcon report` and `gyrfalcon plan` in a browser. All plots
+# must be drawn, no coordinate may be NaN or undefined, and no script may fail. Screenshots are written to
+# PICTURE-report.png and PICTURE-plan.png. Exit code 77 if there is no Chromium.
 set -euo pipefail
 gyrfalcon=${1:?usage: regression/page.sh GYRFALCON [PICTURE]}
 picture=${2:-}
@@ -9,7 +10,8 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# run NAME RATE: 4000 steps, killed at 1500 and gone on from 1200, with validations and checkpoints.
+# run NAME RATE: writes metrics of a run with 4000 steps that was killed at step 1500 and resumed at 1200, with
+# validations and checkpoints.
 run() {
   mkdir "$work/$1"
   awk -v rate="$2" 'BEGIN {
@@ -53,7 +55,7 @@ count() { { grep -oE "$1" "$work/dom" || true; } | wc -l; }
 show() { # PAGE HEIGHT
   echo "$1"
   browse "$1" --enable-logging=stderr --dump-dom > "$work/dom"
-  expect "numbers that are none" "$(count '="[^"]*(NaN|Infinity|undefined)[^"]*"')" 0
+  expect "invalid numbers" "$(count '="[^"]*(NaN|Infinity|undefined)[^"]*"')" 0
   expect "scripts that fail" "$(grep -cE 'Uncaught|CONSOLE.*[Ee]rror' "$work/log" || true)" 0
   [ -z "$picture" ] || { browse "$1" --window-size=1400,"$2" --screenshot="$work/picture.png" > "$work/out" && mv "$work/picture.png" "$picture-$1.png" && echo "picture: $picture-$1.png"; }
 }
@@ -61,19 +63,20 @@ show() { # PAGE HEIGHT
 show report 2000
 expect "plots" "$(count '<svg [^>]*role="img"')" 5
 expect "curves" "$(count '<path d="M[0-9][^"]*" fill="none"')" 14
-expect "bands of least and most" "$(count '<path d="M[0-9][^"]*" fill="var')" 10
-expect "checkpoints on the lanes" "$(count '<rect [^>]*width="2" height="26"')" 20
-expect "kills on the lanes" "$(count '<circle [^>]*fill="var\(--bad\)"')" 2
+expect "bands from minimum to maximum" "$(count '<path d="M[0-9][^"]*" fill="var')" 10
+expect "checkpoints on the timeline" "$(count '<rect [^>]*width="2" height="26"')" 20
+expect "kills on the timeline" "$(count '<circle [^>]*fill="var\(--bad\)"')" 2
 expect "keys that differ" "$(count '<td[^>]*>optimizer.lr</td><td[^>]*>0.0008</td><td[^>]*>0.002</td>')" 1
 
-# 32 micro-batches on 8 stages: each forward once, but of the first, which waits for weights, each of 72 layers, embedding and head; 7 borders, both
-# ways. Of 8 nodes each sends to itself and to its replica, and 3 borders lie between nodes of either replica.
+# 32 micro-batches on 8 stages: one box per forward pass. The first micro-batch, which waits for weights, has one box
+# per each of the 72 layers, embedding and head. 7 stage boundaries are crossed in both directions. Each of the 8 nodes
+# sends to itself and to its replica, and each replica has 3 boundaries between nodes.
 show plan 2300
 drawn() { { grep -oE "<path d=\"[^\"]*\" data-kind=\"$1\"" "$work/dom" || true; } | grep -oE 'M[0-9]' | wc -l; }
 expect "plots" "$(count '<svg [^>]*role="img"')" 3
-expect "forwards" "$(drawn forward)" $((31 * 8 + 74))
+expect "forward passes" "$(drawn forward)" $((31 * 8 + 74))
 expect "messages" "$(drawn send)" $((32 * 7 * 2))
-expect "optimizers" "$(drawn optimizer)" 8
-expect "cells of traffic" "$(count '<rect [^>]*class="cell"')" $((8 + 8 + 2 * 3 * 2))
+expect "optimizer steps" "$(drawn optimizer)" 8
+expect "cells of the traffic matrix" "$(count '<rect [^>]*class="cell"')" $((8 + 8 + 2 * 3 * 2))
 expect "rows of stages" "$(count '<td class="text">[0-7](, computes longest)?</td><td>[0-9.]+ [mµ]?s</td>')" 8
 exit "$failed"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/peft.sh GYRFALCON PYTHON: adapters beside PEFT itself, for Llama and Falcon-H1: a folder that this program has written gives PEFT the logits of
-# the folder with the sum, and one that PEFT has made comes back with its bytes. PYTHON has torch, transformers and peft, of PyPI. Exit code 77: it has not.
+# regression/peft.sh GYRFALCON PYTHON: compares LoRA adapters with PEFT, for Llama and Falcon-H1. An adapter folder written by
+# gyrfalcon must give PEFT the logits of the merged model, and a folder written by PEFT must keep its bytes after import and
+# export. PYTHON needs torch, transformers and peft from PyPI, otherwise the exit code is 77.
 set -euo pipefail
 gyrfalcon=$(realpath "${1:?usage: regression/peft.sh GYRFALCON PYTHON}") python=${2:?usage: regression/peft.sh GYRFALCON PYTHON}
 "$python" -c 'import peft, torch, transformers' 2> /dev/null || { echo "SKIPPED: $python has no peft, torch and transformers"; exit 77; }
@@ -22,7 +23,7 @@ models = {
                                                     mamba_n_groups=1, mamba_chunk_size=32, **sizes)),
 }
 models["uneven"] = LlamaForCausalLM(LlamaConfig(num_hidden_layers=3, **sizes))
-targets = {"uneven": ["1.self_attn.q_proj", "model.layers.2.mlp.down_proj", "v_proj"]}  # whole names, ends of names, last parts
+targets = {"uneven": ["1.self_attn.q_proj", "model.layers.2.mlp.down_proj", "v_proj"]}  # full module names, name suffixes, and last components
 for name, model in models.items():
     model.float().save_pretrained(name)
     modules = targets.get(name, ["q_proj", "o_proj", "up_proj", "down_proj"])
@@ -37,7 +38,7 @@ for name in llama falcon_h1 uneven; do
   "$gyrfalcon" import-hf "$name" "$name.checkpoint" --adapters "$name.theirs"
   "$gyrfalcon" export-hf "$name.checkpoint" "$name.ours" --adapters
   "$gyrfalcon" export-hf "$name.checkpoint" "$name.sum"
-  cmp "$name.ours/adapter_model.safetensors" "$name.theirs/adapter_model.safetensors" && echo "$name: the same bytes back" || failed=1
+  cmp "$name.ours/adapter_model.safetensors" "$name.theirs/adapter_model.safetensors" && echo "$name: import and export keep every byte" || failed=1
 done
 "$python" - 2> log << 'END' || { cat log; failed=1; }
 import torch
@@ -51,7 +52,7 @@ for name in "llama", "falcon_h1", "uneven":
         both, base = load(name + ".sum")(ids).logits, load(name)(ids).logits
     scale = float(ours.abs().max())
     error, moved = float((ours - both).abs().max()) / scale, float((ours - base).abs().max()) / scale
-    print(f"{name}: logits with PEFT's adapters and of the sum differ by {error:.1e} of the largest, from those without adapters by {moved:.2f}")
+    print(f"{name}: logits with PEFT differ from the merged model by {error:.1e} of the largest logit, from the base model by {moved:.2f}")
     assert error < 1e-5 < moved
 END
 exit "$failed"

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/readme.sh BUILD [whole]: README.md's commands run as they stand, in its order. Lines of its indented blocks are taken from README itself; the
-# things that they name (DIR, DECK, texts.jsonl) are made beforehand under these very names, small. A line that nothing here is known of is a failure.
-#   BUILD   program and tests; without `whole` a copy of what the commands need is worked in, trainings are short, and of make's targets that build or
-#           take longer it is only asked that there are such (make -n)
-#   whole   in a fresh clone of what is committed: `make run`, and what else takes minutes, as they stand too
-# Of commands between backticks, those with a deck of input/ or --help run as well, ctest's patterns must find tests, and other names be there.
-# shellcheck disable=SC2016,SC2034  # commands are texts until they run; material.sh reads `folder`
+# regression/readme.sh BUILD [whole]: tests the commands in README.md. The lines of its indented blocks run in order. The
+# files that they name (DIR, DECK, texts.jsonl) are created beforehand under these names, in small versions. A command line
+# that this script does not know is a failure.
+#   BUILD   folder with the program and the tests. Without `whole` the commands run in a partial copy of the source tree,
+#           training runs are shortened, and make targets that take long are only checked with make -n.
+#   whole   the commands run in full in a fresh clone of the last commit, including `make run` and others that take minutes
+# Inline commands in backticks are tested too: those with a deck of input/ or --help run, ctest patterns must match tests,
+# and other command names must exist.
+# shellcheck disable=SC2016,SC2034  # commands are strings that are evaluated later; material.sh uses `folder`
 set -euo pipefail
 build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-short}
 source=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # of a make that runs this
+unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # may be set by a make that runs this script
 export HOME=$work/home OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir "$HOME"
 whole() { [ "$form" = whole ]; }
@@ -23,25 +25,26 @@ else
   mkdir -p "$work/gyrfalcon/regression"
   cp -r "$source"/{README.md,Makefile,input,jobscripts} "$work/gyrfalcon"
   cp -r "$source"/regression/{jobs,table} "$work/gyrfalcon/regression"
-  mkdir "$work/gyrfalcon"/{src,modules,kernels}  # names that are taken
+  mkdir "$work/gyrfalcon"/{src,modules,kernels}  # folders that README.md mentions
 fi
 cd "$work/gyrfalcon"
 
 read -r -a launcher <<< "$("$source/jobscripts/launcher.sh" "$build/bin/gyrfalcon")"
-mpiexec() { "${launcher[@]}" "$@"; }  # of several MPIs that of the program
+mpiexec() { "${launcher[@]}" "$@"; }  # the mpiexec of the program's MPI
 folder=$work
 # shellcheck source=regression/jobs/material.sh
 . regression/jobs/material.sh
 stand_in_for_pbs
 
-# ---- what the lines name ----
+# ---- files that the commands need ----
 
 must() { "$@" > "$work/preparing" 2>&1 < /dev/null || { tail -n 15 "$work/preparing"; echo "FAILED before line $number: $*"; exit 1; }; }
 prose() { awk -v kind=text -v seed="$1" -v documents="$2" -f regression/table/material.awk; }
-# Lines of JSON, with %s two words that go together.
+# pairs COUNT TEMPLATE: lines made of TEMPLATE, whose \1 and \2 become a prompt and its response.
 pairs() { awk -v kind=chat -v seed=5 -v documents="$1" -f regression/table/material.awk | sed -E "s/.*\"prompt\": \"([^\"]*)\", \"response\": \"([^\"]*)\".*/$2/"; }
 
-# deck OUTPUT STEPS PREFIX [MORE]: DECK, of a small model that 8 ranks can share, into an empty folder.
+# deck OUTPUT STEPS PREFIX [MORE]: writes DECK for a small model that can use 8 ranks, with the empty output folder
+# OUTPUT.
 deck() {
   rm -rf "$1" DECK
   cat > DECK << END
@@ -62,7 +65,7 @@ END
 published() { rm -f DECK && cp "input/$1" DECK; }
 whole_texts='order: documents, documents: separate'
 
-# checkpoint OUTPUT: CKPT is what that run has saved last.
+# checkpoint OUTPUT: copies the newest checkpoint of that run to CKPT.
 checkpoint() { rm -rf CKPT && cp -r "$(find "$1/checkpoints" -maxdepth 1 -name 'step_*' | sort | tail -n 1)" CKPT; }
 
 begin() {
@@ -76,19 +79,20 @@ begin() {
   must gyrfalcon export-hf CKPT DIR
 }
 
-# ---- what a line needs ----
+# ---- preparation for each command ----
 
-# Sets `more`, words that a line is given besides, `instead`, what runs in its place, or `why`, for which it does not run at all.
+# need COMMAND: prepares its files. Sets `more` (extra arguments), `instead` (a command that runs in its place), or
+# `why` (a reason to skip it).
 need() {
   more='' instead='' why=''
   case $1 in
     'make run') whole || { prose 11 4000 > prose.txt; instead='DATA=prose.txt BUILD=$build ARGS="train.steps=6 train.eval_every=3 checkpoint.every=3" jobscripts/demo.sh'; } ;;
     'make install '*) whole || instead='cmake --install "$build" --prefix $HOME/gyrfalcon' ;;
     'make regression' | 'make families' | 'make parity') whole || instead="make -n ${1#make }" ;;
-    'make test' | 'make faults' | 'make mutants') instead="make -n ${1#make }" ;;  # the suite that this is of, and hours
-    'make cuda' | 'make gpu') instead="make -n ${1#make }" ;;                      # ctest -R 'builds.cuda|cuda.gpu'
+    'make test' | 'make faults' | 'make mutants') instead="make -n ${1#make }" ;;  # this test is part of that suite, and it takes hours
+    'make cuda' | 'make gpu') instead="make -n ${1#make }" ;;                      # tested by ctest -R 'builds.cuda|cuda.gpu'
     'module use '*) if no_module; then instead='PATH=$HOME/gyrfalcon/bin:$PATH'; fi ;;
-    'sbatch '*) why='it would be a job of a real queue; ctest -L slurm' ;;
+    'sbatch '*) why='needs a real Slurm; tested by ctest -L slurm' ;;
 
     'gyrfalcon import-hf DIR model') begin ;;
     *'--batch prompts.jsonl'*) pairs 20 '{"prompt": "\1"}' > prompts.jsonl ;;
@@ -114,7 +118,7 @@ need() {
     *'--adapters PEFT') rm -rf model PEFT && must gyrfalcon export-hf CKPT PEFT --adapters ;;
 
     'gyrfalcon verify DECK '*) deck OUT 4 tokens ;;
-    'qsub '*) deck OUT 4 tokens ;;  # to the stand-in's queue; ctest -R jobs.pbs runs such a job
+    'qsub '*) deck OUT 4 tokens ;;  # only queued in the PBS imitation; ctest -R jobs.pbs runs such a job
     'gyrfalcon run DECK '*) deck OUT 10 tokens ;;
     'gyrfalcon ps OUT') ;;
     *'train DECK '*'dump.steps='*) deck A 100 tokens ;;
@@ -143,7 +147,7 @@ another_dump() {
   deck B 100 tokens
   eval "must mpiexec -n 2 gyrfalcon train DECK $words"
 }
-# Environment Modules or Lmod, as a shell of logins has them.
+# Returns 1 after it has loaded Environment Modules or Lmod as a login shell does, and 0 if there are none.
 no_module() {
   local init
   for init in /usr/share/modules/init/bash /etc/profile.d/modules.sh /usr/share/lmod/lmod/init/bash /etc/profile.d/lmod.sh; do
@@ -152,19 +156,20 @@ no_module() {
   done
 }
 
-# ---- running them ----
+# ---- running the commands ----
 
-# Lines of README's indented blocks as NUMBER:COMMAND, without what stands behind a #.
+# Lines of README.md's indented blocks as NUMBER:COMMAND, without trailing comments.
 commands() { awk '/^```/ { fence = !fence } !fence && /^    [^ ]/ { sub(/^ +/, ""); sub(/ +#.*/, ""); print NR ":" $0 }' README.md; }
-# What stands between backticks elsewhere, a line each.
+# Texts in backticks outside of the blocks, one per line.
 quoted() { awk '/^```/ { fence = !fence; next } !fence && !/^    /' README.md | tr '\n' ' ' | { grep -oE '`[^`]+`' || true; } | sed -e 's/^`//' -e 's/`$//' -e 's/\\|/|/g' | sort -u; }
 
 failed=0 ran=0
-# attempt WHERE WHAT COMMAND: patterns that match no file are errors, as in zsh.
+# attempt PLACE TEXT COMMAND: runs COMMAND and prints a result line. A glob pattern that matches no file is an error, as
+# in zsh.
 attempt() {
   local begin=$SECONDS code=0
   case $3 in
-    'module '* | 'PATH='*) eval "$3" > "$work/log" 2>&1 || code=$? ;;  # changes this shell
+    'module '* | 'PATH='*) eval "$3" > "$work/log" 2>&1 || code=$? ;;  # changes this shell's environment
     *) (shopt -s failglob && eval "$3") > "$work/log" 2>&1 < /dev/null || code=$? ;;
   esac
   ran=$((ran + 1))
@@ -180,7 +185,7 @@ while IFS=: read -r number line <&3; do
   if [ -n "$why" ]; then printf -- '-          line %d: %s: %s\n' "$number" "$line" "$why"; continue; fi
   attempt "line $number:" "$line${instead:+   (as: $instead)}${more:+   (with: $more)}" "${instead:-$line $more}"
 done 3< <(commands)
-[ "$ran" -gt 30 ] || { echo "FAILED: README has but $ran lines of commands in its blocks"; exit 1; }
+[ "$ran" -gt 30 ] || { echo "FAILED: README.md has only $ran command lines in its blocks"; exit 1; }
 
 finds_tests() { [ "$(eval "ctest --test-dir '$build' -N $1" | sed -n 's/^Total Tests: //p')" -gt 0 ]; }
 is_command() { gyrfalcon "${1%% *}" --help | grep "^Usage: gyrfalcon ${1%% *} " > /dev/null; }

@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The regression table: trains small models on several grids and compares loss, gradient norm, validation loss and final weights of each
-# run with a golden curve, or with the bits of an uninterrupted run. One table, a row per run.
+# The regression table: trains small models on several grids and compares loss, gradient norm, validation loss and final
+# weights of each run with a golden curve, or bitwise with an uninterrupted run. Prints one table with a row per run.
 #   regression/run.sh [--launcher WORDS] [--ranks N] [--only PATTERNS] [--binary PATH] [--work DIR] [--rewrite REASON] [--list]
-#     --launcher  starts ranks with `WORDS -n RANKS PROGRAM`; without it the mpiexec of the program's MPI, or srun
-#     --ranks     most ranks of a run (those of the allocation, else 8); runs that need more are listed as skipped
+#     --launcher  launches ranks as `WORDS -n RANKS PROGRAM`; default: the mpiexec of the program's MPI, or srun
+#     --ranks     maximum number of ranks of a run (default: those of the allocation, or 8); larger runs are listed as skipped
 #     --only      names of cases, as in 'restart*,bf16'
 #     --binary    the program (build/release/bin/gyrfalcon)
-#     --work      where runs go (out/regression), on a file system that all nodes see; what failed stays there
-#     --rewrite   run, and where all grids agree make the curve the golden one; the reason is written into it
-#     --list      the cases and their runs
-# Environment: LIMIT seconds that a launcher may take (600).
-# Exit codes: 0 all that ran held, 1 a run failed, 64 command line, 65 a case is wrong, 66 no program, 69 the launcher does not start it.
+#     --work      folder of the runs (out/regression), on a file system that all nodes share; failed runs are kept there
+#     --rewrite   replaces the golden curve if all grids agree; the reason is written into the file
+#     --list      prints the cases and their runs
+# Environment: LIMIT time limit of a launcher in seconds (600).
+# Exit codes: 0 all runs held, 1 a run failed, 64 wrong arguments, 65 a case file is wrong, 66 no program, 69 the launcher fails.
 #
-# NAME.case in regression/table, beside NAME.golden, has lines KEY WORDS:
-#   about      what the case is for                       deck   deck of that folder     steps  how many
-#   data       token files: text, verse, chat             set    keys of the deck, may be repeated
-#   precision  fp32, fp64, bf16; PRECISION.tolerances say what may differ, and why
-#   grids      a run each: DATAxPIPELINExTENSOR, the first one makes the golden curve. A>B is stopped on A and goes on on B; where B
-#              is A, the bits must be those of the run A, which stands before it
-#   stop       STEP steps | file: the step a run of two parts is stopped behind, by train.steps, or a while later by a file STOP
-#   reshard    files that the checkpoint of the first part is written anew in
+# A case is regression/table/NAME.case with the golden curve NAME.golden. Its lines have the form KEY VALUE:
+#   about      purpose of the case                         deck   deck in that folder     steps  number of training steps
+#   data       token files: text, verse, chat              set    deck overrides, may be repeated
+#   precision  fp32, fp64, bf16; PRECISION.tolerances contain the permitted deviations and their reasons
+#   grids      one run each: DATAxPIPELINExTENSOR; the first one makes the golden curve. A>B is stopped on grid A and resumed on
+#              grid B; if B equals A, it must be bitwise equal to the run A, which must precede it
+#   stop       STEP steps | file: the first part ends after STEP by train.steps, or shortly after STEP by a file STOP
+#   reshard    number of files that the checkpoint of the first part is resharded into
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd) cases=$here/table
-limit=${LIMIT:-600}  # seconds that a launcher may take
+limit=${LIMIT:-600}  # time limit of a launcher in seconds
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 fail() { printf 'regression: %s\n' "$2" >&2; exit "$1"; }
 
@@ -46,7 +46,7 @@ read_options() {
     esac
     shift 2
   done
-  [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail 64 "--ranks takes a number from 1 on, not '$ranks'"
+  [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail 64 "--ranks takes a number, 1 or more, not '$ranks'"
   read -r -a launcher <<< "${words:-$("$here/../jobscripts/launcher.sh" "$binary" 2> /dev/null || echo srun)}"
 }
 
@@ -54,7 +54,7 @@ allocated_ranks() {
   if [ -n "${SLURM_NTASKS:-}" ]; then echo "$SLURM_NTASKS"; elif [ -f "${PBS_NODEFILE:-}" ]; then wc -l < "$PBS_NODEFILE"; else echo 8; fi
 }
 
-# Names of the cases that --only means.
+# Names of the cases that match --only.
 choose_cases() {
   local pattern file name
   local -a patterns
@@ -71,7 +71,7 @@ choose_cases() {
 }
 
 # ---- Cases ----------------------------------------------------------------------------------------------------------------------------
-declare -A the  # the case at hand, by key
+declare -A the  # the current case, by key
 read_case() {
   local file=$cases/$1.case key value number=0
   the=([case]=$1)
@@ -81,9 +81,9 @@ read_case() {
       '' | '#'*) continue ;;
       set) the[set]="${the[set]:-} $value"; continue ;;
       about | deck | data | precision | steps | grids | stop | reshard) ;;
-      *) fail 65 "$file:$number: unknown key '$key'; there are about, deck, data, precision, set, steps, grids, stop, reshard" ;;
+      *) fail 65 "$file:$number: unknown key '$key'; valid keys are about, deck, data, precision, set, steps, grids, stop, reshard" ;;
     esac
-    [ -z "${the[$key]:-}" ] || fail 65 "$file:$number: '$key' is there twice"
+    [ -z "${the[$key]:-}" ] || fail 65 "$file:$number: '$key' occurs twice"
     the[$key]=$value
   done < "$file"
   check_case "$file"
@@ -94,15 +94,15 @@ check_case() {
   for key in about deck data precision steps grids; do [ -n "${the[$key]:-}" ] || fail 65 "$1: '$key' is missing"; done
   [ -f "$cases/${the[deck]}" ] || fail 65 "$1: deck ${the[deck]} is not in $cases"
   [ -f "$cases/${the[precision]}.tolerances" ] || fail 65 "$1: precision '${the[precision]}' has no file of tolerances in $cases"
-  [[ ${the[steps]} =~ ^[1-9][0-9]*$ ]] || fail 65 "$1: steps '${the[steps]}' is no number"
-  [[ ${the[data]} =~ ^(text|verse|chat)(\ (text|verse|chat))*$ ]] || fail 65 "$1: data '${the[data]}' is not of text, verse, chat"
-  [[ ${the[reshard]:-1} =~ ^[1-9][0-9]*$ ]] || fail 65 "$1: reshard '${the[reshard]}' is no number of files"
+  [[ ${the[steps]} =~ ^[1-9][0-9]*$ ]] || fail 65 "$1: steps '${the[steps]}' is not a number"
+  [[ ${the[data]} =~ ^(text|verse|chat)(\ (text|verse|chat))*$ ]] || fail 65 "$1: data '${the[data]}' must be made of text, verse, chat"
+  [[ ${the[reshard]:-1} =~ ^[1-9][0-9]*$ ]] || fail 65 "$1: reshard '${the[reshard]}' is not a number of files"
   for grid in ${the[grids]}; do
-    [[ $grid =~ ^$cell(\>$cell)?$ ]] || fail 65 "$1: grid '$grid' is not DATAxPIPELINExTENSOR or two of them with > between"
+    [[ $grid =~ ^$cell(\>$cell)?$ ]] || fail 65 "$1: grid '$grid' must be DATAxPIPELINExTENSOR, or two of them with > between"
     if [[ $grid == *'>'* ]]; then
       [ "$before" != ' ' ] || fail 65 "$1: the first grid makes the golden curve and cannot be '$grid'"
       if [[ ! ${the[stop]:-} =~ ^[1-9][0-9]*\ (steps|file)$ ]] || [ "${the[stop]% *}" -ge "${the[steps]}" ]; then
-        fail 65 "$1: '$grid' needs a line 'stop STEP steps' or 'stop STEP file' with a step before the last"
+        fail 65 "$1: '$grid' needs a line 'stop STEP steps' or 'stop STEP file' with STEP below the number of steps"
       fi
       [ "${grid%>*}" != "${grid#*>}" ] || [[ $before == *" ${grid%>*} "* ]] || fail 65 "$1: '$grid' needs the run ${grid%>*} before it"
     fi
@@ -111,20 +111,20 @@ check_case() {
 }
 
 product() { echo $((${1//x/*})); }
-ranks_of() {  # of a run; one of two parts needs as many as the larger part
+ranks_of() {  # number of ranks of a run; a run of two parts needs the larger number
   local a b
   a=$(product "${1%>*}") b=$(product "${1#*>}")
   echo $((a > b ? a : b))
 }
 
 # ---- Token files ----------------------------------------------------------------------------------------------------------------------
-# Those the chosen cases need, all from material.awk and by the program itself: what another version has made is no use.
+# Builds all token files from material.awk with the program itself, because those of another version may differ.
 make_data() {
   rm -rf "$work/data"
   mkdir -p "$work/data"
   write_texts
   build_tokens > "$work/data.log" 2>&1 ||
-    fail 69 "'${launcher[*]} -n 1 $binary' fails; try it with --version. Its last line is '$(tail -n 1 "$work/data.log")', all are in $work/data.log"
+    fail 69 "'${launcher[*]} -n 1 $binary' fails; try it with --version. The last line of its output is '$(tail -n 1 "$work/data.log")', all are in $work/data.log"
 }
 
 write_texts() {
@@ -155,7 +155,7 @@ launch() {
   timeout --foreground -k 10 "$limit" "${launcher[@]}" -n "$count" "$binary" "$@" < /dev/null
 }
 
-# train FOLDER GRID LOG [words]: one attempt of a run.
+# train FOLDER GRID LOG [ARGUMENTS]: one attempt of a run.
 train() {
   local folder=$1 grid=$2 log=$3 data pipeline tensor
   local -a settings prefixes
@@ -169,17 +169,17 @@ train() {
     parallel.tensor="$tensor" output.folder="$folder" "$@" > "$log" 2>&1
 }
 
-# Whether an attempt ended as it should; launchers' own exit codes are not all to be trusted.
+# ended LOG LAST: true if the last line of the run begins with LAST. The launchers' exit codes are not always reliable.
 ended() {
   local last said
   last=$(grep -a '^RUN ' "$1" | tail -n 1) || true
   [[ $last == "$2"* ]] && return
   said=$(grep -a '^gyrfalcon: ' "$1" | tail -n 1) || true
-  why="it should end with '$2' and ended with '${last:-$(tail -n 1 "$1")}'${said:+: $said}; log $1"
+  why="the last line must be '$2' but is '${last:-$(tail -n 1 "$1")}'${said:+: $said}; log $1"
   return 1
 }
 
-# The first part of a run: to the step by train.steps, or by a file STOP that comes when that step is taken.
+# The first part of a run. It ends at its step by train.steps, or by a file STOP that is created when that step is done.
 first_part() {
   local folder=$1 grid=$2 log=$3 step=${the[stop]% *} child
   if [ "${the[stop]#* }" = steps ]; then
@@ -205,7 +205,7 @@ reshard() {
   return 1
 }
 
-# All parts of a run into FOLDER; FOLDER.log is the last part's.
+# run FOLDER GRID: all parts of a run; FOLDER.log is the log of the last part.
 run() {
   local folder=$1 grid=$2
   if [[ $grid != *'>'* ]]; then
@@ -217,11 +217,11 @@ run() {
   if [ -n "${the[reshard]:-}" ]; then reshard "$folder" "$folder.reshard.log" || return 1; fi
   train "$folder" "${grid#*>}" "$folder.log" --resume || true
   ended "$folder.log" 'RUN OK' || return 1
-  grep -q '^resumed from .* at step' "$folder.log" || { why="it began anew instead of going on; log $folder.log"; return 1; }
+  grep -q '^resumed from .* at step' "$folder.log" || { why="the run started over instead of resuming; log $folder.log"; return 1; }
 }
 
 # ---- Comparisons ----------------------------------------------------------------------------------------------------------------------
-# compare FOLDER BITS REFERENCE: sets worst, of, allowed and, where that is beyond it, why.
+# compare FOLDER BITS REFERENCE: compares curves. Sets worst, of and allowed, and `why` if the deviation is too large.
 compare() {
   local folder=$1 bits=$2 reference=$3 off quantity step room said here there
   read -r off quantity step room said here there < <(
@@ -232,8 +232,9 @@ compare() {
   return 1
 }
 
-# The same of the final weights and optimizer state, in checkpoints of any two grids: sets weights, the largest difference relative to the
-# largest number of its tensor, and where one is beyond its tolerance why.
+# compare_weights FOLDER BITS REFERENCE: compares final weights and optimizer state in checkpoints of any two grids.
+# Sets `weights`, the largest difference relative to the largest value of its tensor, and `why` if a tensor exceeds its
+# tolerance.
 compare_weights() {
   local folder=$1 bits=$2 reference=$3 code=0 tensor
   local -a tolerances=(--tolerances "$cases/${the[precision]}.tolerances")
@@ -242,16 +243,16 @@ compare_weights() {
   read -r weights tensor < <(awk '
     /^\// && $3 + 0 > most { most = $3 + 0 }
     /^\// && /beyond|only in|against/ && (tensor == "" || $3 + 0 > far) { tensor = $1; far = $3 + 0 }
-    END { print most ? sprintf("%.1e", most) : 0, tensor == "" ? "" : tensor " by " far " of its largest number" }' "$folder.diff")
+    END { print most ? sprintf("%.1e", most) : 0, tensor == "" ? "" : tensor " by " far " of its largest value" }' "$folder.diff")
   [ "$code" = 0 ] && return
-  why="final weights are not those of $(basename "$reference"), ${tensor:-$(tail -n 1 "$folder.diff")}: all of them in $folder.diff"
+  why="final weights differ from $(basename "$reference"), ${tensor:-$(tail -n 1 "$folder.diff")}; complete list in $folder.diff"
   return 1
 }
 
-# The golden curve of the case must have been made from the same tokens.
+# The golden curve of the case must have been made from the same token files.
 golden_is_ours() {
   local file=$cases/${the[case]}.golden
-  if [ ! -f "$file" ]; then why="it has no golden curve; make one with --only ${the[case]} --rewrite REASON"; return 1; fi
+  if [ ! -f "$file" ]; then why="there is no golden curve; make one with --only ${the[case]} --rewrite REASON"; return 1; fi
   grep -q "^# data *$(data_sum)\$" "$file" && return
   why="the token files (checksum $(data_sum)) are not those of $file: the tokenizer or data build has changed"
   return 1
@@ -262,18 +263,18 @@ row() { printf "%-${wide}s %5s  %-${broad}s %5s  %-7s %9s  %-13s %7s %8s %8s  %s
 
 folder_of() { echo "$work/${the[case]}/${1/>/-to-}"; }
 
-# One run of the case at hand, judged and told in a row.
+# judge GRID: runs the current case on one grid and prints a row.
 judge() {
   local grid=$1 folder reference begin against=golden verdict=held bits=0 base
   worst=- of=- allowed=- weights=- why=
   folder=$(folder_of "$grid") base=${the[grids]%% *} begin=$(date +%s.%N)
   [ "${grid%>*}" = "${grid#*>}" ] && [ "$grid" != "${grid%>*}" ] && bits=1 base=${grid%>*}
   reference=$cases/${the[case]}.golden
-  [ -z "$reason" ] || against=new reference=$(folder_of "${the[grids]%% *}").curve  # golden, where all grids agree
+  [ -z "$reason" ] || against=new reference=$(folder_of "${the[grids]%% *}").curve  # becomes golden if all grids agree
   [ "$bits" = 0 ] || against=bits reference=$(folder_of "$base").curve
   if run "$folder" "$grid"; then
     awk -f "$cases/curve.awk" "$folder/metrics.jsonl" > "$folder.curve"
-    if [ ! -f "$reference" ]; then why="the run $base has left no curve to compare with"
+    if [ ! -f "$reference" ]; then why="there is no curve of the run $base to compare with"
     elif compare "$folder" "$bits" "$reference" && [ "$base" != "$grid" ]; then compare_weights "$folder" "$bits" "$(folder_of "$base")" || true; fi
   fi
   [ -z "$why" ] || verdict=FAILED
@@ -309,7 +310,7 @@ judge_case() {
 rewrite() {
   local file=$cases/${the[case]}.golden
   {
-    echo "# Written by regression/run.sh --rewrite, by hand never."
+    echo "# Written by regression/run.sh --rewrite. Do not edit."
     printf '# %-10s %s\n' reason "$reason" date "$(date -u +%Y-%m-%d)" \
       version "$("$binary" --version | awk '$1 == "Gyrfalcon" { v = $2 } $1 == "git" { g = $2 } END { print v ", git " g }')" \
       grid "${the[grids]%% *}" "agreed on" "${ran:1}" data "$(data_sum)"
@@ -320,7 +321,7 @@ rewrite() {
   rewritten=$((rewritten + 1))
 }
 
-# Reads, and so checks, all cases before any is run: widths of the columns whose words are not known beforehand, and the data they need.
+# Reads and checks all cases before any run starts, and determines column widths and the token files to build.
 declare -A sources
 survey() {
   local name grid source
@@ -347,9 +348,9 @@ main() {
   choose_cases
   survey
   if [ -n "$list" ]; then list_cases; return; fi
-  [ -x "$binary" ] || fail 66 "$binary is no program; build it (make), or name it with --binary"
-  command -v "${launcher[0]}" > /dev/null || fail 69 "launcher ${launcher[0]} is not there; name another with --launcher"
-  mkdir -p "$work" || fail 69 "$work cannot be made; choose another folder with --work"
+  [ -x "$binary" ] || fail 66 "$binary does not exist; build it (make), or name it with --binary"
+  command -v "${launcher[0]}" > /dev/null || fail 69 "launcher ${launcher[0]} does not exist; name another with --launcher"
+  mkdir -p "$work" || fail 69 "$work cannot be created; choose another folder with --work"
   binary=$(realpath "$binary") work=$(realpath "$work")
   failures=() held=0 skipped=0 rewritten=0
   SECONDS=0
@@ -368,7 +369,7 @@ report() {
     "$([ "$skipped" = 0 ] || echo " (they need more than $ranks ranks: --ranks)")" "$SECONDS"
   [ -z "$reason" ] || printf '%d golden curves rewritten\n' "$rewritten"
   [ ${#failures[@]} = 0 ] || { printf 'FAILED %s\n' "${failures[@]}"; return 1; }
-  [ "$held" -gt 0 ] || fail 69 "nothing was run: all runs need more than $ranks ranks"
+  [ "$held" -gt 0 ] || fail 69 "no run was started: all runs need more than $ranks ranks"
 }
 
 main "$@"

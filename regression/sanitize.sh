@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The whole suite with address, leak and undefined-behaviour sanitizers and the standard library's assertions: the preset `debug`, built by Clang
-# where it is there, with warnings as errors (GCC takes three times as long). An hour on two cores.
-#   regression/sanitize.sh [WORDS FOR CTEST]      as in -L unit
-# leaks.supp names what libraries keep. Exit codes: 0 nothing was found, 77 there is no Clang, else ctest's.
+# Runs all tests with address, leak and undefined-behaviour sanitizers and assertions of the standard library (preset
+# `debug`), built by Clang with warnings as errors (GCC takes three times as long). Takes an hour on two cores.
+#   regression/sanitize.sh [CTEST ARGUMENTS]      for example -L unit
+# leaks.supp lists leaks of libraries. Exit codes: 0 no errors, 77 Clang is not installed, otherwise ctest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=build/debug

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A recipe for Spack: put this folder as packages/gyrfalcon into a repository of yours (spack repo create); then, in a clone,
+# Spack recipe. Copy this folder as packages/gyrfalcon into a Spack repository (spack repo create). Then run, in a clone:
 #   spack dev-build gyrfalcon@main
-# or say `git = "URL of your clone"` below, and `spack install gyrfalcon`.
+# Alternatively set `git = "URL of your clone"` in the class below and run `spack install gyrfalcon`.
 from spack.package import *
 
 try:
     from spack_repo.builtin.build_systems.cmake import CMakePackage
     from spack_repo.builtin.build_systems.cuda import CudaPackage
 except ImportError:
-    pass  # Spack before 1.0 brings both with spack.package
+    pass  # before version 1.0, spack.package contains both
 
 
 class Gyrfalcon(CMakePackage, CudaPackage):
@@ -18,9 +18,9 @@ class Gyrfalcon(CMakePackage, CudaPackage):
 
     version("main", branch="main")
 
-    variant("openmp", default=False, description="Threads inside of ranks (Kokkos with OpenMP)")
-    variant("onednn", default=True, description="Matrix products of bf16 by oneDNN")
-    variant("cuda", default=False, description="For NVIDIA's GPUs")
+    variant("openmp", default=False, description="OpenMP threads within each rank (Kokkos with OpenMP)")
+    variant("onednn", default=True, description="bf16 GEMMs with oneDNN")
+    variant("cuda", default=False, description="NVIDIA GPUs (CUDA and NCCL)")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -51,8 +51,8 @@ class Gyrfalcon(CMakePackage, CudaPackage):
     def cmake_args(self):
         args = [
             self.define("GYR_BACKEND", "cuda" if "+cuda" in self.spec else "kokkos"),
-            self.define("GYR_NATIVE_ARCH", False),  # the compiler that Spack wraps knows the target
-            self.define("CMAKE_SKIP_INSTALL_ALL_DEPENDENCY", True),  # tests are not built
+            self.define("GYR_NATIVE_ARCH", False),  # Spack's compiler wrapper sets the target
+            self.define("CMAKE_SKIP_INSTALL_ALL_DEPENDENCY", True),  # install does not require the tests, which are not built
         ]
         if "+cuda" in self.spec and "none" not in self.spec.variants["cuda_arch"].value:
             args.append(self.define("GYR_GPUS", list(self.spec.variants["cuda_arch"].value)))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// finetune.lora through the program: from a folder to a run with adapters on several grids, to the sum of both, to a folder of adapters, and back.
+// Tests of LoRA (finetune.lora) with the program: training on several grids, export of the merged model, and export and
+// import of a PEFT adapter folder.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A model that has learned something, as a folder, and a run with adapters beside it.
+// A pretrained model exported as a Hugging Face folder, and runs that train LoRA adapters on it.
 struct Adapted {
   Folder folder;
   fs::path base = folder / "base";
@@ -24,7 +25,7 @@ struct Adapted {
     const Result out = run({"export-hf", Material::checkpoint(folder / "before", 10), base});
     EXPECT_EQ(out.code, 0) << told(out);
   }
-  // Six steps on this grid.
+  // Trains the adapters for six steps with these settings; returns the output folder.
   fs::path train(const std::string& name, Words changes, int ranks) const {
     changes.insert(changes.end(), {"train.steps=6", "optimizer.decay_steps=6", "train.init_from=" + base.string()});
     changes.insert(changes.begin(), lora.begin(), lora.end());
@@ -48,7 +49,7 @@ double loss_of(const fs::path& model) {
 
 }  // namespace
 
-TEST(adapters, train_alike_on_any_grid_and_only_they_move) {
+TEST(adapters, lora_losses_agree_on_grids_base_stays_frozen) {
   const fs::path one = adapted().train("one", {"parallel.tensor=1"}, 1),
                  many = adapted().train("many", {"parallel.tensor=2", "parallel.pipeline=1"}, 2);
   const auto a = metrics(one, "step"), b = metrics(many, "step");
@@ -56,7 +57,7 @@ TEST(adapters, train_alike_on_any_grid_and_only_they_move) {
   for (std::size_t i = 0; i < a.size(); ++i)
     EXPECT_NEAR(double(a[i].at("loss")), double(b[i].at("loss")), 1e-5 * double(a[i].at("loss"))) << "step " << i + 1;
 
-  // What stands beside keeps its bytes, on its way through a checkpoint too.
+  // The merged model must score as the model with separate adapters, and its file must keep its size.
   const Result merged = run({"export-hf", Material::checkpoint(one, 6), (adapted().folder / "sum").string()});
   ASSERT_EQ(merged.code, 0) << told(merged);
   EXPECT_NE(contents(adapted().folder / "sum/model.safetensors"), contents(adapted().base / "model.safetensors"));
@@ -66,7 +67,7 @@ TEST(adapters, train_alike_on_any_grid_and_only_they_move) {
   EXPECT_LT(beside, loss_of(adapted().base));
 }
 
-TEST(adapters, beside_drawn_weights_that_stay_so_are_warned_of) {
+TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
   const auto output = [](const std::string& name, Words changes) {
     changes.insert(changes.end(), {"train.steps=1", "optimizer.decay_steps=1", "finetune.lora.rank=2"});
     const Result r = run(Material::get().train(adapted().folder / name, changes));
@@ -79,7 +80,7 @@ TEST(adapters, beside_drawn_weights_that_stay_so_are_warned_of) {
   EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);
 }
 
-TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
+TEST(adapters, peft_export_and_import_keep_every_byte) {
   const fs::path run_folder = adapted().train("out", {"parallel.tensor=1"}, 1), checkpoint = Material::checkpoint(run_folder, 6);
   const fs::path folder = adapted().folder / "adapters", again = adapted().folder / "again", back = adapted().folder / "back";
   Result r = run({"export-hf", checkpoint, folder, "--adapters"});
@@ -96,7 +97,8 @@ TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
   const double loss = loss_of(checkpoint);
   EXPECT_NEAR(loss_of(back), loss, 1e-6 * loss);
 
-  // Of one layer alone, which PEFT would take for all of that name.
+  // Adapters on one layer only: target_modules must hold the full layer name, because PEFT applies a short name to all
+  // layers.
   const fs::path of_one = adapted().train("of_one", {"finetune.lora.targets=[\"model.layers.0.*.o_proj\", q_proj]"}, 1);
   r = run({"export-hf", Material::checkpoint(of_one, 6), folder, "--adapters", "--overwrite"});
   ASSERT_EQ(r.code, 0) << told(r);
@@ -113,7 +115,8 @@ TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
   EXPECT_EQ(r.code, 65);
   EXPECT_NE(r.err.find(" by adapter_config.json"), r.err.npos) << told(r);
 
-  // A run goes on from them, from their sum, and not from others.
+  // A new run can start from a checkpoint with adapters: with the same adapter rank, or with the adapters merged.
+  // Another adapter rank is refused.
   const auto first_loss = [&](const std::string& name, const Words& changes) {
     Words words{"train.steps=1", "optimizer.decay_steps=1", "train.init_from=" + checkpoint.string()};
     words.insert(words.end(), changes.begin(), changes.end());
@@ -127,7 +130,7 @@ TEST(adapters, go_out_as_a_folder_and_come_back_with_the_same_bytes) {
   EXPECT_NE(r.err.find("has adapters of rank 3"), r.err.npos) << told(r);
 }
 
-TEST(adapters, folders_that_are_not_understood_are_refused) {
+TEST(adapters, unsupported_peft_folders_are_refused) {
   const fs::path run_folder = adapted().train("refused", {"parallel.tensor=1"}, 1), folder = adapted().folder / "theirs";
   ASSERT_EQ(run({"export-hf", Material::checkpoint(run_folder, 6), folder, "--adapters"}).code, 0);
   const auto good = nlohmann::json::parse(contents(folder / "adapter_config.json"));

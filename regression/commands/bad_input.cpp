@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever is wrong with what a user gives, the program ends with its documented code and one message that helps, alone and on two ranks.
+// For every kind of wrong user input, the program must end with its documented exit code and one helpful message, on
+// one process and on two ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-// The lines of ours on standard error.
+// Lines of standard error that begin with "gyrfalcon:".
 Words messages(const std::string& err) {
   Words list;
   for (const std::string& line : lines_of(err))
@@ -24,7 +25,7 @@ Words messages(const std::string& err) {
   return list;
 }
 
-// One message that holds all `parts`, the code, and nothing that looks like a crash.
+// Expects exactly one message that contains all `parts`, the exit code, and no sign of a crash.
 void expect_refused(const Result& r, Exit code, const Words& parts) {
   EXPECT_EQ(r.code, int(code)) << told(r);
   const Words said = messages(r.err);
@@ -34,7 +35,8 @@ void expect_refused(const Result& r, Exit code, const Words& parts) {
     EXPECT_EQ(r.err.find(sign), std::string::npos) << r.err;
 }
 
-// A quiet refusal: all ranks agree, and standard error has the one line and nothing else.
+// As expect_refused, on each number of ranks (0: without mpiexec). Standard error must hold that one line and nothing
+// else.
 void expect_refused_quietly(const Words& arguments, Exit code, const Words& parts, const std::vector<int>& ranks = {0, 2}) {
   for (const int n : ranks) {
     SCOPED_TRACE(fmt::format("{} ranks under mpiexec", n));
@@ -48,7 +50,7 @@ void expect_refused_quietly(const Words& arguments, Exit code, const Words& part
   }
 }
 
-// A deck of its own with one line changed; returns that line's number too.
+// Copy of the deck with one line changed; returns its path and the number of the changed line.
 std::pair<fs::path, int> deck_with(const Folder& folder, const std::string& from, const std::string& to) {
   std::string text = contents(material().deck());
   const auto at = text.find(from);
@@ -58,7 +60,7 @@ std::pair<fs::path, int> deck_with(const Folder& folder, const std::string& from
   return {folder / "changed.yaml", 1 + int(std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'))};
 }
 
-// Copies of the token files, to be damaged.
+// Copies of the token files, which a test can damage.
 struct Tokens {
   Folder folder;
   fs::path prefix = folder / "copy", bin = folder / "copy.bin", idx = folder / "copy.idx";
@@ -83,7 +85,7 @@ void expect_data_refused(const Tokens& tokens, Exit code, const Words& parts) {
 
 }  // namespace
 
-TEST(bad_input, a_misspelt_key_is_named_with_its_line_and_the_right_name) {
+TEST(bad_input, misspelt_key_error_names_line_and_right_key) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  hiden_size: 32");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "model.hiden_size", "did you mean `hidden_size`"});
@@ -91,7 +93,7 @@ TEST(bad_input, a_misspelt_key_is_named_with_its_line_and_the_right_name) {
   expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `steps`"}, {0});
 }
 
-TEST(bad_input, a_key_of_an_older_deck_is_answered_with_its_name_of_now) {
+TEST(bad_input, renamed_deck_key_error_states_its_new_name) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  width: 32");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line) + ": model.width is called model.hidden_size now"});
@@ -99,7 +101,7 @@ TEST(bad_input, a_key_of_an_older_deck_is_answered_with_its_name_of_now) {
                          {"`optimizer.rate=1`: optimizer.rate is called optimizer.lr now"}, {0});
 }
 
-TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
+TEST(bad_input, value_of_wrong_type_is_named_with_line) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  global_batch_size: 8", "  global_batch_size: eight");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.global_batch_size = eight", "integer"});
@@ -109,7 +111,7 @@ TEST(bad_input, a_value_of_the_wrong_type_is_named_with_its_line) {
                            {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
 }
 
-TEST(bad_input, an_impossible_grid_lists_those_that_work) {
+TEST(bad_input, impossible_grid_error_lists_valid_grids) {
   const Folder folder;
   expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=3"}), Exit::config,
                          {"3 ranks", "there are 2", "1 x 1 x 1 x 2", "1 x 2 x 1 x 1", "2 x 1 x 1 x 1"}, {2});
@@ -117,7 +119,7 @@ TEST(bad_input, an_impossible_grid_lists_those_that_work) {
                          {"4 ranks", "there are 1", "1 x 1 x 1 x 1"}, {0});
 }
 
-TEST(bad_input, experts_that_cannot_be_dealt_are_refused) {
+TEST(bad_input, impossible_expert_parallel_settings_are_refused) {
   const Folder folder;
   const auto refused = [&](Words words, const Words& told, int ranks) {
     words.insert(words.begin(), {"model.pattern=P*E-", "model.moe.experts=6", "model.moe.intermediate_size=8"});
@@ -133,7 +135,7 @@ TEST(bad_input, experts_that_cannot_be_dealt_are_refused) {
           {"experts.3.gate_proj.weight is frozen", "experts.0.gate_proj.weight is not"}, 2);
 }
 
-TEST(bad_input, what_the_grid_lists_does_work) {
+TEST(bad_input, grids_listed_by_that_error_train) {
   const Folder folder;
   for (const Words& grid : {Words{"parallel.tensor=2"}, Words{"parallel.pipeline=2"}, Words{"parallel.data=2"}}) {
     Words arguments = material().train(folder / "out", grid);
@@ -143,7 +145,7 @@ TEST(bad_input, what_the_grid_lists_does_work) {
   }
 }
 
-TEST(bad_input, a_bad_example_is_named_with_its_line) {
+TEST(bad_input, malformed_evaluation_example_is_named_with_its_line) {
   const Folder folder;
   const auto refused = [&](const char* task, const std::string& lines, const Words& parts, const std::vector<int>& ranks) {
     expect_refused_quietly({"eval", material().trained(), task, folder.write("bad.jsonl", lines)}, Exit::data, parts, ranks);
@@ -156,7 +158,7 @@ TEST(bad_input, a_bad_example_is_named_with_its_line) {
   expect_refused_quietly({"eval", material().trained(), "--lambada", folder / "none.jsonl"}, Exit::missing, {"none.jsonl"}, {0});
 }
 
-TEST(bad_input, options_of_eval_that_do_not_fit_the_task_are_refused) {
+TEST(bad_input, eval_options_of_another_task_are_refused) {
   const Folder folder;
   const std::string text = material().text();
   const auto refused = [&](Words more, const Words& parts) {
@@ -172,21 +174,21 @@ TEST(bad_input, options_of_eval_that_do_not_fit_the_task_are_refused) {
   refused({"--text", text, "--begin", "<nothing>"}, {"--begin <nothing>"});
 }
 
-TEST(bad_input, figures_that_cannot_be_written_stop_eval_before_it_begins) {
+TEST(bad_input, eval_refuses_unwritable_output_files_before_it_starts) {
   const Folder folder;
   for (const char* option : {"--json", "--records"})
     expect_refused_quietly({"eval", material().trained(), "--limit", "4", option, folder / "none" / "x.json"}, Exit::missing, {"none"});
   EXPECT_EQ(folder.files(), 0u);
 }
 
-TEST(bad_input, heads_that_do_not_divide_name_both_numbers) {
+TEST(bad_input, indivisible_head_count_error_names_both_counts) {
   const Folder folder;
   expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.num_heads=3"}), Exit::config,
                          {"3", "2 tensor ranks", "parallel.tensor"}, {2});
   expect_refused_quietly(material().train(folder / "out", {"model.attention.num_heads=3"}), Exit::config, {"heads", "3", "2"});
 }
 
-TEST(bad_input, a_batch_that_does_not_split_names_a_multiple) {
+TEST(bad_input, indivisible_batch_size_error_names_a_valid_multiple) {
   const Folder folder;
   expect_refused_quietly(material().train(folder / "out", {"train.global_batch_size=7"}), Exit::config, {"train.global_batch_size", "multiple of 2"},
                          {2});
@@ -205,12 +207,12 @@ TEST(bad_input, a_missing_file_is_named) {
   expect_refused_quietly(material().train(folder / "out", {"data.tokenizer=" + (folder / "none.json").string()}), Exit::missing, {"none.json"}, {0});
   expect_refused_quietly({"tokenizer", "train", folder / "t.json", folder / "none.txt"}, Exit::missing, {"none.txt"}, {0});
   expect_refused_quietly({"data", "build", folder / "none.txt", folder / "p", "--tokenizer", material().tokenizer()}, Exit::missing, {"none.txt"});
-  for (const std::string& prefix : Words{"", folder.path().string() + "/"})  // not PREFIX.bin behind a name that begins with a dot
+  for (const std::string& prefix : Words{"", folder.path().string() + "/"})  // a prefix without a file name would create hidden files such as .bin
     expect_refused_quietly({"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()}, Exit::usage,
                            {"is not a PREFIX", "text"});
 }
 
-TEST(bad_input, a_tokenizer_larger_than_the_model_is_named) {
+TEST(bad_input, tokenizer_larger_than_model_vocabulary_is_refused) {
   const Folder folder;
   const fs::path large = folder / "large.json";
   ASSERT_EQ(run({"tokenizer", "train", large, material().text(), "--vocab-size", "301", "--min-frequency", "1"}).code, 0);
@@ -241,8 +243,8 @@ TEST(bad_input, a_truncated_token_file_is_refused) {
   }
 }
 
-// Counts and offsets whose arithmetic passes 2^63 or 2^64 back into what looks right.
-TEST(bad_input, an_index_that_overflows_is_refused) {
+// Counts and offsets whose byte arithmetic overflows 2^63 or 2^64 and wraps to a plausible value.
+TEST(bad_input, token_index_with_overflowing_counts_is_refused) {
   for (const std::uint64_t count : {std::uint64_t(1) << 61, std::uint64_t(1) << 63, ~std::uint64_t(0), (std::uint64_t(1) << 62) + 600}) {
     Tokens tokens;
     tokens.poke(tokens.idx, 18, &count, 8);
@@ -256,7 +258,7 @@ TEST(bad_input, an_index_that_overflows_is_refused) {
   expect_data_refused(tokens, Exit::data, {"copy.idx", "byte"});
 }
 
-TEST(bad_input, a_token_beyond_the_vocabulary_is_refused) {
+TEST(bad_input, token_id_beyond_the_vocabulary_is_refused) {
   Tokens tokens;
   std::string all = contents(tokens.bin);
   for (std::size_t i = 0; i + 1 < all.size(); i += 20) all[i] = char(0xff), all[i + 1] = char(0x7f);
@@ -265,8 +267,8 @@ TEST(bad_input, a_token_beyond_the_vocabulary_is_refused) {
     for (const int ranks : {0, 2}) expect_refused(run(arguments, {.ranks = ranks}), Exit::data, {"copy.bin", "byte", "32767", "vocabulary of 300"});
 }
 
-// Only one rank reads the damaged window; the other waits for it in a reduction and must not wait for ever.
-TEST(bad_input, an_error_of_one_rank_ends_the_job) {
+// Only one rank reads the damaged window. The other rank waits for it in a reduction and must not wait forever.
+TEST(bad_input, error_on_one_rank_ends_the_job) {
   Tokens tokens;
   const std::uint16_t wrong = 32767;
   tokens.poke(tokens.bin, 2 * (Material::seq_length + Material::seq_length / 2), &wrong, 2);
@@ -294,11 +296,11 @@ TEST(bad_input, a_truncated_checkpoint_is_refused) {
 
 void flip_a_bit(const fs::path& file) {
   std::string bytes = contents(file);
-  bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 4);  // in a tensor: header and sizes are as they should be
+  bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 4);  // inside a tensor, so that the file header and the sizes stay valid
   put_contents(file, bytes);
 }
 
-TEST(bad_input, a_flipped_bit_in_a_checkpoint_is_found) {
+TEST(bad_input, flipped_bit_in_a_checkpoint_is_detected) {
   const Folder folder;
   fs::copy(material().trained(), folder / "flipped");
   EXPECT_EQ(run({"info", folder / "flipped", "--check"}).code, 0);
@@ -310,7 +312,7 @@ TEST(bad_input, a_flipped_bit_in_a_checkpoint_is_found) {
   EXPECT_FALSE(fs::exists(folder / "to"));
 }
 
-// An output folder with the checkpoints of steps 30 and 60.
+// An output folder that holds the checkpoints of steps 30 and 60.
 struct Saves {
   Saves() {
     for (const int step : {30, 60}) fs::copy(Material::checkpoint(material().output(), step), path(step), fs::copy_options::recursive);
@@ -328,7 +330,7 @@ struct Saves {
   Folder folder;
 };
 
-TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
+TEST(bad_input, resume_falls_back_to_newest_intact_checkpoint) {
   const Saves saves;
   const auto halve = [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); };
   halve(Material::shard(saves.path(60)));
@@ -339,7 +341,7 @@ TEST(bad_input, resume_falls_back_to_the_newest_whole_checkpoint) {
   expect_refused_quietly(material().train(saves.folder.path(), {"train.steps=31", "--resume"}), Exit::data, {"checkpoints"});
 }
 
-TEST(bad_input, a_folder_where_a_file_should_be_is_named) {
+TEST(bad_input, folder_in_place_of_a_file_is_named) {
   const Saves saves;
   const auto replaced = [](const fs::path& file) {
     fs::remove(file);
@@ -358,7 +360,7 @@ TEST(bad_input, a_folder_where_a_file_should_be_is_named) {
   expect_refused(run(material().train(saves.folder.path(), {"train.steps=70", "--resume"})), Exit::data, {identity.string()});
 }
 
-TEST(bad_input, resume_passes_over_a_checkpoint_with_a_flipped_bit) {
+TEST(bad_input, resume_skips_a_checkpoint_with_a_flipped_bit) {
   const Saves saves;
   flip_a_bit(Material::shard(saves.path(60)));
   saves.expect_resumed_at_30(saves.resume(2));
@@ -392,7 +394,8 @@ void second_run_while_the_first_lives() {
                              if (asked || contents(folder / "metrics.jsonl").find("\"step\":3,") == std::string::npos) return asked;
                              asked = true;
                              const Words command = material().train(folder.path(), {"train.steps=1"});
-                             // In a process of its own: `run` would take the first run's ranks for its own orphans.
+                             // Starts the second run with std::system, because `run` would treat the ranks of the first
+                             // run as its own orphans.
                              std::string line = program();
                              for (const std::string& word : command) line += " '" + word + "'";
                              const int status = std::system((line + " > " + (folder / "second").string() + " 2>&1").c_str());
@@ -402,12 +405,12 @@ void second_run_while_the_first_lives() {
                              return true;
                            }});
   EXPECT_TRUE(first.killed && asked) << told(first);
-  const Result again = run(material().train(folder.path(), {"train.steps=1", "--anew"}));  // the killed one has left its name
+  const Result again = run(material().train(folder.path(), {"train.steps=1", "--anew"}));  // the lock file of the killed run is still there
   EXPECT_EQ(again.code, 0) << told(again);
   EXPECT_NE(again.out.find("taken over"), std::string::npos) << again.out;
 }
 
-TEST(bad_input, an_output_folder_that_another_run_uses_is_refused) {
+TEST(bad_input, output_folder_locked_by_another_run_is_refused) {
   Trials trials("second run on one output folder");
   trials.attempt(lock_of_another_machine);
   trials.attempt(second_run_while_the_first_lives);
@@ -424,8 +427,8 @@ TEST(bad_input, a_wrong_command_line_is_refused) {
   expect_refused_quietly({"train", material().deck(), "nonsense"}, Exit::usage, {"nonsense", "section.key=value"});
 }
 
-// What, the value, and what it may be in plain words.
-TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
+// The message states the option, the value, and the valid range.
+TEST(bad_input, invalid_option_value_error_states_the_valid_range) {
   const auto refused = [](const Words& arguments, const std::string& sentence) {
     expect_refused_quietly(arguments, Exit::usage, {"gyrfalcon: " + sentence + " (see gyrfalcon --help)"}, {0});
   };
@@ -451,14 +454,14 @@ TEST(bad_input, a_value_an_option_may_not_hold_is_named_with_what_it_may) {
   refused({"plan", material().deck(), "--ranks", "-3"}, "--ranks -3: must be an integer from 1 to 1048576");
   refused({"diff", "a.h5", "b.h5", "--tolerance", "-1e-3"}, "--tolerance -1e-3: must be a number, 0 or more");
   refused({"tokenizer", "train", "t.json", "t.txt", "--vocab-size", "3.5"}, "--vocab-size 3.5: must be an integer");
-  // The ends themselves are good: the command goes on to miss its file.
+  // The limits themselves are valid: the command then fails because the file does not exist.
   for (const Words& option : {Words{"--limit", "0"}, Words{"--batch", "1"}, Words{"--tensor", "2147483647"}})
     expect_refused_quietly({"eval", "none.h5", option[0], option[1]}, Exit::missing, {"none.h5"}, {0});
   for (const char* p : {"0", "1", "1e-3"})
     expect_refused_quietly({"generate", "none.h5", "--prompt", "x", "--top-p", p}, Exit::missing, {"none.h5"}, {0});
 }
 
-TEST(bad_input, an_output_folder_that_cannot_be_made_is_refused) {
+TEST(bad_input, output_folder_that_cannot_be_created_is_refused) {
   const Folder folder;
   put_contents(folder / "file", "in the way");
   expect_refused_quietly(material().train(folder / "file"), Exit::io, {folder / "file"});
@@ -466,9 +469,10 @@ TEST(bad_input, an_output_folder_that_cannot_be_made_is_refused) {
   expect_refused_quietly({"tokenizer", "train", folder / "file" / "t.json", material().text()}, Exit::io, {folder / "file"}, {0});
 }
 
-TEST(bad_input, a_full_disk_ends_the_run_and_spares_what_was_saved) {
+TEST(bad_input, full_disk_ends_run_and_keeps_older_checkpoints) {
   const Folder folder;
-  // MPI's shared memory is limited like files, hence checkpoints larger than it: 46 MB.
+  // The file-size limit also applies to MPI's shared-memory files. The checkpoint is therefore larger than those: 46
+  // MB.
   const auto train = [&](const Words& more) {
     Words words = material().train(folder.path(), {"model.mlp.intermediate_size=20000", "checkpoint.files=single"});
     words.insert(words.end(), more.begin(), more.end());

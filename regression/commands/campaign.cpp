@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many seeded trials, for a night or a release: ctest -L slow.
+// Long campaigns of seeded trials, for a night or before a release: ctest -L slow.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -31,36 +31,36 @@ TEST(campaign, two_hundred_kills) { faults("rank killed at a random step", "kill
 TEST(campaign, a_hundred_faults) {
   faults("rank stopped (SIGSTOP)", "stop", 100, 17);
   faults("rank in an endless loop", "hang", 100, 17);
-  faults("rank that leaves with an exit code", "exit", 100, 17);
+  faults("rank that exits with an exit code", "exit", 100, 17);
   faults("rank twice as slow", "slow", 100, 17);
-  faults("not a number in the gradients of a rank", "nan", 100, 17);
+  faults("NaN in the gradients of a rank", "nan", 100, 17);
   faults("flipped bit in a weight of a rank", "bitflip", 100, 17);
 }
 
-TEST(campaign, a_hundred_faults_of_eight_ranks) {
+TEST(campaign, a_hundred_faults_on_eight_ranks) {
   constexpr unsigned each = 13;
   faults("8 ranks: one killed", "kill", 500, each, Ranks::eight);
   faults("8 ranks: one stopped (SIGSTOP)", "stop", 500, each, Ranks::eight);
   faults("8 ranks: one twice as slow", "slow", 500, each, Ranks::eight);
-  faults("8 ranks: not a number in one's gradients", "nan", 500, each, Ranks::eight);
+  faults("8 ranks: NaN in the gradients of one", "nan", 500, each, Ranks::eight);
   const auto damages = [](const char* what, Damage how) {
     Trials trials(what);
     for (unsigned seed = 500; seed < 500 + each; ++seed) trials.attempt([&] { damage_trial(how, seed); });
   };
   damages("8 ranks: flipped bit in a shard of the newest checkpoint", Damage::flipped_bit);
-  damages("8 ranks: shard of the newest checkpoint cut short", Damage::cut_short);
+  damages("8 ranks: shard of the newest checkpoint truncated", Damage::cut_short);
   damages("8 ranks: shard of the newest checkpoint missing", Damage::removed);
-  Trials trials("8 ranks: full disk of one");
+  Trials trials("8 ranks: disk of one is full");
   for (unsigned seed = 500; seed < 500 + each; ++seed) trials.attempt([&] { full_disk_trial(seed); });
 }
 
-TEST(campaign, sixty_signals) {
-  Trials trials("signal in some phase of a run");
+TEST(campaign, sixty_signals_at_random_moments) {
+  Trials trials("signal at a random phase of a run");
   for (unsigned seed = 100; seed < 160; ++seed) trials.attempt([&] { signal_trial(seed); });
 }
 
-// Each bit of a number that one of three replicas holds, weights and moments compared every second step: noticed by the second step, and
-// the rank named.
+// Flips each bit of one value on one of three data-parallel replicas, with replicas compared every second step. The
+// flip must be detected by the second step after it, and the error must name the rank.
 void flip_every_bit(const std::string& what, const std::string& kind) {
   constexpr int step = 3;
   const Words settings{"train.steps=6", "optimizer.decay_steps=6",         "parallel.data=3", "train.global_batch_size=6", "train.check_replicas=2",
@@ -79,19 +79,19 @@ void flip_every_bit(const std::string& what, const std::string& kind) {
       EXPECT_NE(r.err.find("rank 1 "), std::string::npos) << r.err;
       EXPECT_TRUE(r.err.find("step 3") != std::string::npos || r.err.find("step 4") != std::string::npos) << r.err;
     });
-  std::printf("%s, noticed (|) by bit from 0: %s\n", what.c_str(), noticed.c_str());
+  std::printf("%s, detected (|) by bit from 0: %s\n", what.c_str(), noticed.c_str());
 }
 
-TEST(campaign, every_bit_of_a_weight_and_of_a_gradient) {
+TEST(campaign, flipping_any_weight_or_gradient_bit_is_detected) {
   flip_every_bit("each bit of a weight flipped", "bitflip");
   flip_every_bit("each bit of a summed gradient flipped", "gradflip");
 }
 
-// The same layout gives the same bits, every time.
+// Repeated runs on the same layout must give bitwise equal losses.
 TEST(campaign, twenty_runs_have_the_same_losses) {
   const Words settings{"train.steps=20", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.every=5"};
   std::map<int, double> first;
-  Trials trials("the same run once more");
+  Trials trials("same run repeated");
   for (int i = 0; i < 20; ++i)
     trials.attempt([&] {
       const Folder folder;
@@ -102,7 +102,7 @@ TEST(campaign, twenty_runs_have_the_same_losses) {
     });
 }
 
-// Process of a rank, by the run's heartbeats, where it is there and past `step`; 0 otherwise.
+// Process id of a rank, read from heartbeat.bin, if the rank is past `step`; otherwise 0.
 int process_of(const fs::path& output, int rank, std::int64_t step) {
   const std::string bytes = contents(output / "heartbeat.bin");
   if (bytes.size() < std::size_t(rank + 1) * 256) return 0;
@@ -113,8 +113,9 @@ int process_of(const fs::path& output, int rank, std::int64_t step) {
   return at > step ? pid : 0;
 }
 
-// Effective training time: seconds of steps that count, over the run's. Ten times a rank is killed, whichever.
-TEST(campaign, ten_kills_cost_less_than_a_tenth_of_the_time) {
+// Effective training time: seconds of steps that are not repeated, divided by the run's total seconds. A random rank is
+// killed ten times.
+TEST(campaign, ten_kills_cost_under_ten_percent_of_time) {
   constexpr int steps = 6000, kills = 10;
   const Folder folder;
   std::mt19937 random(1);
@@ -158,9 +159,9 @@ Holdings holdings_of(int pid) {
   return h;
 }
 
-TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) {
+TEST(campaign, long_run_leaks_no_memory_or_file_descriptors) {
   const Folder folder;
-  std::vector<Holdings> seen[2];  // in the second and in the last quarter of the run
+  std::vector<Holdings> seen[2];  // samples in the second and in the last quarter of the run
   auto last = std::chrono::steady_clock::now();
   const auto look = [&](int pid, const fs::path&) {
     const auto now = std::chrono::steady_clock::now();
@@ -174,7 +175,7 @@ TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) 
       run(Material::get().train(folder.path(), {"train.steps=2000", "checkpoint.every=40", "checkpoint.async=true", "train.eval_every=100"}),
           {.limit = 600, .meanwhile = look});
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  Holdings least[2];  // between saves
+  Holdings least[2];  // minimum, to exclude memory that is used during saves
   for (const int part : {0, 1}) {
     ASSERT_GE(seen[part].size(), 10u);
     least[part] = seen[part][0];
@@ -187,8 +188,9 @@ TEST(campaign, two_thousand_steps_and_fifty_saves_take_no_more_memory_or_files) 
   EXPECT_LE(least[1].descriptors, least[0].descriptors);
 }
 
-// 86 million parameters, most of them in two wide layers. Of the last save the run awaits the end.
-TEST(campaign, a_gigabyte_is_saved_beside_the_steps) {
+// 86 million parameters, most of them in two wide MLP layers. The save of the last step is left out, because the run
+// waits for it.
+TEST(campaign, a_gigabyte_is_saved_while_training_continues) {
   const Folder folder;
   const Result r = run(Material::get().train(folder.path(), {"model.mlp.intermediate_size=446000", "train.steps=12", "checkpoint.every=3",
                                                              "checkpoint.async=true", "parallel.data=2"}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Encoders through the program: from labelled JSONL to a model that tells classes (data build, train, eval), from masked tokens to a trunk under a
-// classifier, and back.
+// Tests of encoders with the program: classification and tagging from labelled JSONL (data build, train, eval), masked
+// language modelling, and fine-tuning of an MLM checkpoint with a new head.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,8 @@ using Json = nlohmann::json;
 
 const Words fillers{"mi", "tu", "sha", "or", "ith", "pe"}, markers{"ka", "ren", "qua"};
 
-// Texts of fillers with a marker somewhere, which is the class; of words all markers are tagged.
+// Texts of filler words with one marker word. In `texts` the marker is the class of the text; in `words` each word has
+// a tag.
 struct Examples {
   Folder folder;
   fs::path texts = folder / "texts", words = folder / "words";
@@ -82,7 +83,7 @@ Json evaluated(const fs::path& checkpoint, const Words& more, int ranks = 0, std
   return json_in(folder / "summary.json").at("results");
 }
 
-// The same counts on any grid, and losses to rounding.
+// The class counts must be equal on any grid, and the losses must agree up to rounding.
 void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, const Json& alone) {
   for (const Words& grid : {Words{"--tensor", "4"}, {"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}}) {
     const Json many = evaluated(checkpoint, with({"--data", prefix}, grid), 4);
@@ -91,7 +92,7 @@ void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, co
   }
 }
 
-// A line for each label, and they come to the figures; other ranks write the same.
+// --records writes one line per label. The lines must add up to the reported accuracy and be the same on four ranks.
 void expect_records_of(const fs::path& checkpoint, const fs::path& prefix, const Json& figures) {
   const Folder folder;
   std::string alone;
@@ -114,7 +115,7 @@ void expect_records_of(const fs::path& checkpoint, const fs::path& prefix, const
 
 }  // namespace
 
-TEST(classes, build_says_what_is_told_and_ranks_write_the_same_bytes) {
+TEST(classes, data_build_reports_labels_and_ignores_rank_count) {
   for (const Result& built : examples().built) ASSERT_EQ(built.code, 0) << built.out << built.err;
   EXPECT_NE(examples().built[0].out.find("texts_labels.bin: 800 labels"), std::string::npos) << examples().built[0].out;
   EXPECT_EQ(contents(examples().texts.string() + "_labels.txt"), "ka\nren\nqua\n");
@@ -124,7 +125,7 @@ TEST(classes, build_says_what_is_told_and_ranks_write_the_same_bytes) {
     EXPECT_EQ(contents((folder / "p").string() + file), contents(examples().words.string() + file)) << file;
 }
 
-TEST(classes, a_model_learns_to_tell_texts_apart) {
+TEST(classes, model_learns_to_classify_texts) {
   const Folder folder;
   const Result r = run(Material::get().train(folder.path(), with(learns(examples().texts, of_texts), {"train.steps=60"})));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
@@ -139,7 +140,7 @@ TEST(classes, a_model_learns_to_tell_texts_apart) {
   EXPECT_NE(text.find("predicted as qua"), std::string::npos) << text;
   expect_same_on_grids(Material::checkpoint(folder.path(), 60), examples().texts, all);
   expect_records_of(Material::checkpoint(folder.path(), 60), examples().texts, all);
-  // More ranks than classes train the same model.
+  // Training also works with more tensor-parallel ranks than classes, and gives the same losses.
   const Folder four;
   const Words few = with(learns(examples().texts, of_texts), {"train.steps=4", "parallel.tensor=4", "parallel.sequence=true"});
   ASSERT_EQ(run(Material::get().train(four.path(), few), {.ranks = 4}).code, 0);
@@ -147,8 +148,8 @@ TEST(classes, a_model_learns_to_tell_texts_apart) {
   for (int step = 1; step <= 4; ++step) EXPECT_NEAR(many.at(step), one.at(step), 1e-5) << "step " << step;
 }
 
-// Scores of validation are those of every row counted once, on any grid, and by the mean of a text as by a token.
-TEST(classes, validation_tells_accuracy_and_f1_on_any_grid) {
+// Validation scores must be equal on any grid, with mean pooling of a text and with one label per token.
+TEST(classes, validation_accuracy_and_f1_agree_on_any_grid) {
   for (const Words& task : {with(of_texts, {"train.classify.pool=mean"}), of_words}) {
     const fs::path& data = task[0] == of_words[0] ? examples().words : examples().texts;
     std::vector<Json> alone;
@@ -166,20 +167,20 @@ TEST(classes, validation_tells_accuracy_and_f1_on_any_grid) {
         EXPECT_NEAR(double(found[i]["loss"]), double(alone[i]["loss"]), 1e-4);
         for (const char* key : {"accuracy", "macro_f1", "micro_f1"})
           EXPECT_NEAR(double(found[i][key]), double(alone[i][key]), 0.02) << key << " " << i;
-        EXPECT_DOUBLE_EQ(double(found[i]["accuracy"]), double(found[i]["micro_f1"]));  // every row has one class
+        EXPECT_DOUBLE_EQ(double(found[i]["accuracy"]), double(found[i]["micro_f1"]));  // equal, because every example has exactly one class
       }
     }
   }
 }
 
-TEST(classes, a_model_learns_to_tag_words) {
+TEST(classes, model_learns_to_tag_words) {
   const Folder folder;
   const Result r = run(Material::get().train(folder.path(), with(learns(examples().words, of_words), {"train.steps=40"})));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   const Json all = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words});
   EXPECT_GT(double(all.at("classes").at("accuracy")), 0.97);
   EXPECT_GT(double(all.at("classes").at("macro_f1")), 0.97);
-  for (const char* length : {"25", "31", "39"}) {  // wherever texts are packed, all of each is read
+  for (const char* length : {"25", "31", "39"}) {  // no label is lost for any window length
     const Json packed = evaluated(Material::checkpoint(folder.path(), 40), {"--data", examples().words, "--length", length});
     EXPECT_EQ(packed.at("classes"), all.at("classes")) << length;
     EXPECT_NEAR(double(packed.at("loss")), double(all.at("loss")), 1e-12) << length;
@@ -199,8 +200,8 @@ TEST(classes, a_model_learns_to_tag_words) {
   expect_same_on_grids(Material::checkpoint(folder.path(), 40), examples().words, all);
 }
 
-// Masked tokens first, then classes on the same trunk.
-TEST(classes, a_trunk_goes_on_with_another_head) {
+// Pretrains with masked language modelling, then trains a classifier on the same encoder.
+TEST(classes, mlm_checkpoint_is_fine_tuned_with_new_head) {
   const Folder folder;
   const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "train.steps=30", "checkpoint.every=10"});
   ASSERT_EQ(run(Material::get().train(folder / "mlm", mlm)).code, 0);
@@ -218,12 +219,12 @@ TEST(classes, a_trunk_goes_on_with_another_head) {
        {"weights are read; new: pooler.dense.weight, pooler.dense.bias, classifier.bias, classifier.weight", "left out: lm_head.dense.weight"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << " in " << r.out;
   const auto tuning = losses(folder / "classify");
-  EXPECT_NEAR(tuning.at(1), std::log(3.), 0.2);  // of a head that has seen nothing
+  EXPECT_NEAR(tuning.at(1), std::log(3.), 0.2);  // loss of an untrained head with three classes
   EXPECT_LT(tuning.at(20), tuning.at(1));
   EXPECT_EQ(run({"generate", Material::checkpoint(folder / "classify", 20), "--prompt", "ka"}).code, int(Exit::config));
 }
 
-TEST(classes, masked_tokens_resume_with_the_same_bits_and_are_evaluated) {
+TEST(classes, mlm_resumes_with_same_bits_and_is_evaluated) {
   const Folder folder;
   const auto until = [&](const char* name, const char* steps, const Words& more = {}) {
     const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "optimizer.decay_steps=8", steps});
@@ -239,8 +240,8 @@ TEST(classes, masked_tokens_resume_with_the_same_bits_and_are_evaluated) {
   EXPECT_EQ(run({"eval", trained, "--text", Material::get().text()}).code, int(Exit::usage));
 }
 
-// The token that hides others is that of the folder's tokenizer, or the one that is named.
-TEST(classes, a_folder_of_masked_tokens_is_evaluated_as_its_checkpoint) {
+// The mask token is taken from the folder's tokenizer_config.json or from --mask-token.
+TEST(classes, exported_mlm_folder_scores_as_its_checkpoint) {
   const Folder folder;
   const Words mlm = with(encoder, {"train.objective=mlm", "train.mlm.mask_token=1", "model.tie_word_embeddings=true", "train.steps=2",
                                    "model.mlp.gated=false", "model.mlp.bias=true", "model.attention.num_kv_heads=4"});
@@ -268,7 +269,7 @@ TEST(classes, a_folder_of_masked_tokens_is_evaluated_as_its_checkpoint) {
   }
 }
 
-TEST(classes, what_is_wrong_is_refused) {
+TEST(classes, wrong_class_labels_and_settings_are_refused) {
   const Folder folder;
   const auto train = [&](const Words& words) { return run(Material::get().train(folder / "out", words)); };
   const auto expect = [](const Result& r, Exit code, const std::string& part) {

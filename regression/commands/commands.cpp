@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the commands promise beside numbers: help that is complete, output that other programs can read, the same files on any number of
-// ranks, and plans of models that would not fit here.
+// Tests of the command line: complete help, output that other programs can parse, files that do not depend on the
+// number of ranks, and plans of models too large for this machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ const Help helps[] = {
                          "--tags",       "--pairs",        "--source",       "--no-end",    "--special",     "--overwrite"}},
 };
 
-// Names at the start of the lines that describe options.
+// Names of the options that a help text describes.
 std::set<std::string> options_of(const std::string& help) {
   std::set<std::string> names;
   for (const std::string& line : lines_of(help)) {
@@ -88,7 +88,7 @@ std::set<std::string> keys_of_deck(const std::string& deck) {
   return keys;
 }
 
-// The same of the table in the help: a heading "model.attention: ..." and a line per key.
+// Paths of the keys in the help's key table: a heading such as "model.attention: ..." is followed by one line per key.
 std::set<std::string> keys_of_help(const std::string& help) {
   std::set<std::string> keys;
   std::string section;
@@ -134,14 +134,14 @@ TEST(commands, help_lists_every_key_of_the_deck) {
   }
 }
 
-TEST(commands, the_effective_deck_makes_the_same_run) {
+TEST(commands, effective_deck_reproduces_its_run) {
   const Folder folder;
   fs::copy(material().output() / "deck.yaml", folder / "deck.yaml");
   ASSERT_EQ(run({"train", folder / "deck.yaml", "output.folder=" + (folder / "out").string()}).code, 0);
   EXPECT_EQ(run({"diff", material().trained(), Material::checkpoint(folder / "out", Material::steps)}).code, 0);
 }
 
-TEST(commands, version_says_what_the_program_stands_on) {
+TEST(commands, version_lists_compiler_mpi_and_libraries) {
   const Result r = run({"--version"});
   EXPECT_EQ(r.code, 0);
   for (const char* fact : {"Gyrfalcon", "git", "compiler", "MPI", "Kokkos", "HDF5", "BLAS"}) {
@@ -152,7 +152,7 @@ TEST(commands, version_says_what_the_program_stands_on) {
   }
 }
 
-TEST(commands, a_run_ends_with_its_verdict_in_plain_text) {
+TEST(commands, last_line_of_a_run_states_its_result) {
   const Folder folder;
   const Result good = run(material().train(folder.path(), {"train.steps=3", "train.eval_every=2"}), {.ranks = 2});
   EXPECT_EQ(last_line_of(good.out), "RUN OK");
@@ -163,8 +163,8 @@ TEST(commands, a_run_ends_with_its_verdict_in_plain_text) {
     for (const unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c != 0x7f)) << "control character " << int(c) << " in\n" << text;
 }
 
-// Shapes of Falcon-H1 34B on 64 ranks, planned in a few seconds by one process that has no room for its weights.
-TEST(commands, a_plan_of_34_billion_parameters_takes_no_memory) {
+// Plans Falcon-H1 34B on 64 ranks in a few seconds, in one process whose memory could not hold the weights.
+TEST(commands, plan_of_34b_model_allocates_no_weights) {
   const Folder folder;
   put_contents(folder / "34b.yaml", R"(model:
   pattern: P x 72
@@ -190,8 +190,8 @@ parallel:
   EXPECT_EQ(last_line_of(r.out), "RUN OK");
 }
 
-// Every product of a step in a table, and what all of them take by each library.
-TEST(commands, a_profile_times_the_products_of_a_deck) {
+// The profile prints a table of every GEMM of a step, and the total time with each GEMM library.
+TEST(commands, profile_times_every_gemm_of_a_deck) {
   for (const char* precision : {"train.precision=fp32", "train.precision=bf16", "train.precision=fp64"}) {
     const Result r = run({"profile", material().deck(), precision});
     ASSERT_EQ(r.code, 0) << r.err;
@@ -204,7 +204,7 @@ TEST(commands, a_profile_times_the_products_of_a_deck) {
   EXPECT_NE(bad.err.find("train.products"), bad.err.npos) << bad.err;
 }
 
-TEST(commands, a_dry_run_is_a_plan) {
+TEST(commands, dry_run_prints_the_plan) {
   for (const char* change : {"parallel.tensor=2", "train.precision=bf16"}) {
     const Result plan = run({"plan", material().deck(), change, "--ranks", "4"});
     EXPECT_EQ(plan.code, 0) << plan.err;
@@ -212,7 +212,7 @@ TEST(commands, a_dry_run_is_a_plan) {
   }
 }
 
-TEST(commands, any_bytes_come_back_from_the_tokenizer) {
+TEST(commands, tokenizer_round_trips_arbitrary_bytes) {
   for (const std::string& text : {random_bytes(5000, 1), std::string("plain text, with spaces\n"), std::string("\0\n\r\t \xff", 6), std::string()}) {
     const Result ids = run({"tokenizer", "encode", material().tokenizer()}, {.input = text});
     ASSERT_EQ(ids.code, 0) << ids.err;
@@ -224,7 +224,7 @@ TEST(commands, any_bytes_come_back_from_the_tokenizer) {
   EXPECT_LT(std::count(shorter.out.begin(), shorter.out.end(), ' '), 11) << shorter.out;
 }
 
-TEST(commands, other_programs_can_talk_to_the_tokenizer) {
+TEST(commands, tokenizer_reads_and_writes_json_lines) {
   const std::string lines = "\"ka lo\\n\"\n\"\"\n\"<|endoftext|>\\ud83d\\ude00\"\n";
   const Result plain = run({"tokenizer", "encode", material().tokenizer(), "--json"}, {.input = lines});
   const Result special = run({"tokenizer", "encode", material().tokenizer(), "--json", "--special"}, {.input = lines});
@@ -240,7 +240,7 @@ TEST(commands, other_programs_can_talk_to_the_tokenizer) {
   EXPECT_EQ(run({"tokenizer", "encode", material().tokenizer(), "--json"}, {.input = "{}\n"}).code, int(Exit::data));
 }
 
-TEST(commands, token_files_do_not_depend_on_the_ranks_that_built_them) {
+TEST(commands, token_files_do_not_depend_on_rank_count) {
   const Folder folder;
   put_contents(folder / "b.txt", contents(material().text()).substr(0, 70001));
   std::string bin, idx;
@@ -257,7 +257,7 @@ TEST(commands, token_files_do_not_depend_on_the_ranks_that_built_them) {
   EXPECT_GT(bin.size(), contents(material().prefix().string() + ".bin").size());
 }
 
-TEST(commands, existing_token_files_stay_unless_asked) {
+TEST(commands, existing_token_files_stay_without_overwrite) {
   const Folder folder;
   const fs::path prefix = folder / "p";
   const Words build{"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()};
@@ -271,7 +271,7 @@ TEST(commands, existing_token_files_stay_unless_asked) {
   EXPECT_NE(contents(prefix.string() + ".bin"), before);
 }
 
-TEST(commands, metrics_are_a_json_object_per_line) {
+TEST(commands, metrics_file_holds_one_json_object_per_line) {
   const auto lines = lines_of(contents(material().output() / "metrics.jsonl"));
   int steps = 0;
   for (const std::string& line : lines) {
@@ -285,8 +285,9 @@ TEST(commands, metrics_are_a_json_object_per_line) {
   EXPECT_EQ(steps, Material::steps);
 }
 
-// Operations of a token are the same however many ranks share it, and each is credited with its part.
-TEST(commands, a_rank_is_credited_with_its_part_of_the_operations) {
+// The FLOPs per token must not depend on the number of ranks: TFLOP/s per rank times ranks, divided by tokens per
+// second, is constant.
+TEST(commands, tflops_per_rank_scale_with_rank_count) {
   double of_a_token = 0;
   for (const int ranks : {1, 2}) {
     const Folder folder;
@@ -300,8 +301,9 @@ TEST(commands, a_rank_is_credited_with_its_part_of_the_operations) {
   EXPECT_GT(of_a_token, 0);
 }
 
-// The mean over two batches of eight is that over one of sixteen, and not that over the first eight.
-TEST(commands, validation_goes_on_from_batch_to_batch) {
+// Each validation batch reads new sequences: the mean over two batches of 8 equals that over one batch of 16, but not
+// that over the first 8.
+TEST(commands, validation_reads_different_sequences_in_every_batch) {
   const auto validated = [](const std::string& batch, const std::string& batches) {
     const Folder folder;
     const Words changes{"train.steps=1", "optimizer.lr=1e-12", "train.eval_every=1", "train.global_batch_size=" + batch,
@@ -314,7 +316,7 @@ TEST(commands, validation_goes_on_from_batch_to_batch) {
   EXPECT_GT(std::abs(two - validated("8", "1")), 1e-5);
 }
 
-TEST(commands, tensorboard_has_a_file_of_events) {
+TEST(commands, tensorboard_event_file_is_written) {
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(material().output() / "tensorboard"))
     if (entry.path().filename().string().find("tfevents") != std::string::npos) {
@@ -324,7 +326,7 @@ TEST(commands, tensorboard_has_a_file_of_events) {
   EXPECT_GE(files, 1);
 }
 
-TEST(commands, info_and_diff_tell_checkpoints_apart) {
+TEST(commands, info_and_diff_distinguish_checkpoints) {
   const fs::path a = Material::checkpoint(material().output(), 30), b = material().trained();
   const Result info = run({"info", b, "--statistics"});
   EXPECT_EQ(info.code, 0) << info.err;
@@ -337,13 +339,13 @@ TEST(commands, info_and_diff_tell_checkpoints_apart) {
   EXPECT_EQ(run({"diff", a, b, "--tolerances", folder / "tolerances"}).code, 0);
   put_contents(folder / "tolerances", "* 1e9 0\n/model/embed_tokens/* 0 1e-9\n");
   EXPECT_EQ(run({"diff", a, b, "--tolerances", folder / "tolerances"}).code, int(Exit::data));
-  // Files that are no checkpoints are tensors too: a shard, and the view of all of them.
+  // info and diff also accept single shards and index.h5, the virtual view of all shards.
   EXPECT_EQ(run({"diff", b / "index.h5", b}).code, 0);
   EXPECT_EQ(run({"info", Material::shard(b)}).code, 0);
 }
 
-// The step that ends a run with bad numbers is the one that people want to see.
-TEST(commands, dumps_of_two_precisions_compare_and_a_bad_step_is_dumped_too) {
+// The step that ends a run with NaN or Inf must also be dumped.
+TEST(commands, dumps_compare_across_precisions_and_include_nan_step) {
   const Folder folder;
   const Words changes{"train.steps=1", "dump.steps=[1]", "train.precision=fp32"};
   const Result wide = run(material().train(folder / "wide", changes));
@@ -352,7 +354,7 @@ TEST(commands, dumps_of_two_precisions_compare_and_a_bad_step_is_dumped_too) {
   EXPECT_EQ(run(material().train(folder / "narrow", {"train.steps=1", "dump.steps=[1]", "train.precision=bf16"}), {.ranks = 2}).code, 0);
   const fs::path a = folder / "wide" / "dumps" / "step_00000001", b = folder / "narrow" / "dumps" / "step_00000001";
   EXPECT_EQ(run({"diff", a, b}).code, int(Exit::data));
-  const Result alike = run({"diff", a, b, "--tolerance", "0.1"});  // of each tensor's largest number
+  const Result alike = run({"diff", a, b, "--tolerance", "0.1"});  // relative to the largest value of each tensor
   EXPECT_EQ(alike.code, 0) << alike.out;
   EXPECT_NE(run({"info", b}).out.find("/activations/layers/0/mamba/scan"), std::string::npos);
 
@@ -364,7 +366,7 @@ TEST(commands, dumps_of_two_precisions_compare_and_a_bad_step_is_dumped_too) {
   EXPECT_NE(wrong.err.find("dump.what"), std::string::npos) << wrong.err;
 }
 
-TEST(commands, a_resharded_checkpoint_is_the_same) {
+TEST(commands, resharded_checkpoint_holds_the_same_tensors) {
   const Folder folder;
   const fs::path trained = material().trained();
   const Result r = run({"reshard", trained, folder / "three", "--files", "3"});
@@ -376,7 +378,7 @@ TEST(commands, a_resharded_checkpoint_is_the_same) {
   EXPECT_EQ(run({"reshard", trained, folder / "one"}).code, int(Exit::usage));
 }
 
-TEST(commands, python_reads_a_weight_by_its_plain_name) {
+TEST(commands, h5py_reads_a_weight_by_its_name) {
   const char* python = "/usr/bin/python3";
   if (!fs::exists(python) || execute({python, "-c", "import h5py"}).code != 0) GTEST_SKIP() << "no h5py";
   const Result r = execute({python, "-c",
@@ -386,8 +388,8 @@ TEST(commands, python_reads_a_weight_by_its_plain_name) {
   EXPECT_EQ(r.out, "(300, 32) float32 True\n") << r.err;
 }
 
-// The best of some tries: the machine may be busy with something else.
-TEST(commands, the_first_step_comes_within_two_seconds) {
+// Minimum over several attempts, because the machine may be busy.
+TEST(commands, first_step_ends_within_two_seconds) {
   double least = 1e9;
   for (int attempt = 0; attempt < 4 && least >= 2; ++attempt) {
     const Folder folder;

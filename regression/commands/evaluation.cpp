@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon eval on text, last words and choices: the figures that transformers and tokenizers gave (see huggingface_evaluation.py), on any
-// number of ranks, in files other programs read.
+// Tests of `gyrfalcon eval` with --text, --lambada and --choices against results of transformers
+// (huggingface_evaluation.py), on any number of ranks, and tests of its output files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -68,8 +68,8 @@ Words arguments(const Json& run) {
 
 }  // namespace
 
-// A folder as transformers wrote it is evaluated as it stands; its tokenizer is its own.
-TEST(evaluation, equals_transformers_on_one_rank_and_two) {
+// Evaluates a folder written by transformers directly, with the tokenizer in that folder.
+TEST(evaluation, results_equal_transformers_on_one_and_two_ranks) {
   for (const char* task : {"--text", "--lambada", "--choices"}) {
     const Json& run = expected(first_with(task));
     const Evaluated one = evaluate(golden, arguments(run));
@@ -83,7 +83,7 @@ TEST(evaluation, equals_transformers_on_one_rank_and_two) {
   }
 }
 
-TEST(evaluation, the_model_may_be_shared_in_every_way) {
+TEST(evaluation, results_are_equal_with_tensor_or_pipeline_parallelism) {
   const Words words = arguments(expected(first_with("--lambada")));
   const Evaluated one = evaluate(golden, words);
   for (const Words& share : {Words{"--tensor", "2"}, Words{"--pipeline", "2"}}) {
@@ -93,8 +93,8 @@ TEST(evaluation, the_model_may_be_shared_in_every_way) {
   }
 }
 
-// The loss over token files, as one JSON line: the numbers that are printed, and what they depend on.
-TEST(evaluation, token_files_have_the_same_summary) {
+// Evaluating token files writes a JSON summary whose mean loss equals the mean over the records.
+TEST(evaluation, token_file_summary_agrees_with_its_records) {
   const Evaluated e = evaluate(Material::get().trained(), {"--limit", "9"});
   const Json& r = e.summary.at("results");
   EXPECT_EQ(r.at("sequences"), 9);
@@ -107,9 +107,9 @@ TEST(evaluation, token_files_have_the_same_summary) {
   EXPECT_NEAR(std::exp(r.at("loss").get<double>()), r.at("perplexity").get<double>(), 1e-9);
 }
 
-// Windows of any length and what is left behind the last are all tokens that have one before them, on any number of ranks; also of documents that do
-// not see each other.
-TEST(evaluation, what_is_left_behind_the_last_window_is_scored) {
+// Every token that has a predecessor is scored: the token count must not depend on the window length or on the number
+// of ranks. This includes the short last window, and documents that are masked from each other.
+TEST(evaluation, every_token_is_scored_for_any_window_length) {
   const Folder folder;
   ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "data.documents=separate", "train.eval_every=0"})).code, 0);
   for (const bool separate : {false, true}) {
@@ -131,8 +131,9 @@ TEST(evaluation, what_is_left_behind_the_last_window_is_scored) {
   }
 }
 
-// With HDF5's own tools. Rows are those of the records' windows; other ranks write the same names and shapes.
-TEST(evaluation, logits_are_a_file_that_other_programs_read) {
+// Reads the logits file with HDF5's own tools. Its rows follow the records' windows; two ranks write the same datasets
+// and shapes.
+TEST(evaluation, logits_file_is_readable_with_hdf5_tools) {
   const Folder folder;
   for (const int ranks : {0, 2}) {
     const Evaluated e = evaluate(Material::get().trained(), {"--limit", "3", "--logits", folder / "logits.h5"}, ranks);
@@ -151,8 +152,9 @@ TEST(evaluation, logits_are_a_file_that_other_programs_read) {
   EXPECT_NE(r.err.find("absent/logits.h5"), std::string::npos) << r.err;
 }
 
-// A larger share of old context can be had by a smaller stride; with all tokens in one window there is nothing to stride over.
-TEST(evaluation, a_stride_changes_what_tokens_see_and_nothing_else) {
+// A smaller stride gives each token more context and a lower loss, but the token count stays. In a single window the
+// stride has no effect.
+TEST(evaluation, stride_changes_only_the_context_of_tokens) {
   const auto& m = Material::get();
   const Folder folder;
   folder.write("short.txt", contents(m.text()).substr(0, 3000));
@@ -168,7 +170,7 @@ TEST(evaluation, a_stride_changes_what_tokens_see_and_nothing_else) {
 
 namespace {
 
-// A number of a tensor of model.safetensors becomes another one.
+// Overwrites one element of a tensor in model.safetensors.
 void put_number(const fs::path& folder, const std::string& tensor, std::size_t number, float value) {
   const fs::path file = folder / "model.safetensors";
   std::string bytes = contents(file);
@@ -183,8 +185,8 @@ void put_number(const fs::path& folder, const std::string& tensor, std::size_t n
 
 }  // namespace
 
-// Whichever weight is no number: no figure and no text is made of it, by any task, on any grid.
-TEST(evaluation, of_weights_that_are_no_numbers_fails_and_says_so) {
+// A NaN or Inf in any weight must end every evaluation task and every generation with an error, on any grid.
+TEST(evaluation, nan_or_inf_weight_ends_evaluation_with_error) {
   const Folder folder;
   const Material& m = Material::get();
   ASSERT_EQ(run({"export-hf", m.trained(), folder / "model", "--dtype", "fp32"}).code, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever number stands at whatever key of a deck, the program says within seconds what is wrong with it, or plans it.
-//   GYR_EXTREMES=DRAWS:SEED runs more of them
+// Extreme values at every numeric key of a deck: the program must either plan the run or refuse the value by name, within seconds.
+//   GYR_EXTREMES=DRAWS:SEED sets the number of draws per key and the seed
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Key {
   std::string path, value;
 };
 
-// Every key there is, from the effective deck that a run has left: sections by indentation, KEY: VALUE.
+// All deck keys, read from the effective deck of a run: sections by indentation, lines of the form KEY: VALUE.
 std::vector<Key> all_keys() {
   std::vector<Key> keys;
   std::vector<std::string> sections;
@@ -61,7 +61,7 @@ const Words integers{"9223372036854775807",
 const Words numbers{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
 
 struct Effort {
-  int draws = 2;  // for each key
+  int draws = 2;  // values tried per key
   unsigned seed = 1;
 };
 
@@ -71,7 +71,7 @@ Effort effort() {
   return e;
 }
 
-// Planned, or refused by a message that names one of the keys and the words they were given in.
+// The deck must be planned, or refused with a message that names one of the keys and quotes the command-line argument.
 void expect_planned_or_refused(const Words& paths, const Words& changes) {
   SCOPED_TRACE(fmt::format("{}", fmt::join(changes, " ")));
   Words arguments{"plan", material().deck()};
@@ -87,7 +87,7 @@ void expect_planned_or_refused(const Words& paths, const Words& changes) {
 
 }  // namespace
 
-TEST(extremes, of_every_number_of_a_deck_are_planned_or_refused_by_name) {
+TEST(extremes, each_extreme_value_is_planned_or_refused) {
   const Effort e = effort();
   std::mt19937 random(e.seed);
   std::printf("seed %u, %d draws for each key\n", e.seed, e.draws);
@@ -106,8 +106,8 @@ TEST(extremes, of_every_number_of_a_deck_are_planned_or_refused_by_name) {
   EXPECT_GT(seen, 60);
 }
 
-// Numbers that are possible alone, and together make what is not.
-TEST(extremes, of_two_keys_together_are_planned_or_refused_by_name) {
+// Values that are valid one by one, but impossible in pairs.
+TEST(extremes, pair_of_extreme_values_is_planned_or_refused) {
   const Effort e = effort();
   std::mt19937 random(e.seed);
   const std::vector<Key> pool{{"model.hidden_size", "4194304"},
@@ -144,12 +144,12 @@ TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
   }
 }
 
-TEST(extremes, sequences_of_millions_of_tokens_are_planned_in_seconds) {
+TEST(extremes, sequences_of_16_million_tokens_are_planned) {
   for (const char* pattern : {"P x 4", "* x 4", "M- x 4"})
     expect_planned_or_refused({"train.seq_length"}, {"train.seq_length=16000000", std::string("model.pattern=") + pattern});
 }
 
-TEST(extremes, a_pattern_of_too_many_layers_says_how_many_are_possible) {
+TEST(extremes, error_for_too_many_layers_states_the_limit) {
   for (const char* pattern : {"P x 1000000000", "P x 99999999999999999999", "M- x 8193"}) {
     const Result r = run({"plan", material().deck(), std::string("model.pattern=") + pattern});
     EXPECT_EQ(r.code, int(Exit::config)) << told(r);
@@ -158,8 +158,8 @@ TEST(extremes, a_pattern_of_too_many_layers_says_how_many_are_possible) {
   }
 }
 
-// The data is looked at before anything that takes long.
-TEST(extremes, what_is_wrong_with_the_data_is_said_before_the_plan) {
+// The data is checked before the long planning starts.
+TEST(extremes, data_errors_are_reported_before_planning) {
   const Folder folder;
   const Result r = run(material().train(folder / "out", {"train.seq_length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
   EXPECT_EQ(r.code, int(Exit::data)) << told(r);
@@ -168,8 +168,8 @@ TEST(extremes, what_is_wrong_with_the_data_is_said_before_the_plan) {
   EXPECT_EQ(last_line_of(r.out).find("submit again"), std::string::npos) << told(r);
 }
 
-// And a long plan is work that goes on, and that a signal ends.
-TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
+// A long planning phase must not trigger the watchdog, and SIGTERM must end it.
+TEST(extremes, long_planning_stops_on_sigterm_without_watchdog_alarm) {
   const Folder folder;
   int beats = 0;
   const Result r = run(material().train(folder / "out", {"model.pattern=P x 16000", "train.global_batch_size=64", "watchdog.seconds=4"}),
@@ -181,8 +181,8 @@ TEST(extremes, a_plan_obeys_signals_and_is_no_standstill) {
   EXPECT_EQ(r.err.find("watchdog: no progress"), r.err.npos) << told(r);
 }
 
-// A plan alone has nothing to save: whatever signal ends it.
-TEST(extremes, a_plan_ends_of_any_signal) {
+// `gyrfalcon plan` has nothing to save, so any signal ends it at once.
+TEST(extremes, plan_command_ends_on_any_signal) {
   for (const int signal : {SIGUSR1, SIGHUP, SIGTERM, SIGINT}) {
     int beats = 0;
     const auto begin = std::chrono::steady_clock::now();
@@ -195,7 +195,7 @@ TEST(extremes, a_plan_ends_of_any_signal) {
   }
 }
 
-TEST(extremes, a_deck_with_nothing_in_it_is_not_planned) {
+TEST(extremes, empty_deck_is_refused) {
   const Folder folder;
   for (const char* text : {"", "# only a comment\n", "{}\n"}) {
     const Result r = run({"plan", folder.write("empty.yaml", text)});

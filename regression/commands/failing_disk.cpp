@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whichever call of a save the disk refuses, and why: the run ends with one message that names the file, what was saved before is whole, the
-// new checkpoint is whole or not there, and the next attempt ends with the bits of a run whose disk did not fail.
+// Tests of a failing disk: any system call of a save fails with any error. The run must end with one message that names
+// the file. Earlier checkpoints stay intact, the new one is intact or absent, and the next attempt ends with the bits
+// of an undisturbed run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +35,7 @@ struct Reference {
   Folder whole, before;
 };
 
-// A call of a save, in the order in which they were made.
+// System call of a save, as logged: name, path, and second path of a rename.
 struct Call {
   std::string what, path, to;
 };
@@ -48,7 +49,7 @@ std::vector<Call> calls_in(const fs::path& log) {
   return calls;
 }
 
-// The calls of one more step and its save.
+// System calls of one more training step and its save.
 std::vector<Call> calls_of_a_save(const Reference& reference) {
   const Folder folder, beside;
   fs::copy(reference.before.path(), folder.path(), fs::copy_options::recursive);
@@ -57,13 +58,13 @@ std::vector<Call> calls_of_a_save(const Reference& reference) {
   return calls_in(beside / "calls");
 }
 
-// The number of a call, and the error it ends with.
+// Index of the system call that fails (from 1), and its errno.
 struct Refusal {
   std::size_t call;
   int error;
 };
 
-constexpr int takes_no_byte = 0;  // of a write that ends without an error
+constexpr int takes_no_byte = 0;  // errno value for a write that writes 0 bytes without an error
 
 void fail_call(const Reference& reference, const Refusal& refusal) {
   const auto [call, error] = refusal;
@@ -75,7 +76,7 @@ void fail_call(const Reference& reference, const Refusal& refusal) {
       run(train(folder.path(), saved + 1, true),
           {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_FAILING_CALL", std::to_string(call)}, {"GYR_FAILING_ERROR", std::to_string(error)}}});
   EXPECT_NE(r.err.find("failing call: "), std::string::npos) << r.err;
-  const std::string& said = r.code == 0 ? r.out : r.err;  // an older checkpoint that cannot be removed does not end the run
+  const std::string& said = r.code == 0 ? r.out : r.err;  // the run continues if only the removal of an older checkpoint fails
   EXPECT_TRUE(r.code == int(Exit::io) || (r.code == 0 && said.find("cannot be removed") != std::string::npos)) << r.code << r.out << r.err;
   EXPECT_NE(said.find(reason), std::string::npos) << said;
   EXPECT_NE(said.find("/checkpoints"), std::string::npos) << said;
@@ -89,7 +90,7 @@ void fail_call(const Reference& reference, const Refusal& refusal) {
   expect_same_end(reference.whole.path(), folder.path(), steps);
 }
 
-// Number of the last call of this kind before `end`; -1 where there is none.
+// Index of the last matching call before `end`; -1 if there is none.
 template <class Fits>
 long last_call(const std::vector<Call>& calls, Fits&& fits, std::size_t end) {
   for (std::size_t i = std::min(end, calls.size()); i-- > 0;)
@@ -99,8 +100,8 @@ long last_call(const std::vector<Call>& calls, Fits&& fits, std::size_t end) {
 
 bool writes(const Call& c) { return c.what == "write" || c.what == "pwrite"; }
 
-// So many of them, evenly; the first and the last of each kind, of closes for each file; and writes that take no byte, of files that are no shards
-// all.
+// Chooses the failures to try: about `some` calls evenly spaced, the first and last call of each kind (close: of each
+// file), and writes of 0 bytes. The latter include all writes to files other than shards.
 std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) {
   static const int reasons[] = {EIO, ENOSPC, EDQUOT, ESTALE};
   std::map<std::string, std::size_t> first, last;
@@ -122,15 +123,15 @@ void fail_calls(std::size_t some) {
   const Reference reference;
   const std::vector<Call> calls = calls_of_a_save(reference);
   ASSERT_GT(calls.size(), 10u);
-  Trials trials("call of a save refused by the disk (EIO, ENOSPC, EDQUOT, ESTALE, no byte taken)");
+  Trials trials("failing system call of a save (EIO, ENOSPC, EDQUOT, ESTALE, 0 bytes written)");
   for (const Refusal& refusal : refusals(calls, std::min(some, calls.size()))) trials.attempt([&] { fail_call(reference, refusal); });
 }
 
 }  // namespace
 
-// A machine that loses its power keeps what was synced and nothing else. Every rename gives a name to what is on disk, the folder included,
-// and is itself on disk before anything older is renamed away or the run goes on.
-TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_there) {
+// After a power loss only fsynced data remains. Each rename must follow the fsync of the renamed file or folder, and
+// must itself be fsynced before older files are removed or training continues.
+TEST(failing_disk, every_rename_is_fsynced_before_and_after) {
   for (const bool async : {false, true})
     for (const int ranks : {0, 4}) {
       SCOPED_TRACE(fmt::format("{} ranks, async {}", ranks, async));
@@ -151,13 +152,13 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
         ++renames;
         const bool is_checkpoint = name.to.find("step_") != std::string::npos && parent(name.to).ends_with("/checkpoints");
         checkpoints += is_checkpoint;
-        // The file, or each file of the folder, is synced behind its last write; the folder behind its last file.
+        // Each file must be fsynced after its last write, and its folder after the last file.
         std::map<std::string, long> written;
         for (std::size_t w = 0; w < i; ++w)
           if (writes(calls[w]) && (calls[w].path == name.path || parent(calls[w].path) == name.path)) written[calls[w].path] = long(w);
-        EXPECT_GE(written.size(), is_checkpoint ? 1u + unsigned(std::max(1, ranks)) : 1u);  // an index or manifest, and shards
+        EXPECT_GE(written.size(), is_checkpoint ? 1u + unsigned(std::max(1, ranks)) : 1u);  // index or manifest, and one shard per rank
         for (const auto& [path, last] : written) {
-          // What was written under a temporary name inside a folder got its own before.
+          // Files written under a temporary name inside a folder were renamed earlier and are checked there.
           const long synced = last_call(
               calls, [&, path = path](const Call& c) { return c.what == "fsync" && c.path == path; }, i);
           EXPECT_GT(synced, last) << path;
@@ -168,7 +169,7 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
                 << path;
           }
         }
-        // The name itself is on disk before the next file or folder of the folder of checkpoints gets one.
+        // The rename itself must be fsynced before the next rename in the checkpoints folder.
         std::size_t next = i + 1;
         while (next < calls.size() && !(calls[next].what == "rename" && parent(calls[next].path) == parent(name.to))) ++next;
         EXPECT_GT(last_call(
@@ -176,11 +177,11 @@ TEST(failing_disk, a_name_is_given_to_what_is_on_disk_and_is_itself_brought_ther
                   long(i));
       }
       EXPECT_EQ(checkpoints, 3);
-      EXPECT_GT(renames, 2 * 3);  // manifests, `latest`
+      EXPECT_GT(renames, 2 * 3);  // also manifests and `latest`
     }
 }
 
-TEST(failing_disk, a_refused_call_loses_nothing) { fail_calls(4); }
-TEST(every_failing_call, loses_nothing) { fail_calls(1000000); }
+TEST(failing_disk, failed_system_call_in_a_save_loses_nothing) { fail_calls(4); }
+TEST(every_failing_call, every_failed_system_call_in_save_loses_nothing) { fail_calls(1000000); }
 
 }  // namespace gyr::testing::failing_disk_suite

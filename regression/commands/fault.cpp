@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever happens to a rank, somebody notices, names it, and the run ends with the losses of one that was left alone. One trial of each
-// kind here, many in campaign.cpp.
+// Faults of a rank under `gyrfalcon run`: each must be detected, the rank named, and the run must end with the losses
+// of an undisturbed run. One trial of each kind is made here; campaign.cpp makes many.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,25 +15,26 @@ class fault : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(fault, fault, ::testing::Values("kill", "stop", "hang", "exit", "slow", "nan", "bitflip"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(fault, is_noticed_named_and_survived) {
+TEST_P(fault, rank_fault_is_detected_named_and_recovered_from) {
   Trials trials(std::string("fault of a rank: ") + GetParam());
   trials.attempt([] { fault_trial(GetParam(), 1); });
 }
 
-TEST(fault, eight_ranks_lose_nothing_to_damaged_or_full_disks) {
+TEST(fault, eight_ranks_survive_damaged_shards_and_full_disk) {
   const auto damaged = [](const char* what, Damage how) {
     Trials trials(what);
     trials.attempt([&] { damage_trial(how, 1); });
   };
   damaged("8 ranks: flipped bit in a shard of the newest checkpoint", Damage::flipped_bit);
-  damaged("8 ranks: shard of the newest checkpoint cut short", Damage::cut_short);
+  damaged("8 ranks: shard of the newest checkpoint truncated", Damage::cut_short);
   damaged("8 ranks: shard of the newest checkpoint missing", Damage::removed);
-  Trials trials("8 ranks: full disk of one");
+  Trials trials("8 ranks: disk of one is full");
   for (unsigned seed = 1; seed < 4; ++seed) trials.attempt([&] { full_disk_trial(seed); });
 }
 
-// A lost rank that is not replaced takes its replica with it; the batch stays, and the losses to rounding.
-TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
+// A lost rank without a spare removes its model replica. The global batch size stays, and the losses agree up to
+// rounding.
+TEST(fault, lost_rank_without_spare_shrinks_data_parallel_group) {
   const Folder whole, folder;
   const Words settings{"train.steps=8",     "optimizer.decay_steps=8", "checkpoint.every=2",
                        "parallel.tensor=1", "watchdog.heartbeat=0.1",  "supervise.silent=2"};
@@ -51,8 +52,8 @@ TEST(fault, without_a_spare_the_data_axis_shrinks_and_the_batch_stays) {
   for (const auto& [step, loss] : expected) EXPECT_NEAR(series.at(step), loss, 1e-5 * std::abs(loss)) << step;
 }
 
-// Killed in the same step in every attempt, it never reaches the next checkpoint.
-TEST(fault, a_run_that_makes_no_progress_is_given_up) {
+// The rank exits at the same step in every attempt, so no attempt reaches the next checkpoint.
+TEST(fault, supervisor_gives_up_a_run_without_progress) {
   const Folder folder;
   Words words =
       Material::get().train(folder.path(), {"train.steps=8", "checkpoint.every=2", "fault.kind=exit:7", "fault.attempt=-1", "fault.step=4"});
@@ -64,8 +65,8 @@ TEST(fault, a_run_that_makes_no_progress_is_given_up) {
   EXPECT_EQ(json_in(folder / "supervisor.json")["attempts"].size(), 3u);
 }
 
-// What another start cannot mend is not started again.
-TEST(fault, a_wrong_deck_is_not_tried_twice) {
+// An error that a restart cannot fix must not cause a restart.
+TEST(fault, run_with_wrong_deck_is_not_restarted) {
   const Folder folder;
   Words words = Material::get().train(folder.path(), {"train.global_batch_size=7"});
   words[0] = "run";

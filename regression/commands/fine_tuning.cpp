@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From prompts and responses in JSONL to a model that answers, through the program: data build, train, eval, generate.
+// Supervised fine-tuning with the program, from prompts and responses in JSONL to a model that answers: data build,
+// train, eval, generate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,10 +18,10 @@ const std::string chat = "<|bos|>user: {prompt}<|pad|>model: {response}<|endofte
 const Words syllables{"ka", "lo", "mi", "ren", "tu", "sha", "ven", "or"};
 
 std::string question(std::size_t i) { return syllables[i % 8] + " " + syllables[i / 8 % 8] + " " + syllables[i * 5 % 8]; }
-// The last two words of the question, the other way round.
+// The last two words of the question in reverse order.
 std::string answer(std::size_t i) { return syllables[i * 5 % 8] + " " + syllables[i / 8 % 8]; }
 
-// 64 questions, each ten times, and as many that only differ in length.
+// 640 examples: each of 64 questions ten times, with 0 to 3 filler words before it.
 struct Examples {
   Folder folder;
   fs::path lines = folder / "chat.jsonl", prefix = folder / "chat";
@@ -50,7 +51,7 @@ const Examples& examples() {
 
 }  // namespace
 
-TEST(fine_tuning, build_says_what_is_learned) {
+TEST(fine_tuning, data_build_reports_the_count_of_target_tokens) {
   ASSERT_EQ(examples().built.code, 0) << examples().built.err;
   const std::string marks = contents(examples().prefix.string() + "_mask.bin");
   const long learned = std::count(marks.begin(), marks.end(), char(1));
@@ -58,7 +59,7 @@ TEST(fine_tuning, build_says_what_is_learned) {
   EXPECT_NE(examples().built.out.find(fmt::format("chat_mask.bin: {} of the tokens", learned)), std::string::npos) << examples().built.out;
 }
 
-TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_bytes) {
+TEST(fine_tuning, template_file_and_rank_count_change_no_byte) {
   const Folder folder;
   put_contents(folder / "template", chat + "\n");
   const Words words{"data",       "build",       examples().lines,
@@ -69,8 +70,8 @@ TEST(fine_tuning, the_template_may_stand_in_a_file_and_ranks_write_the_same_byte
     EXPECT_EQ(contents((folder / "p").string() + file), contents(examples().prefix.string() + file)) << file;
 }
 
-// Trained on answers only, the model gives them, and the end mark after them.
-TEST(fine_tuning, a_model_learns_to_answer) {
+// Trained only on the responses, the model must generate them, followed by the end token.
+TEST(fine_tuning, model_learns_to_answer_prompts) {
   const Folder folder;
   const Result r = run(examples().train(folder.path(), {"train.seq_length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
@@ -83,14 +84,14 @@ TEST(fine_tuning, a_model_learns_to_answer) {
   EXPECT_LT(last, 0.25 * first);
   EXPECT_LT(held_out, 0.25 * first);
 
-  // Scoring all of the data takes every answer's tokens and no others.
+  // The evaluation must score exactly the tokens that the loss mask marks.
   const fs::path trained = Material::checkpoint(folder.path(), 150);
   const Result scored = run({"eval", trained, "--data", examples().prefix});
   ASSERT_EQ(scored.code, 0) << scored.err;
   const std::string marks = contents(examples().prefix.string() + "_mask.bin");
   EXPECT_NE(scored.out.find(fmt::format(" {} tokens of", std::count(marks.begin(), marks.end(), char(1)))), std::string::npos) << scored.out;
 
-  // Separate documents do not see each other: whether a window holds one or many, the loss is that of each alone.
+  // Separate documents are masked from each other, so the loss must not depend on how many documents share a window.
   double loss[2];
   for (const int many : {0, 1}) {
     const Result packed = run({"eval", trained, "--data", examples().prefix, "--length", many ? "200" : "32"});
@@ -108,8 +109,9 @@ TEST(fine_tuning, a_model_learns_to_answer) {
   EXPECT_GE(right, 12) << said.out;
 }
 
-// Answers lie unevenly in the windows: the mean over tokens of the global batch does not mind who holds them.
-TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
+// Target tokens are unevenly distributed over the windows. The loss is a mean over the global batch, so data
+// parallelism must not change it.
+TEST(fine_tuning, one_and_four_data_parallel_ranks_train_equally) {
   const Folder one, four;
   const Words steps{"train.steps=4", "train.seq_length=64", "train.eval_every=4"};
   ASSERT_EQ(run(examples().train(one.path(), steps)).code, 0);
@@ -122,7 +124,7 @@ TEST(fine_tuning, one_and_four_data_ranks_take_the_same_steps) {
   }
 }
 
-TEST(fine_tuning, a_resumed_run_ends_with_the_same_bits) {
+TEST(fine_tuning, resumed_run_ends_with_the_same_bits) {
   const Folder whole, parts;
   const auto until = [&](const fs::path& folder, const char* steps, const Words& more = {}) {
     Words words = examples().train(folder, {steps, "optimizer.decay_steps=8"});
@@ -136,11 +138,11 @@ TEST(fine_tuning, a_resumed_run_ends_with_the_same_bits) {
   EXPECT_EQ(r.code, 0) << r.out << r.err;
 }
 
-TEST(fine_tuning, what_is_wrong_is_refused) {
+TEST(fine_tuning, wrong_templates_and_loss_masks_are_refused) {
   const Folder folder;
   const auto refused = [&](const Words& arguments, Exit code, const std::string& part) {
     for (const int ranks : {0, 2}) {
-      if (ranks > 0 && code == Exit::usage) continue;  // the command line is the same on every rank
+      if (ranks > 0 && code == Exit::usage) continue;  // usage errors are the same on every rank
       const Result r = run(arguments, {.ranks = ranks});
       EXPECT_EQ(r.code, int(code)) << r.err;
       EXPECT_NE(r.err.find(part), std::string::npos) << "'" << part << "' is not in: " << r.err;

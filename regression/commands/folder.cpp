@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An output folder belongs to one run, and so does what is in it: a second start touches nothing, runs on two machines do not share it, one
-// that is deleted, full or laid with links loses nothing and is told.
+// Tests of the output folder, which belongs to one run: a second start changes nothing, two machines never write to it
+// at once, and a deleted, full or symbolically linked folder loses no data and gives an error.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -35,14 +35,14 @@ Words supervised(const fs::path& folder, const Words& more) {
   return words;
 }
 
-// For a shell; the program itself goes first.
+// Shell command line of the program with these arguments.
 std::string line_of(const Words& arguments) {
   std::string line = GYR_BINARY;
   for (const std::string& word : arguments) line += " '" + word + "'";
   return line;
 }
 
-// In a process of its own, while execute() waits for another one: its exit code and what it says.
+// Runs a command with std::system while execute() waits for another process; returns its exit code and its output.
 std::pair<int, std::string> beside(const std::string& line, const fs::path& out) {
   const int status = std::system((line + " > " + out.string() + " 2>&1 < /dev/null").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out)};
@@ -60,7 +60,7 @@ std::vector<int> descendants(int pid) {
   return all;
 }
 
-// Of every file: which one it is, when it was last changed, and what is in it.
+// Inode, modification time and contents of every file in a folder.
 std::map<std::string, std::string> snapshot(const fs::path& folder) {
   std::map<std::string, std::string> all;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -72,7 +72,7 @@ std::map<std::string, std::string> snapshot(const fs::path& folder) {
   return all;
 }
 
-// Returns when none of them runs any more: a process that is told to stop may still write.
+// Stops the processes with SIGSTOP and waits until none runs: a process may still write shortly after the signal.
 void stop(const std::vector<int>& processes) {
   for (const int process : processes) kill(process, SIGSTOP);
   const auto runs = [](int process) {
@@ -90,7 +90,7 @@ void stop(const std::vector<int>& processes) {
 
 bool has_step(const fs::path& folder, int step) { return losses(folder).contains(step); }
 
-// The live run is stopped while others start, so that whatever changes in its folder they have changed.
+// The live run is stopped while other runs start, so that any change in its folder comes from them.
 void second_starts(bool is_supervised) {
   SCOPED_TRACE(is_supervised ? "run" : "train");
   const Folder folder;
@@ -100,7 +100,7 @@ void second_starts(bool is_supervised) {
     const auto [ended, said] = beside(line_of(words), folder / "second");
     EXPECT_EQ(ended, code) << said;
     for (const std::string& part : {why, fmt::format("RUN FAILED {}", code)}) EXPECT_NE(said.find(part), std::string::npos) << said;
-    EXPECT_TRUE(snapshot(out) == before) << words[0] << " changed the folder of a run that lives\n" << said;
+    EXPECT_TRUE(snapshot(out) == before) << words[0] << " changed the folder of a live run\n" << said;
   };
   const auto intrude = [&](int pid, const fs::path&) {
     if (done || !has_step(out, 3)) return;
@@ -129,12 +129,12 @@ void second_starts(bool is_supervised) {
   }
 }
 
-TEST(folder, of_a_run_that_lives_is_not_touched_by_another_start) {
+TEST(folder, live_run_folder_is_unchanged_by_second_start) {
   for (const bool is_supervised : {false, true}) second_starts(is_supervised);
 }
 
-// Between two attempts none of a supervisor's ranks is there; the folder is its own all the same.
-TEST(folder, is_a_supervisors_between_two_attempts) {
+// Between two attempts no rank of a supervised run exists, but the supervisor still owns the folder.
+TEST(folder, supervisor_keeps_folder_locked_between_attempts) {
   const Folder folder;
   const fs::path out = folder / "out";
   bool done = false;
@@ -154,11 +154,11 @@ TEST(folder, is_a_supervisors_between_two_attempts) {
   EXPECT_EQ(json_in(out / "supervisor.json")["restarts"], 1);
 }
 
-// What a program is told to take itself for: a machine of this name beside others, and more variables.
+// Environment variables that make the program see this host name (with LD_PRELOAD), plus more variables.
 std::string on(const std::string& host, const std::string& more) { return fmt::format("{} LD_PRELOAD={} GYR_HOST={} ", more, GYR_OTHER_HOST, host); }
 
-// As Slurm does after a node was lost: the same job, on another first node.
-TEST(folder, of_a_killed_run_is_taken_over_on_another_machine) {
+// Slurm requeues a job after a node failure: the job id is the same, but the first node is another one.
+TEST(folder, killed_run_folder_is_taken_over_elsewhere) {
   const Folder folder;
   const auto killed = [&](const std::string& name, const std::string& job, bool is_supervised) {
     const Words words{"train.steps=100000", "checkpoint.every=2"};
@@ -191,8 +191,9 @@ TEST(folder, of_a_killed_run_is_taken_over_on_another_machine) {
   }
 }
 
-// Two starts at nearly the same instant, of which either may be under a supervisor: one has the folder, and the other says so.
-TEST(folder, is_one_runs_where_two_machines_start_at_once) {
+// Two runs, some under a supervisor, start at nearly the same time: one gets the folder, and the other ends with an
+// error.
+TEST(folder, one_of_two_simultaneous_starts_gets_the_folder) {
   constexpr unsigned pairs = 4;
   const Folder folder;
   std::mt19937 random(5);
@@ -206,7 +207,7 @@ TEST(folder, is_one_runs_where_two_machines_start_at_once) {
                             out.string(), host, out.string(), host);
     }
   const Result r = execute({"/bin/bash", "-c", script + "wait"});
-  Trials trials("two machines that start in one folder at once");
+  Trials trials("simultaneous starts of two machines in one folder");
   for (unsigned pair = 0; pair < pairs; ++pair)
     trials.attempt([&] {
       std::vector<std::string> codes, said;
@@ -221,9 +222,9 @@ TEST(folder, is_one_runs_where_two_machines_start_at_once) {
     });
 }
 
-// What is deleted under a run is not made anew, and the run says why it ends.
-TEST(folder, that_is_deleted_ends_its_run) {
-  Trials trials("output folder deleted under a run");
+// A deleted output folder must not be created again, and the run must report the reason for its end.
+TEST(folder, deleted_output_folder_ends_the_run) {
+  Trials trials("output folder deleted during a run");
   for (const auto& [ranks, every, is_supervised] : {std::tuple(0, 0, false), {0, 5, false}, {4, 5, false}, {0, 0, true}})
     trials.attempt([&, ranks = ranks, every = every, is_supervised = is_supervised] {
       SCOPED_TRACE(fmt::format("{} ranks, checkpoint.every={}{}", ranks, every, is_supervised ? ", supervised" : ""));
@@ -232,7 +233,7 @@ TEST(folder, that_is_deleted_ends_its_run) {
       bool done = false;
       const auto remove = [&](int, const fs::path&) {
         if (done || !has_step(out, 3)) return;
-        fs::rename(out, folder / "away");  // in one step
+        fs::rename(out, folder / "away");  // atomic, unlike removing the files one by one
         done = true;
       };
       Words words{"train.steps=100000", fmt::format("checkpoint.every={}", every)};
@@ -249,8 +250,9 @@ TEST(folder, that_is_deleted_ends_its_run) {
     });
 }
 
-// A disk that takes no file above half a kilobyte: neither the run's nor the supervisor's. Where that is printed to has room.
-TEST(folder, on_a_full_disk_the_supervisor_still_tells_what_has_been) {
+// A file-size limit of 512 bytes makes the run's and the supervisor's files fail; standard output goes to a pipe and is
+// not limited.
+TEST(folder, on_full_disk_supervisor_still_prints_its_report) {
   const Folder folder;
   put_contents(folder / "launcher", "#!/bin/sh\nexit 74\n");
   fs::permissions(folder / "launcher", fs::perms::owner_all);
@@ -264,7 +266,7 @@ TEST(folder, on_a_full_disk_the_supervisor_still_tells_what_has_been) {
   EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
 }
 
-// Files of an output folder that a run writes, and what it calls them before they are whole.
+// Files that a run writes to an output folder, and their temporary names (.tmp).
 std::vector<fs::path> names_in(const fs::path& folder) {
   std::vector<fs::path> names{"exit_record.0.json", "backtrace.00000.txt"};
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -273,8 +275,9 @@ std::vector<fs::path> names_in(const fs::path& folder) {
   return names;
 }
 
-// A link where a file is to be replaced is replaced; one where a file is to be gone on with is refused.
-TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
+// A symbolic link at the path of a replaced file is replaced. At the path of a file that is appended to or locked, it
+// is refused.
+TEST(folder, targets_of_symbolic_links_stay_unchanged) {
   const auto settings = [](int steps) { return Words{fmt::format("train.steps={}", steps), "optimizer.decay_steps=4", "checkpoint.every=2"}; };
   const Folder whole;
   ASSERT_EQ(run(supervised(whole / "out", settings(2))).code, 0);
@@ -282,7 +285,7 @@ TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
   for (const fs::path& name : names_in(whole / "out"))
     if (name != "metrics.jsonl" && name != "lock" && name != "supervisor.lock") laid[0].push_back(name);
   EXPECT_GT(laid[0].size(), 12u);
-  Trials trials("links in an output folder");
+  Trials trials("symbolic links in an output folder");
   for (const auto& names : laid)
     trials.attempt([&] {
       const bool refused = names.size() == 1;
@@ -294,7 +297,7 @@ TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
         return folder / ("own." + plain);
       };
       for (const fs::path& name : names) {
-        put_contents(own(name), contents(folder / "out" / name));  // some are read first
+        put_contents(own(name), contents(folder / "out" / name));  // some files are read before they are written
         fs::remove(folder / "out" / name);
         fs::create_symlink(own(name), folder / "out" / name);
       }
@@ -308,8 +311,8 @@ TEST(folder, with_links_in_it_leaves_alone_what_they_point_to) {
     });
 }
 
-// Every signal to the supervisor is one to its ranks, also the second and one that came before.
-TEST(folder, of_a_supervised_run_hears_every_signal) {
+// The supervisor must forward every signal to its ranks, including repeated ones.
+TEST(folder, supervisor_forwards_every_signal_to_its_ranks) {
   const Folder folder;
   const fs::path heard = folder / "heard";
   put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + heard.string() + "\" $s; done\necho ready >> " +
@@ -333,8 +336,8 @@ TEST(folder, of_a_supervised_run_hears_every_signal) {
   EXPECT_EQ(contents(heard), expected);
 }
 
-// Told to save and stop, a supervised run does, and is not started again.
-TEST(folder, of_a_supervised_run_is_saved_when_its_supervisor_is_told_to_stop) {
+// SIGUSR1 makes a supervised run save and stop, without a restart.
+TEST(folder, supervised_run_saves_and_stops_on_sigusr1) {
   const Folder folder;
   bool sent = false;
   const auto stop = [&](int pid, const fs::path&) {
@@ -346,7 +349,7 @@ TEST(folder, of_a_supervised_run_is_saved_when_its_supervisor_is_told_to_stop) {
   EXPECT_FALSE(fs::is_empty(folder / "out/checkpoints"));
 }
 
-// Process of rank 0, by the run's heartbeats, where it is there and past `step`; 0 otherwise.
+// Process id of rank 0, read from heartbeat.bin, if the rank is past `step`; otherwise 0.
 int process_past(const fs::path& output, std::int64_t step) {
   const std::string bytes = contents(output / "heartbeat.bin");
   if (bytes.size() < 256) return 0;
@@ -357,8 +360,9 @@ int process_past(const fs::path& output, std::int64_t step) {
   return at > step ? pid : 0;
 }
 
-// One rank, and so always the same one, with no other data rank to do without: as long as something is saved in between it goes on.
-TEST(folder, of_a_run_whose_only_rank_is_killed_again_and_again_is_finished) {
+// The only rank is killed several times. The supervisor continues as long as checkpoints show progress between the
+// kills.
+TEST(folder, run_finishes_although_its_only_rank_dies_repeatedly) {
   constexpr int steps = 120, kills = 3;
   const Folder folder;
   int killed = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a trained model says does not depend on the ranks that share it, on what else was asked, or on the day.
+// Tests of `gyrfalcon generate`, and of the loss of `gyrfalcon eval`: results do not depend on the number of ranks or
+// on other prompts, and are repeatable.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +14,7 @@ namespace gyr::testing::generate_suite {
 
 namespace {
 
-// Text that `generate` prints for these arguments.
+// Text that `gyrfalcon generate` prints for these arguments.
 std::string said(const Words& more, int ranks = 0) {
   Words arguments{"generate", Material::get().trained(), "--tokens", "24"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -40,7 +41,7 @@ Score score(const std::filesystem::path& checkpoint, const Words& more = {}, int
 
 }  // namespace
 
-TEST(generate, greedy_text_is_the_same_on_one_and_two_ranks) {
+TEST(generate, greedy_text_is_the_same_on_two_ranks) {
   const std::string text = said({"--prompt", "ka", "--greedy"});
   EXPECT_TRUE(text.starts_with("ka")) << text;
   EXPECT_GT(text.size(), 20u) << text;
@@ -51,7 +52,7 @@ TEST(generate, greedy_text_is_the_same_on_one_and_two_ranks) {
   EXPECT_EQ(text, said({"--prompt", "ka", "--top-p", "0.000001"}));
 }
 
-TEST(generate, a_seed_is_a_text) {
+TEST(generate, seed_determines_the_sampled_text) {
   const Words hot{"--prompt", "ka", "--temperature", "1.5", "--seed"};
   const auto with = [&](const char* seed, int ranks = 0) {
     Words words = hot;
@@ -64,7 +65,7 @@ TEST(generate, a_seed_is_a_text) {
   EXPECT_NE(text, with("6"));
 }
 
-TEST(generate, a_text_ends_before_its_stop) {
+TEST(generate, text_ends_before_the_stop_string) {
   const std::string text = said({"--prompt", "ka", "--greedy"});
   const std::string stop = text.substr(8, 3);
   const auto at = text.find(stop, 2);
@@ -73,7 +74,7 @@ TEST(generate, a_text_ends_before_its_stop) {
   EXPECT_EQ(said({"--prompt", "ka", "--greedy", "--stop", "#never#", "--stop", stop}), text.substr(0, at) + "\n");
 }
 
-TEST(generate, prompts_together_equal_prompts_alone) {
+TEST(generate, several_prompts_at_once_equal_single_prompts) {
   const Words prompts{"ka", "lomi tusha ven", "or"};
   Words all{"--greedy"};
   std::string expected;
@@ -86,8 +87,9 @@ TEST(generate, prompts_together_equal_prompts_alone) {
   EXPECT_EQ(said(all, 2), expected);
 }
 
-// Whatever advances together, and whichever prompt comes into the place of which.
-TEST(generate, a_file_of_prompts_is_answered_in_its_order) {
+// The result of each prompt must not depend on the prompts that share its batch or on which slot of the batch it takes
+// over.
+TEST(generate, prompt_file_results_keep_the_file_order) {
   const Folder folder;
   const Words prompts{"ka", "lomi tusha ven", "or", "tusha", "ka lo"};
   std::string lines, objects;
@@ -111,7 +113,7 @@ TEST(generate, a_file_of_prompts_is_answered_in_its_order) {
   EXPECT_EQ(said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), whole);
 }
 
-TEST(generate, a_bad_file_of_prompts_is_refused) {
+TEST(generate, malformed_prompt_file_is_refused) {
   const Folder folder;
   const auto refused = [&](const Words& more, Exit code, const std::string& part) {
     Words arguments{"generate", Material::get().trained()};
@@ -129,8 +131,8 @@ TEST(generate, a_bad_file_of_prompts_is_refused) {
   refused({"--prompt", "ka", "--batch", folder / "bad.jsonl"}, Exit::usage, "--batch");
 }
 
-// Rounded to one byte, the model is nearly the same.
-TEST(generate, weights_of_one_byte_lose_little) {
+// int8 weights must change the loss by less than 0.5 %.
+TEST(generate, int8_weights_change_the_loss_little) {
   const auto file = Material::get().trained();
   const Score stored = score(file), int8 = score(file, {"--weights", "int8"});
   EXPECT_EQ(int8.tokens, stored.tokens);
@@ -143,41 +145,42 @@ TEST(generate, weights_of_one_byte_lose_little) {
   EXPECT_EQ(said(stages, 2), said(greedy));
 }
 
-TEST(generate, as_many_tokens_as_asked) {
+TEST(generate, generate_returns_the_requested_number_of_tokens) {
   for (const char* count : {"1", "7"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--greedy", "--tokens", count});
     EXPECT_TRUE(r.err.starts_with(std::string(count) + " tokens in ")) << r.err;
   }
 }
 
-TEST(generate, loss_is_the_same_on_every_grid) {
+TEST(generate, evaluation_loss_is_the_same_on_every_grid) {
   const auto file = Material::get().trained();
   const Score one = score(file);
   EXPECT_GT(one.sequences, 100);
   EXPECT_LE(one.tokens, one.sequences * Material::seq_length);
-  EXPECT_GT(one.tokens, (one.sequences - 1) * Material::seq_length);  // the last is what is left behind the windows
+  EXPECT_GT(one.tokens, (one.sequences - 1) * Material::seq_length);  // the last sequence holds the remaining tokens after the full windows
   EXPECT_NEAR(std::log(one.perplexity), one.loss, 1e-5);
   EXPECT_LT(one.loss, 4);
   EXPECT_NEAR(score(file, {"--tensor", "2"}, 2).loss, one.loss, 1e-6 * one.loss);
   const Score data = score(file, {}, 2);
   EXPECT_NEAR(data.loss, one.loss, 1e-6 * one.loss);
   EXPECT_EQ(data.tokens, one.tokens);
-  // One window for two replicas: the idle one adds nothing.
+  // One window on two data-parallel ranks: the idle rank must add nothing.
   const Score few = score(file, {"--sequences", "1"}), shared = score(file, {"--sequences", "1", "--tensor", "1"}, 2);
   EXPECT_EQ(few.sequences, 1);
   EXPECT_EQ(shared.tokens, few.tokens);
   EXPECT_NEAR(shared.loss, few.loss, 1e-6 * few.loss);
 }
 
-// The seed model's logits have a deviation of a few hundredths, which moves the loss by less than a hundredth.
-TEST(generate, loss_of_an_untrained_model_is_the_logarithm_of_its_vocabulary) {
+// The logits of a freshly initialised model have a standard deviation of a few hundredths, which changes the loss by
+// less than 0.01.
+TEST(generate, untrained_loss_is_the_log_of_vocab_size) {
   const Folder folder;
   ASSERT_EQ(run(Material::get().train(folder.path(), {"train.steps=1", "optimizer.lr=0", "optimizer.weight_decay=0"})).code, 0);
   EXPECT_NEAR(score(Material::checkpoint(folder.path(), 1)).loss, std::log(double(Material::vocab_size)), 0.02);
 }
 
-// A special token spelt in the prompt is the token unless --plain is given, so the two ask different things.
-TEST(generate, prompts_are_encoded_as_the_model_expects) {
+// Special tokens spelt in the prompt are encoded as such unless --plain is given, so the two prompts differ.
+TEST(generate, plain_option_disables_special_tokens_in_prompts) {
   const Words prompt{"--prompt", "ka<|endoftext|>lo", "--greedy"};
   Words plain = prompt;
   plain.push_back("--plain");
@@ -185,8 +188,8 @@ TEST(generate, prompts_are_encoded_as_the_model_expects) {
   EXPECT_EQ(said({"--prompt", "ka", "--greedy"}), said({"--prompt", "ka", "--greedy", "--plain"}));
 }
 
-// An evaluation has batches of its own: that of the training says nothing about how many ranks may share it.
-TEST(generate, any_number_of_ranks_may_evaluate) {
+// Evaluation does not use the training batch size, so any number of ranks is possible.
+TEST(generate, evaluation_works_on_any_number_of_ranks) {
   const Score alone = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"});
   for (const int ranks : {3, 5}) {
     const Score shared = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"}, ranks);
@@ -195,7 +198,7 @@ TEST(generate, any_number_of_ranks_may_evaluate) {
   }
 }
 
-TEST(generate, a_prompt_without_a_token_is_refused_where_nothing_can_stand_for_it) {
+TEST(generate, empty_prompt_without_end_of_text_is_refused) {
   const Folder folder;
   nlohmann::json tokenizer = nlohmann::json::parse(contents(Material::get().tokenizer()));
   tokenizer["added_tokens"] = nlohmann::json::array();
@@ -214,7 +217,7 @@ TEST(generate, a_prompt_without_a_token_is_refused_where_nothing_can_stand_for_i
   EXPECT_EQ(ask(Material::get().tokenizer(), "").code, 0);
 }
 
-TEST(generate, lengths_beyond_all_bounds_are_refused) {
+TEST(generate, absurd_token_counts_and_lengths_are_refused) {
   for (const char* tokens : {"9223372036854775807", "16777216"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--tokens", tokens});
     EXPECT_EQ(r.code, int(Exit::usage)) << r.out << r.err;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names and texts in files may be anybody's. Whatever is printed of them moves no cursor, begins no line of its own and looks like no last line of a
-// run.
-//   GYR_HOSTILE=DRAWS:SEED tries more of them
+// Names and texts from untrusted files. No printed text may contain control sequences, start a line that the file
+// chooses, or imitate the last line of a run (RUN OK).
+//   GYR_HOSTILE=DRAWS:SEED sets the number of draws and the seed
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -21,7 +21,8 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-// Bytes that a terminal obeys, or takes for the end of a line; those of UTF-8's second set of controls and of turned writing too.
+// Control characters in a text: ASCII controls except line feed, C1 controls in UTF-8, byte 0xff, and the right-to-left
+// override.
 std::vector<std::string> forbidden_in(const std::string& text) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -32,7 +33,8 @@ std::vector<std::string> forbidden_in(const std::string& text) {
   return found;
 }
 
-// Nothing of the kind in either stream, and no line begins with RUN but the last of standard output, where the command has one.
+// Expects no control characters in either stream, and no line that begins with RUN except the last line of a command
+// that prints one.
 void expect_tame(const Result& r, bool last_line) {
   for (const std::string* text : {&r.out, &r.err}) EXPECT_TRUE(forbidden_in(*text).empty()) << forbidden_in(*text)[0] << "\n" << *text;
   Words forged;
@@ -46,7 +48,7 @@ void expect_tame(const Result& r, bool last_line) {
   EXPECT_NE(r.code, int(Exit::internal)) << r.out << r.err;
 }
 
-// Each call draws a name of a few pieces.
+// Draws random names made of a few hostile pieces.
 class Names {
  public:
   explicit Names(unsigned seed) : random_(seed) {}
@@ -71,7 +73,7 @@ class Names {
     for (unsigned n = 1 + random_() % 4; n > 0; --n) name += pieces[random_() % pieces.size()];
     return name + "\nRUN OK";
   }
-  // For names of files, without bytes that a path cannot have.
+  // Name of a file: limited to 100 bytes.
   std::string draw_file() {
     std::string name = draw();
     return name.substr(0, 100);
@@ -114,7 +116,7 @@ void refuse_model_folder(const Folder& folder, Names& names, const std::string& 
 
 }  // namespace
 
-TEST(hostile, names_in_files_forge_nothing) {
+TEST(hostile, names_in_files_cannot_forge_output) {
   const RecomputeCost e = recompute_cost();
   std::printf("seed %u, %d draws of each kind\n", e.seed, e.draws);
   Names names(e.seed);
@@ -123,7 +125,7 @@ TEST(hostile, names_in_files_forge_nothing) {
     const Folder folder;
     const std::string name = names.draw();
     const auto quoted = [](const std::string& text) { return Json(text).dump(); };
-    trials.attempt([&] {  // keys and values of a config.json
+    trials.attempt([&] {  // keys and values of config.json
       Json config = small_config();
       config[name] = 1;
       refuse_model_folder(folder, names, config.dump(), safetensors("{}"));
@@ -131,14 +133,14 @@ TEST(hostile, names_in_files_forge_nothing) {
       refuse_model_folder(folder, names, config.dump(), safetensors("{}"));
       refuse_model_folder(folder, names, "{" + quoted(name) + ": " + name, "");
     });
-    trials.attempt([&] {  // tensors and fields of a header
+    trials.attempt([&] {  // tensor names and fields of a safetensors header
       refuse_model_folder(folder, names, small_config().dump(),
                           safetensors("{" + quoted(name) + R"(:{"dtype":"F32","shape":[],"data_offsets":[0,0]}})"));
       refuse_model_folder(folder, names, small_config().dump(),
                           safetensors("{" + quoted(name) + R"(:{"dtype":"BF16","shape":[0],"data_offsets":[0,0]}})"));
       refuse_model_folder(folder, names, small_config().dump(), safetensors(R"({"a":{"dtype":)" + quoted(name) + "}}"));
     });
-    trials.attempt([&] {  // shards of an index
+    trials.attempt([&] {  // file names in model.safetensors.index.json
       const fs::path model = folder / "sharded";
       fs::create_directory(model);
       put_contents(model / "config.json", small_config().dump());
@@ -147,7 +149,7 @@ TEST(hostile, names_in_files_forge_nothing) {
       put_contents(model / "model.safetensors.index.json", Json{{"weight_map", {{name, "absent"}}}}.dump());
       expect_tame(run({"import-hf", model, folder / "to"}), false);
     });
-    trials.attempt([&] {  // a tokenizer
+    trials.attempt([&] {  // texts in tokenizer.json
       Json tokenizer = Json::parse(contents(material().tokenizer()));
       tokenizer["model"]["type"] = name;
       put_contents(folder / "t.json", tokenizer.dump());
@@ -155,7 +157,7 @@ TEST(hostile, names_in_files_forge_nothing) {
       put_contents(folder / "t.json", "{" + quoted(name) + ":" + quoted(name) + "," + quoted(name) + ":1}");
       expect_tame(run({"tokenizer", "encode", folder / "t.json", "--text", "a"}), false);
     });
-    trials.attempt([&] {  // a deck
+    trials.attempt([&] {  // keys and values of a deck, and its file name
       put_contents(folder / "deck.yaml", quoted(name) + ": 1\n");
       expect_tame(run({"plan", folder / "deck.yaml"}), true);
       put_contents(folder / "deck.yaml", "model:\n  pattern: " + quoted(name) + "\n");
@@ -166,13 +168,13 @@ TEST(hostile, names_in_files_forge_nothing) {
       expect_tame(run({"plan", material().deck(), "train.global_batch_size=" + name}), true);
       expect_tame(run({names.draw()}), false);
     });
-    trials.attempt([&] {  // examples
+    trials.attempt([&] {  // examples for eval
       put_contents(folder / "e.jsonl", "{" + quoted(name) + ":" + name);
       expect_tame(run({"eval", material().trained(), "--lambada", folder / "e.jsonl"}), true);
       expect_tame(run({"eval", material().trained(), "--lambada", folder / names.draw_file()}), true);
       expect_tame(run({"eval", material().trained(), "--text", material().text(), "--begin", name}), true);
     });
-    trials.attempt([&] {  // a trace
+    trials.attempt([&] {  // names in a trace
       const auto event = [](const char* phase, const char* category, const std::string& what, const Json& args) {
         return Json{{"ph", phase}, {"pid", 0}, {"cat", category}, {"name", what}, {"ts", 0}, {"dur", 9}, {"args", args}};
       };
@@ -197,7 +199,7 @@ TEST(hostile, names_in_files_forge_nothing) {
       expect_tame(run({"trace", "show", folder / "trace.json"}), false);
       expect_tame(run({"trace", "show", folder / names.draw_file()}), false);
     });
-    trials.attempt([&] {  // a checkpoint in a folder of such a name, and a run's state
+    trials.attempt([&] {  // a checkpoint folder with a hostile name, and texts in status.json
       const fs::path copy = folder / names.draw_file();
       fs::copy(material().trained(), copy);
       expect_tame(run({"info", copy, "--check"}), false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models come from Hugging Face's folders and go back to them without losing a bit; runs start from them on any grid; what fails leaves
-// nothing behind.
+// Tests of import-hf and export-hf: a round trip keeps every bit, training starts from such folders on any grid, and a
+// failure leaves no partial files.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -31,7 +31,7 @@ void expect_refused(const Words& arguments, Exit code, const std::string& part, 
   EXPECT_NE(r.err.find(part), std::string::npos) << "'" << part << "' is not in: " << r.err;
 }
 
-// The trained model as a folder, stored as it is.
+// The trained model as a Hugging Face folder, exported with the stored data type.
 const fs::path& exported() {
   static const Folder folder;
   static const fs::path path = [] {
@@ -50,7 +50,7 @@ double loss_of(const fs::path& model, const Words& more = {}, int ranks = 0) {
   return loss;
 }
 
-// Losses of the steps of a run.
+// Losses of all steps of a run.
 std::vector<double> losses_of(const fs::path& output) {
   std::vector<double> losses;
   for (const std::string& line : lines_of(contents(output / "metrics.jsonl"))) {
@@ -67,7 +67,7 @@ std::map<std::string, std::string> weights_in(const fs::path& folder) {
   return files;
 }
 
-// Tensors by name, type, shape and bytes, of all files of a folder.
+// Data type, shape and bytes of every tensor in all safetensors files of a folder, by tensor name.
 std::map<std::string, std::string> tensors_in(const fs::path& folder) {
   std::map<std::string, std::string> tensors;
   for (const auto& [name, bytes] : weights_in(folder)) {
@@ -87,7 +87,7 @@ std::map<std::string, std::string> tensors_in(const fs::path& folder) {
 
 }  // namespace
 
-TEST(huggingface, out_and_in_and_out_again_keeps_every_bit) {
+TEST(huggingface, export_import_export_keeps_every_bit) {
   const Folder folder;
   for (const Words& options :
        std::vector<Words>{{}, {"--dtype", "bf16"}, {"--dtype", "fp16"}, {"--dtype", "fp32"}, {"--shard-size", "20KB", "--dtype", "bf16"}}) {
@@ -105,7 +105,7 @@ TEST(huggingface, out_and_in_and_out_again_keeps_every_bit) {
   }
 }
 
-TEST(huggingface, shards_hold_what_one_file_holds) {
+TEST(huggingface, sharded_export_holds_the_same_tensors) {
   const Folder folder;
   must({"export-hf", material().trained(), folder / "a", "--shard-size", "20KB"});
   EXPECT_EQ(tensors_in(folder / "a"), tensors_in(exported()));
@@ -123,7 +123,7 @@ TEST(huggingface, shards_hold_what_one_file_holds) {
   expect_refused({"export-hf", material().trained(), folder / "c", "--shard-size", "5 apples"}, Exit::usage, "--shard-size");
 }
 
-TEST(huggingface, tied_heads_are_stored_once) {
+TEST(huggingface, tied_output_head_is_stored_once) {
   const Folder folder;
   must(material().train(folder / "out", {"model.tie_word_embeddings=true", "train.steps=1", "train.precision=bf16"}));
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a"});
@@ -131,7 +131,8 @@ TEST(huggingface, tied_heads_are_stored_once) {
   must({"import-hf", folder / "a", folder / "ckpt"});
   must({"export-hf", folder / "ckpt", folder / "b"});
   EXPECT_EQ(weights_in(folder / "a"), weights_in(folder / "b"));
-  // The numbers of a bf16 run in fp32 are its masters, finer than its weights.
+  // Exported in fp32, the weights of a bf16 run are its fp32 master weights, which have more digits than its bf16
+  // weights.
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "fine", "--dtype", "fp32"});
   const std::string name = "model.layers.0.mamba.in_proj.weight";
   const std::string fine = tensors_in(folder / "fine")[name], coarse = tensors_in(folder / "a")[name];
@@ -143,7 +144,7 @@ TEST(huggingface, tied_heads_are_stored_once) {
   EXPECT_TRUE(finer);
 }
 
-TEST(huggingface, a_folder_scores_and_speaks_as_its_checkpoint) {
+TEST(huggingface, exported_folder_scores_and_generates_as_its_checkpoint) {
   const Folder folder;
   must({"import-hf", exported(), folder / "ckpt"});
   const double wanted = loss_of(material().trained());
@@ -155,9 +156,9 @@ TEST(huggingface, a_folder_scores_and_speaks_as_its_checkpoint) {
   EXPECT_EQ(said(folder / "ckpt"), said(material().trained()));
 }
 
-TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
+TEST(huggingface, run_starts_from_folder_or_checkpoint_on_grids) {
   const Folder folder;
-  // The model's keys are left out, so that they must come from the folder.
+  // The deck has no model section, so that the model settings must come from the folder.
   std::string text = contents(material().deck());
   text.erase(0, text.find("data:"));
   const fs::path deck = folder.write("deck.yaml", text);
@@ -169,7 +170,7 @@ TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
   };
   const std::vector<double> one = losses("one", {"--init-from", exported()}, 0);
   ASSERT_EQ(one.size(), 2u);
-  EXPECT_LT(one[0], std::log(300.) - 1);  // it has learnt something before
+  EXPECT_LT(one[0], std::log(300.) - 1);  // lower than the loss of an untrained model
   EXPECT_EQ(losses("checkpoint", {"--init-from", material().trained()}, 0), one);
   EXPECT_EQ(losses("key", {"train.init_from=" + exported().string()}, 0), one);
   for (const auto& [name, grid] : std::map<std::string, Words>{{"t2", {"parallel.tensor=2"}},
@@ -182,24 +183,24 @@ TEST(huggingface, a_run_starts_from_a_folder_or_a_checkpoint_on_any_grid) {
     ASSERT_EQ(these.size(), 2u) << name;
     for (int i = 0; i < 2; ++i) EXPECT_NEAR(these[i], one[i], 2e-5) << name;
   }
-  // The run says where it came from, and goes on from its own checkpoints.
+  // The effective deck records the folder. With --resume the run continues from its own checkpoints.
   EXPECT_NE(contents(folder / "one/deck.yaml").find("init_from: " + exported().string()), std::string::npos);
   const Result more = must({"train", deck, "output.folder=" + (folder / "one").string(), "train.steps=3", "--init-from", exported(), "--resume"});
   EXPECT_NE(more.out.find("resumed from"), std::string::npos) << more.out;
-  // What the deck says of the model wins, and where it contradicts the weights the tensor is named.
+  // A model key in the deck overrides the folder. If it contradicts the weights, the error names the tensor.
   expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.mlp.intermediate_size=60"},
                  Exit::config, "gate_proj.weight");
   expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", exported(), "model.tie_word_embeddings=true",
                   "model.attention.bias=true"},
                  Exit::config, "q_proj.bias");
   expect_refused({"train", deck, "output.folder=" + (folder / "x").string(), "--init-from", folder / "absent"}, Exit::missing, "absent");
-  // The exported run finds its way back to the folder it started from.
+  // Exporting this run takes the tokenizer from the folder that the run started from.
   const Result out = must({"export-hf", Material::checkpoint(folder / "one", 3), folder / "back"});
   EXPECT_EQ(out.err, "");
   EXPECT_EQ(contents(folder / "back/tokenizer.json"), contents(exported() / "tokenizer.json"));
 }
 
-TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
+TEST(huggingface, export_like_copies_settings_missing_in_the_deck) {
   const Folder folder;
   fs::copy(exported(), folder / "like");
   Json config = Json::parse(contents(folder / "like/config.json"));
@@ -217,15 +218,16 @@ TEST(huggingface, what_a_deck_does_not_know_comes_from_like) {
   EXPECT_EQ(contents(folder / "a/generation_config.json"), "{\"temperature\": 0.5}");
   EXPECT_EQ(contents(folder / "a/chat_template.jinja"), "{{ hello }}");
   EXPECT_FALSE(fs::exists(folder / "a/notes.txt"));
-  // Without it the deck's tokenizer goes along, and a note says what is missing.
+  // Without --like, the deck's tokenizer is exported, and a note lists the missing settings.
   const Result without = must({"export-hf", material().trained(), folder / "b"});
   EXPECT_NE(without.err.find("note: no folder provides"), std::string::npos) << without.err;
   EXPECT_EQ(contents(folder / "b/tokenizer.json"), contents(material().tokenizer()));
   EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::seq_length);
 }
 
-// What a folder's files say of a model's use goes with it: into the checkpoint, into those of runs and copies that begin there, and back out.
-TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
+// generation_config.json, the chat template and the end-of-text tokens are kept in the checkpoint, in checkpoints of
+// runs and copies that start from it, and in a later export.
+TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {
   const Folder folder;
   fs::copy(exported(), folder / "hf");
   const fs::path tokenizer = folder / "tokenizer.json";
@@ -235,7 +237,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
     config["eos_token_id"] = ends, config["max_position_embeddings"] = 4321;
     put_contents(folder / "hf/config.json", config.dump());
   };
-  Json all;  // tokens: the first one made ends a text
+  Json all;  // all token ids, so that any generated token ends the text
   for (int token = 0; token < Material::vocab_size; ++token) all.push_back(token);
   const std::string turns = "{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] + '\n' }}{% endfor %}";
   with_config(all);
@@ -252,7 +254,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
     for (const std::string& line : lines_of(r.err)) std::sscanf(line.c_str(), "%d tokens in", &tokens);
     return std::pair(tokens, r.out);
   };
-  EXPECT_EQ(made(folder / "hf").first, 1);  // config.json's hold where generation_config.json names none
+  EXPECT_EQ(made(folder / "hf").first, 1);  // config.json's eos_token_id is used if generation_config.json has none
   put_contents(folder / "hf/generation_config.json", Json{{"temperature", 0.5}, {"do_sample", true}, {"eos_token_id", all}}.dump(1));
   with_config(nullptr);
   EXPECT_EQ(made(folder / "hf").first, 1);
@@ -262,7 +264,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
   const std::map<std::string, std::string> files{{"generation_config.json", contents(folder / "hf/generation_config.json")},
                                                  {"tokenizer_config.json", contents(folder / "hf/tokenizer_config.json")},
                                                  {"special_tokens_map.json", "{}"}};
-  fs::rename(folder / "hf", folder / "away");  // the checkpoint stands alone
+  fs::rename(folder / "hf", folder / "away");  // from here on the checkpoint must not need the folder
   must({"reshard", folder / "ckpt", folder / "copy", "--files", "2"});
   must({"train", material().deck(), "output.folder=" + (folder / "out").string(), "train.steps=1", "--init-from", folder / "copy"});
   must({"train", material().deck(), "output.folder=" + (folder / "out").string(), "train.steps=2", "--init-from", folder / "copy", "--resume"});
@@ -275,7 +277,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
     EXPECT_EQ(written["max_position_embeddings"], 4321);
     EXPECT_EQ(written["eos_token_id"], nullptr);
   }
-  // A template beyond what is supported is told, by name and with the way out.
+  // The error for an unsupported chat template names it and suggests --template.
   put_contents(folder / "away/chat_template.jinja", "{% if tools %}x{% endif %}");
   const Result without = must({"generate", folder / "away", "--prompt", "ka", "--greedy", "--tokens", "1", "--tokenizer", tokenizer});
   EXPECT_NE(without.err.find("the model has a chat template"), std::string::npos) << without.err;
@@ -283,7 +285,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
                  "away/chat_template.jinja: the chat template cannot be converted: character 1: `if tools` is not");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat"}, Exit::data, "has no chat template; write one with --template");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat", "--template", "{role}{content}"}, Exit::usage, "--chat");
-  // Data is written down as the model says, too.
+  // data build can also use the chat template of the model.
   folder.write("chat.jsonl", R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}]})"
                              "\n");
   must({"data", "build", folder / "chat.jsonl", folder / "by-model", "--tokenizer", tokenizer, "--template", "@" + (folder / "ckpt").string()});
@@ -292,7 +294,7 @@ TEST(huggingface, a_checkpoint_carries_what_its_folder_says_of_its_use) {
     EXPECT_EQ(contents((folder / "by-model").string() + end), contents((folder / "by-hand").string() + end)) << end;
 }
 
-TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
+TEST(huggingface, existing_files_are_never_overwritten_by_mistake) {
   const Folder folder;
   folder.write("notes", "precious");
   expect_refused({"import-hf", exported(), folder / "notes", "--overwrite"}, Exit::usage, "is not a checkpoint");
@@ -301,10 +303,10 @@ TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   expect_refused({"import-hf", exported(), folder / "ckpt"}, Exit::usage, "--overwrite");
   must({"import-hf", exported(), folder / "ckpt", "--overwrite"});
   fs::create_directory(folder / "dir");
-  must({"export-hf", folder / "ckpt", folder / "dir"});  // empty: nothing to lose
+  must({"export-hf", folder / "ckpt", folder / "dir"});  // an empty folder may be used without --overwrite
   expect_refused({"export-hf", folder / "ckpt", folder / "dir"}, Exit::usage, "--overwrite");
   must({"export-hf", folder / "ckpt", folder / "dir/", "--overwrite", "--shard-size", "20KB"});
-  EXPECT_FALSE(fs::exists(folder / "dir/model.safetensors"));  // of the one before
+  EXPECT_FALSE(fs::exists(folder / "dir/model.safetensors"));  // the file of the earlier export is removed
   folder.write("dir/thesis.tex", "precious");
   expect_refused({"export-hf", folder / "ckpt", folder / "dir", "--overwrite"}, Exit::usage, "thesis.tex");
   EXPECT_EQ(contents(folder / "dir/thesis.tex"), "precious");
@@ -318,11 +320,11 @@ TEST(huggingface, nothing_that_is_there_is_lost_by_mistake) {
   EXPECT_EQ(folder.files(), 4u);
 }
 
-TEST(huggingface, a_full_disk_leaves_nothing_behind) {
+TEST(huggingface, full_disk_leaves_no_partial_files) {
   const Folder folder;
   const long weights = long(fs::file_size(exported() / "model.safetensors"));
   for (const long limit : {0L, 100L, weights / 2, weights - 1}) {
-    // The message itself goes into a file here, which the smaller limits cut.
+    // The file-size limit also cuts the error message, because standard error is a file here.
     const Result r = run({"export-hf", material().trained(), folder / "a"}, {.file_limit = limit});
     EXPECT_EQ(r.code, int(Exit::io)) << told(r);
     if (limit > 1000) {
@@ -334,7 +336,7 @@ TEST(huggingface, a_full_disk_leaves_nothing_behind) {
   }
 }
 
-TEST(huggingface, what_is_no_such_model_is_refused) {
+TEST(huggingface, unsupported_or_inconsistent_models_are_refused) {
   const Folder folder;
   expect_refused({"import-hf", folder / "absent", folder / "ckpt"}, Exit::missing, "absent: is not a folder");
   expect_refused({"import-hf", material().trained(), folder / "ckpt"}, Exit::missing, "config.json");
@@ -358,19 +360,20 @@ TEST(huggingface, what_is_no_such_model_is_refused) {
   const Result noted = must({"import-hf", folder / "a", folder / "ckpt"});
   EXPECT_NE(noted.err.find("note: "), std::string::npos);
   EXPECT_NE(noted.err.find("`frobnicate`"), std::string::npos) << noted.err;
-  // A shard that was cut short on its way.
+  // A truncated safetensors file.
   fs::resize_file(folder / "a/model.safetensors", fs::file_size(folder / "a/model.safetensors") - 1);
   expect_refused({"import-hf", folder / "a", folder / "other"}, Exit::data, "cut short");
   EXPECT_FALSE(fs::exists(folder / "other"));
-  // Models that transformers do not know.
+  // Models that no class of transformers can represent.
   must(material().train(folder / "out", {"model.pattern=P*", "train.steps=1"}));
   expect_refused({"export-hf", Material::checkpoint(folder / "out", 1), folder / "c"}, Exit::config, "model.pattern is");
   EXPECT_FALSE(fs::exists(folder / "c"));
   expect_refused({"export-hf", exported() / "model.safetensors", folder / "c"}, Exit::data, "HDF5");
 }
 
-// A tensor is never in memory as a whole: with one of 64 MiB neither direction takes half of it more than looking at the file does.
-TEST(huggingface, memory_does_not_grow_with_tensors) {
+// Tensors are copied in pieces: with a tensor of 64 MiB, import and export may use at most half of that on top of
+// `info`.
+TEST(huggingface, import_and_export_memory_is_below_tensor_size) {
   const Folder folder;
   fs::create_directory(folder / "big");
   const long vocab_size = 32768, width = 1024;
@@ -422,7 +425,7 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   const std::string text = header.dump();
   const std::uint64_t length = text.size();
   folder.write("big/model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + text);
-  fs::resize_file(folder / "big/model.safetensors", 8 + length + end);  // zeros that take no room
+  fs::resize_file(folder / "big/model.safetensors", 8 + length + end);  // a sparse file of zeros, which takes no disk space
 
   const long tensor = vocab_size * width * 2 / 1024, base = must({"info", material().trained()}).peak_kib;
   const long in = must({"import-hf", folder / "big", folder / "ckpt"}).peak_kib - base;
@@ -432,8 +435,8 @@ TEST(huggingface, memory_does_not_grow_with_tensors) {
   for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2);
 }
 
-// What came in shards goes out in them, and what says nothing of this model stays as it was.
-TEST(huggingface, an_export_keeps_the_files_and_the_words_of_the_folder) {
+// A sharded model is exported in the same shards, and config.json keys that do not concern the model are kept.
+TEST(huggingface, export_keeps_shards_and_unused_config_keys) {
   const Folder folder;
   must(material().train(folder / "out", {"model.mamba.norm=none", "train.steps=1"}));
   must({"export-hf", Material::checkpoint(folder / "out", 1), folder / "a", "--shard-size", "20KB"});
@@ -449,7 +452,7 @@ TEST(huggingface, an_export_keeps_the_files_and_the_words_of_the_folder) {
   }
 }
 
-TEST(huggingface, what_people_take_for_a_model_is_told_with_the_way_out) {
+TEST(huggingface, errors_for_common_mistakes_state_the_remedy) {
   const Folder folder;
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 3087467144\n";
   fs::create_directory(folder / "lfs");

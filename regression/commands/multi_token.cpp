@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-token prediction through the program: each depth's loss is told and falls, a run goes on with the same bits, what is read without a training
-// is the model alone, and modules are drawn beside a model that has none, or left behind.
+// Tests of multi-token prediction (MTP) with the program. The loss of each depth is logged and falls, and a resumed run
+// ends with the same bits. Evaluation and generation ignore the MTP modules. The modules can be added to a trained
+// model or dropped.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +33,7 @@ double evaluated(const fs::path& checkpoint, int ranks = 0) {
   return json_in(folder / "summary.json").at("results").at("loss").get<double>();
 }
 
-TEST(multi_token, every_depth_learns_and_a_run_goes_on_with_the_same_bits_on_two_stages) {
+TEST(multi_token, mtp_depths_learn_and_resume_with_same_bits) {
   const Folder folder;
   const Words steps{"train.steps=24", "checkpoint.every=12", "optimizer.decay_steps=24", "parallel.pipeline=2"};
   trained(folder / "whole", steps, 2);
@@ -45,12 +46,12 @@ TEST(multi_token, every_depth_learns_and_a_run_goes_on_with_the_same_bits_on_two
   expect_same_end(folder / "whole", folder / "parts", 24);
 }
 
-TEST(multi_token, what_is_read_without_a_training_is_the_model_alone) {
+TEST(multi_token, evaluation_and_generation_ignore_mtp_modules) {
   const Folder folder;
   const Words steps{"train.steps=6", "train.eval_every=6", "train.eval_batches=2"};
   trained(folder / "mtp", steps);
   const fs::path checkpoint = Material::checkpoint(folder / "mtp", 6);
-  // A run of next_token that begins with these weights leaves modules behind.
+  // A next_token run that starts from these weights drops the MTP modules.
   trained(folder / "next", {"--init-from", checkpoint, "train.objective=next_token", "train.steps=1", "optimizer.lr=0", "optimizer.min_lr=0"});
   const fs::path alone = Material::checkpoint(folder / "next", 1);
   const Result info = run({"info", alone});
@@ -64,7 +65,7 @@ TEST(multi_token, what_is_read_without_a_training_is_the_model_alone) {
   EXPECT_EQ(one.out, other.out);
 }
 
-TEST(multi_token, modules_are_drawn_beside_a_model_that_has_none) {
+TEST(multi_token, mtp_modules_are_added_to_a_trained_model) {
   const Folder folder;
   const Words start{"--init-from", Material::get().trained(), "train.steps=1", "train.precision=fp32"};
   const Result refused = run(Material::get().train(folder / "x", with(ahead, start)));
@@ -76,7 +77,7 @@ TEST(multi_token, modules_are_drawn_beside_a_model_that_has_none) {
   EXPECT_NE(r.out.find("left out: none"), std::string::npos) << r.out;
   const auto step = metrics(folder / "new", "step").at(0);
   EXPECT_LT(step["loss"].get<double>(), losses(Material::get().output()).at(1) - 0.5) << "the model's own head is kept";
-  EXPECT_NEAR(step["mtp_losses"][0].get<double>(), std::log(300.), 1.5) << "of modules that have seen nothing";
+  EXPECT_NEAR(step["mtp_losses"][0].get<double>(), std::log(300.), 1.5) << "loss of untrained MTP modules";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a plan says of time on a machine, and the files that it is told of the machine by.
+// Tests of `gyrfalcon plan` with a cluster description and a kernel profile, and of the automatic choice of the layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@ const Material& material() { return Material::get(); }
 
 const std::string clusters = std::string(GYR_SOURCE_DIR) + "/input/clusters/";
 
-// The number behind a title of the prediction.
+// The number that this pattern captures in the text; -1 if there is no match.
 double number_in(const std::string& text, const std::string& pattern) {
   std::smatch match;
   return std::regex_search(text, match, std::regex(pattern)) ? std::stod(match[1]) : -1;
 }
 
-TEST(planner, a_plan_on_a_cluster_says_how_long_a_step_takes) {
+TEST(planner, plan_with_a_cluster_predicts_step_time) {
   const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-34b.yaml";
   const Words asked{"plan",     deck,  "--ranks", "512", "parallel.tensor=4", "parallel.pipeline=8", "--cluster", clusters + "h100.yaml",
                     "--tokens", "1e12"};
@@ -39,8 +39,9 @@ TEST(planner, a_plan_on_a_cluster_says_how_long_a_step_takes) {
   EXPECT_EQ(run({"plan", deck, "--ranks", "64"}).out.find("predicted"), std::string::npos);
 }
 
-// By the flops that the same plan says a step has, also where an encoder reads more tokens than are told.
-TEST(planner, utilisation_is_of_the_flops_of_a_step) {
+// The MFU must follow from the model FLOPs per step of the same plan, also for an encoder-decoder, whose encoder tokens
+// are not counted in seq_length.
+TEST(planner, mfu_equals_model_flops_over_peak_flops) {
   for (const char* name : {"t5-small", "bert-base", "falcon-h1-73m", "gpt2-124m"}) {
     const Result r = run({"plan", fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name), "--cluster", clusters + "h100.yaml"});
     ASSERT_EQ(r.code, 0) << r.err;
@@ -50,7 +51,7 @@ TEST(planner, utilisation_is_of_the_flops_of_a_step) {
   }
 }
 
-TEST(planner, what_is_said_of_a_machine_is_checked) {
+TEST(planner, cluster_and_profile_files_are_validated) {
   const Folder folder;
   const std::string deck = material().deck();
   EXPECT_EQ(run({"plan", deck, "--profile", "x"}).code, int(Exit::usage));
@@ -87,8 +88,8 @@ TEST(planner, what_is_said_of_a_machine_is_checked) {
   EXPECT_EQ(run({"plan", deck, "--cluster", clusters + "h100.yaml", "--profile", folder / "profile"}).code, int(Exit::config));
 }
 
-// What the program measures it can read, and a step that it predicts from that is of the length of one that it takes.
-TEST(planner, a_machine_is_measured_and_planned_with) {
+// plan must read the files that probe and profile write on this machine, and predict a step time from them.
+TEST(planner, plan_accepts_measured_cluster_and_kernel_profile) {
   const Folder folder;
   const std::string deck = material().deck();
   const Result probe = run({"probe", "--out", folder / "here.yaml"}, {.ranks = 2});
@@ -103,7 +104,7 @@ TEST(planner, a_machine_is_measured_and_planned_with) {
   EXPECT_GT(number_in(plan.out, R"(step +([0-9.e+-]+) s;)"), 0) << plan.out;
 }
 
-// Whatever the search makes of the machine.
+// Settings of an automatic layout search on H100 GPUs.
 const Words automatic{"parallel.plan=auto", "parallel.cluster=" + clusters + "h100.yaml"};
 
 std::string line_with(const std::string& text, const std::string& what) {
@@ -112,7 +113,7 @@ std::string line_with(const std::string& text, const std::string& what) {
   return "";
 }
 
-TEST(planner, a_search_explains_itself_and_its_first_is_what_the_deck_would_be) {
+TEST(planner, best_layout_of_explain_equals_automatic_plan) {
   const std::string deck = material().deck(), cluster = clusters + "h100.yaml";
   const Result r = run({"plan", deck, "--ranks", "4", "--cluster", cluster, "--explain"});
   ASSERT_EQ(r.code, 0) << r.err;
@@ -143,8 +144,9 @@ TEST(planner, a_search_explains_itself_and_its_first_is_what_the_deck_would_be) 
   EXPECT_EQ(line_with(found.out, "grid"), line_with(plan.out, "grid"));
 }
 
-// The layout that runs is the one that was found, its checkpoints say so, it computes what one rank does, and goes on as it was.
-TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
+// The run uses the layout that was found, records it in its checkpoints, has the losses of one rank, and keeps the
+// layout after a resume.
+TEST(planner, automatic_layout_trains_as_one_rank_does) {
   const Folder one, four;
   const Words common{"train.steps=22", "train.precision=fp32", "checkpoint.every=22", "optimizer.decay_steps=30"};
   Words words = common;
@@ -164,7 +166,7 @@ TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
   const std::string data = line_with(deck, "  data: "), grid = line_with(first.out, "grid ");
   EXPECT_NE(grid.find(data.substr(8) + " data x"), std::string::npos) << grid << data;
 
-  // Another machine would be fastest otherwise; a resumed run goes on as it was, unless it is asked.
+  // With fixed keys the search would choose another layout. A resumed run keeps its layout unless --replan is given.
   Words more = words;
   more[0] = "train.steps=24";
   more.push_back("parallel.keep=[tensor, pipeline]");
@@ -178,7 +180,7 @@ TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
   const Result replanned = run(material().train(four.path(), more), {.ranks = 4});
   ASSERT_EQ(replanned.code, 0) << replanned.err << replanned.out;
   EXPECT_NE(replanned.out.find("predicted;"), std::string::npos) << replanned.out;
-  // On other ranks the checkpoint's layout cannot be.
+  // On another number of ranks the checkpoint's layout is impossible, so a new search is made.
   more.pop_back();
   more[0] = "train.steps=26";
   const Result fewer = run(material().train(four.path(), more), {.ranks = 2});
@@ -186,8 +188,8 @@ TEST(planner, a_run_whose_layout_is_searched_for_computes_what_one_rank_does) {
   EXPECT_NE(fewer.out.find("predicted;"), std::string::npos) << fewer.out;
 }
 
-// So does one that is searched for on two islands, the second of them with half the rate; ranks are in the order of the islands.
-TEST(planner, a_run_searched_for_on_islands_that_differ_computes_what_one_rank_does) {
+// Automatic layout on two islands, the second with half the speed. Ranks are numbered in the order of the islands.
+TEST(planner, automatic_layout_on_unequal_islands_equals_one_rank) {
   const Folder folder;
   for (const auto& [name, rate] : {std::pair{"fast.yaml", 2}, {"slow.yaml", 1}})
     put_contents(folder / name, fmt::format("device: {{per_node: 2, memory: 1, memory_bandwidth: {0}0, bf16: 0.{0}, fp32: 0.{0}, fp64: 0.{0}}}\n"
@@ -216,8 +218,9 @@ TEST(planner, a_run_searched_for_on_islands_that_differ_computes_what_one_rank_d
   }
 }
 
-// A run that is refused with all kept passes where it lies on the host, and computes the same.
-TEST(planner, a_run_beyond_the_memory_of_its_device_is_told_what_fits_and_that_does) {
+// A run that does not fit while it keeps all activations is refused. With the suggested offload to host memory it fits,
+// and computes the same losses.
+TEST(planner, memory_limit_error_suggests_a_policy_that_fits) {
   const Folder folder;
   const Words shape{"model.pattern=\"P x 12\"", "train.steps=2", "train.precision=fp32"};
   const auto with = [&](const char* output, Words more) {
@@ -249,8 +252,8 @@ TEST(planner, a_run_beyond_the_memory_of_its_device_is_told_what_fits_and_that_d
   EXPECT_EQ(run({"plan", material().deck(), "--longest"}).code, int(Exit::usage));
 }
 
-// The share that was found is in the deck that ran, and a resumed run stays with it.
-TEST(planner, a_share_that_is_found_stays) {
+// The offload fraction (activation.alpha) that was found is written to the effective deck, and a resumed run keeps it.
+TEST(planner, automatic_offload_fraction_stays_after_resume) {
   const Folder folder;
   const std::string cluster = folder / "here.yaml";
   const auto machine = [&](const char* bandwidth) {
@@ -280,7 +283,7 @@ TEST(planner, a_share_that_is_found_stays) {
   const Result found = train({"train.steps=8", "checkpoint.every=4", "--resume", "--replan"});
   ASSERT_EQ(found.code, 0) << found.err;
   EXPECT_NE(alpha_of_deck(), alpha);
-  // A checkpoint of a run that swapped nothing has no share that could stay.
+  // A checkpoint of a run without offload has no alpha to keep, so a new search is made.
   ASSERT_EQ(run(material().train(folder / "kept", {"model.pattern=\"P x 6\"", "train.steps=4", "checkpoint.every=4", "train.seq_length=128"})).code,
             0);
   const Result later = run(material().train(folder / "kept", {"model.pattern=\"P x 6\"", "train.steps=5", "train.seq_length=128", "--resume",
@@ -292,8 +295,9 @@ TEST(planner, a_share_that_is_found_stays) {
   EXPECT_NE(unknown.err.find("parallel.cluster"), std::string::npos) << unknown.err;
 }
 
-// Every layer's matrices are cut by outputs, then by inputs, and one sum follows.
-TEST(planner, the_layout_of_layers_explains_itself) {
+// Each block's first matrices are sharded by outputs (column parallel), the last one by inputs (row parallel), and one
+// all-reduce follows.
+TEST(planner, explain_layout_lists_tensor_parallel_shards_and_collectives) {
   const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-0.5b.yaml";
   const Result r = run({"plan", deck, "--explain-layout", "parallel.tensor=2"});
   ASSERT_EQ(r.code, 0) << r.err;
@@ -309,7 +313,7 @@ TEST(planner, the_layout_of_layers_explains_itself) {
   EXPECT_EQ(run({"plan", deck, "--explain-layout", "--ranks", "2", "parallel.tensor=2"}).code, int(Exit::usage));
 }
 
-TEST(planner, a_search_that_cannot_be_says_what_to_do) {
+TEST(planner, impossible_search_error_states_the_remedy) {
   const Folder folder;
   const std::string deck = material().deck();
   const Result machine = run({"plan", deck, "parallel.plan=auto", "--ranks", "2"});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bf16 storage and products with fp32 sums and masters learn what fp32 learns: the deck of `make run`, on its text, for fewer steps.
+// Training in bf16 with fp32 accumulation and fp32 master weights must reach the loss of fp32: the deck of `make run`,
+// on its text, for fewer steps.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ class precision : public ::testing::Test {
 
   std::string tokenizer() const { return "data.tokenizer=" + (folder_ / "tokenizer.json").string(); }
 
-  // Loss on held-out text after so many steps of the deck.
+  // Loss on held-out text after `steps` steps of the deck.
   double validation_loss(const std::string& name, int steps) {
     const std::string count = std::to_string(steps), output = folder_ / name;
     const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.precision=" + name, "train.steps=" + count, "train.eval_every=" + count,
@@ -49,12 +50,13 @@ TEST_F(precision, bf16_learns_what_fp32_learns) {
   constexpr int steps = 60;
   const double narrow = validation_loss("bf16", steps), wide = validation_loss("fp32", steps);
   std::printf("validation loss after %d steps: fp32 %.4f, bf16 %.4f\n", steps, wide, narrow);
-  EXPECT_LT(wide, 6.5);  // of ln 4096 = 8.3: it has learnt something
+  EXPECT_LT(wide, 6.5);  // below ln 4096 = 8.3, the loss of an untrained model
   EXPECT_NEAR(narrow, wide, 0.01 * wide);
 }
 
-// From the command to the first step done, checkpoint included; by processor time, since others may use the machine.
-TEST_F(precision, the_first_step_of_the_demonstration_comes_within_two_seconds) {
+// From the start of the program to the end of the first step, including its checkpoint. CPU time is measured, because
+// the machine may be shared.
+TEST_F(precision, first_step_of_demo_takes_under_two_seconds) {
   const Result r = run({"train", GYR_SOURCE_DIR "/input/demo.yaml", "train.steps=1", "train.eval_every=0",
                         "data.prefixes=[" + (folder_ / "text").string() + "]", tokenizer(), "output.folder=" + (folder_ / "first").string()},
                        {.ranks = 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preferences through the program: from pairs in JSONL (data build --pairs) and what a model says of them (eval --objective preference --records) to
-// a model that prefers the chosen texts (train.objective preference), and what is predicted, the same on any grid.
+// Tests of preference training (DPO) with the program: data build --pairs, reference log-probabilities (eval
+// --objective preference --records), training (train.objective preference) and evaluation, equal on any grid.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int pairs = 120;
 
-// Pairs of which the chosen answers end in one word and the rejected ones in another.
+// Pairs whose chosen answers all end in the same word, and whose rejected answers end in another word.
 struct Pairs {
   Folder folder;
   fs::path prefix = folder / "pairs", reference = folder / "pairs_reference.jsonl";
@@ -85,7 +85,7 @@ std::map<int, Json> by_pair(const fs::path& records) {
 
 }  // namespace
 
-TEST(preference, pairs_are_built_alike_on_any_number_of_ranks) {
+TEST(preference, token_files_of_pairs_ignore_the_rank_count) {
   ASSERT_EQ(material().built.code, 0) << material().built.out << material().built.err;
   const Folder folder;
   ASSERT_EQ(material().build(folder / "p", 2).code, 0);
@@ -96,7 +96,7 @@ TEST(preference, pairs_are_built_alike_on_any_number_of_ranks) {
   EXPECT_FALSE(fs::exists((folder / "p").string() + "_reference.jsonl"));
 }
 
-TEST(preference, predictions_are_the_same_on_any_grid) {
+TEST(preference, log_probabilities_are_the_same_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0) << material().evaluated.out << material().evaluated.err;
   const auto alone = by_pair(material().reference);
   EXPECT_EQ(alone.size(), std::size_t(pairs));
@@ -111,7 +111,7 @@ TEST(preference, predictions_are_the_same_on_any_grid) {
   }
 }
 
-TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
+TEST(preference, dpo_learns_and_losses_agree_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0);
   std::map<int, double> alone;
   for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}}) {
@@ -121,7 +121,7 @@ TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
     const Result r = run(material().learning(folder.path(), more), {.ranks = grid.empty() ? 0 : 2});
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto found = losses(folder.path());
-    EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "as the reference says";
+    EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "the model still equals the reference model";
     EXPECT_NE(r.out.find("the reference model is " + Material::get().trained().string() + " (XXH3 "), std::string::npos) << r.out;
     if (alone.empty()) {
       alone = found;
@@ -131,13 +131,13 @@ TEST(preference, a_model_learns_to_prefer_and_ranks_agree) {
       EXPECT_GT(double(material().results().at("accuracy")), 0.9) << after.out;
       EXPECT_NE(after.out.find("accuracy "), std::string::npos) << after.out;
       EXPECT_EQ(run({"generate", Material::checkpoint(folder.path(), 30), "--prompt", "ka", "--tokens", "3"}).code, 0);
-      EXPECT_EQ(run({"export-hf", Material::checkpoint(folder.path(), 30), folder / "hf"}).code, 0) << "the class of the model that it was";
+      EXPECT_EQ(run({"export-hf", Material::checkpoint(folder.path(), 30), folder / "hf"}).code, 0) << "exported as the class of the original model";
     }
     for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
   }
 }
 
-TEST(preference, validation_tells_how_often_the_chosen_is_preferred_on_any_grid) {
+TEST(preference, validation_accuracy_and_margin_agree_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0);
   std::vector<Json> alone;
   for (const Words& grid : {Words{}, {"parallel.tensor=2"}, {"parallel.context=2"}, {"parallel.data=2"}}) {
@@ -159,7 +159,7 @@ TEST(preference, validation_tells_how_often_the_chosen_is_preferred_on_any_grid)
   }
 }
 
-TEST(preference, what_does_not_go_is_told) {
+TEST(preference, wrong_preference_data_and_options_are_refused) {
   const Folder folder;
   const fs::path kept = folder / "kept";
   ASSERT_EQ(material().build(kept).code, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Started on a processor older than the one it was compiled for, the program says so and ends before anything else of it runs. Qemu's emulation of
-// a processor (Debian: qemu-user-static) is the older machine.
+// Started on a processor older than the one it was compiled for, the program must exit with a message before it
+// executes an unsupported instruction. QEMU's user-mode emulation (Debian: qemu-user-static) provides the older
+// processor.
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.hpp"
@@ -28,7 +29,7 @@ Words launched(int ranks) {
 
 }  // namespace
 
-TEST(processor, an_older_one_is_told_what_it_lacks) {
+TEST(processor, error_names_missing_instructions_of_an_older_processor) {
   if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
   Words command = older;
   command.insert(command.end(), {program(), "--version"});
@@ -40,8 +41,8 @@ TEST(processor, an_older_one_is_told_what_it_lacks) {
   EXPECT_EQ(r.out, "");
 }
 
-// One rank of two is on such a machine: the other must not wait for it.
-TEST(processor, a_job_with_an_older_machine_ends) {
+// One of two ranks runs on such a processor. The other rank must not wait for it forever.
+TEST(processor, job_with_one_older_machine_ends) {
   if (!can_be_seen()) GTEST_SKIP() << "needs qemu-x86_64-static and a program compiled with -march=native";
   const Words training{program(), "train", "no-such-deck.yaml"};
   Words command = launched(1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The regression table itself: what must fail fails, says where and why, and loses no golden curve.
+// Tests of the regression table, run.sh: a deviating run fails with its step and log, and no golden curve is changed by
+// mistake.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -23,7 +24,7 @@ stop       3 steps
 grids      1x1x1 2x1x1 1x1x1>1x1x1
 )";
 
-// A table of one's own: the program's, and a case beside it whose golden curve --rewrite has made.
+// Copy of run.sh and its cases, plus a small case `tiny`, in a temporary folder.
 class Table {
  public:
   Table() {
@@ -61,7 +62,7 @@ struct Ready : Table {
   Ready() { put_contents(golden(), golden_curve()); }
 };
 
-// The golden curve with the number of `column` in the line of `step` multiplied.
+// The golden curve with the value of `column` at `step` multiplied by `factor`.
 std::string doctored(int step, int column, double factor) {
   std::string text;
   for (const std::string& line : lines_of(golden_curve())) {
@@ -79,13 +80,13 @@ bool has(const std::string& text, const std::string& pattern) { return std::rege
 
 }  // namespace
 
-TEST(regression, a_rewritten_curve_says_who_made_it_and_why) {
+TEST(regression, rewritten_golden_curve_records_version_date_and_reason) {
   for (const char* line : {"# reason     made for the tests\n", "# date       20\\d\\d-", "# version    \\d+\\.\\d+.*, git \\w+",
                            "# grid       1x1x1\n", "# agreed on  1x1x1 2x1x1 1x1x1>1x1x1\n", "\n6\t\\d\\S*\t\\d\\S*\t\\d*"})
     EXPECT_TRUE(has(golden_curve(), line)) << line << golden_curve();
 }
 
-TEST(regression, what_holds_is_a_row_and_what_needs_more_ranks_is_counted) {
+TEST(regression, table_lists_held_runs_and_counts_skipped_ones) {
   const Ready table;
   const Result r = table.call({"--only", "tiny", "--ranks", "1"});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
@@ -96,7 +97,7 @@ TEST(regression, what_holds_is_a_row_and_what_needs_more_ranks_is_counted) {
   EXPECT_FALSE(fs::exists(table.work() / "tiny"));
 }
 
-TEST(regression, a_number_beyond_its_tolerance_fails_with_step_numbers_and_log) {
+TEST(regression, deviation_beyond_tolerance_fails_with_step_and_log) {
   const Ready table;
   table.only_one_rank();
   for (const auto& [column, name] : {std::pair(1, "loss"), {2, "grad_norm"}}) {
@@ -111,7 +112,7 @@ TEST(regression, a_number_beyond_its_tolerance_fails_with_step_numbers_and_log) 
   }
 }
 
-TEST(regression, a_number_within_its_tolerance_holds_and_a_missing_step_fails) {
+TEST(regression, deviation_within_tolerance_holds_missing_step_fails) {
   const Ready table;
   table.only_one_rank();
   put_contents(table.golden(), doctored(4, 1, 1 + 1e-6));
@@ -122,7 +123,7 @@ TEST(regression, a_number_within_its_tolerance_holds_and_a_missing_step_fails) {
   EXPECT_TRUE(has(r.out, "FAILED tiny 1x1x1: step 7: loss is none, in the golden curve 5")) << r.out;
 }
 
-TEST(regression, other_tokens_are_not_compared_with) {
+TEST(regression, golden_curve_of_other_token_files_is_refused) {
   const Ready table;
   put_contents(table.golden(), std::regex_replace(golden_curve(), std::regex("# data .*"), "# data       1"));
   const Result r = table.call({"--only", "tiny"});
@@ -130,17 +131,17 @@ TEST(regression, other_tokens_are_not_compared_with) {
   EXPECT_TRUE(has(r.out, "FAILED tiny: the token files .* are not those of ")) << r.out;
 }
 
-// A program that begins anew would end with the same curve.
-TEST(regression, a_run_that_begins_anew_has_not_resumed) {
+// A program that ignores --resume and starts over would end with the same curve.
+TEST(regression, resume_that_starts_over_fails) {
   const Ready table;
   put_contents(table.file("forgetful"), "#!/bin/bash\nexec " + program() + " \"${@/--resume/--anew}\"\n");
   fs::permissions(table.file("forgetful"), fs::perms::owner_all);
   const Result r = table.call({"--only", "tiny", "--ranks", "1"}, {"--launcher", GYR_MPIEXEC, "--binary", table.file("forgetful")});
   EXPECT_EQ(r.code, 1);
-  EXPECT_TRUE(has(r.out, "FAILED tiny 1x1x1>1x1x1: it began anew")) << r.out << r.err;
+  EXPECT_TRUE(has(r.out, "FAILED tiny 1x1x1>1x1x1: the run started over")) << r.out << r.err;
 }
 
-TEST(regression, a_curve_that_grids_disagree_on_does_not_become_golden) {
+TEST(regression, rewrite_is_refused_when_grids_disagree) {
   const Ready table;
   put_contents(table.tolerances(), "* 0 0\n");
   const Result r = table.call({"--only", "tiny", "--rewrite", "to see it refused"});
@@ -149,7 +150,7 @@ TEST(regression, a_curve_that_grids_disagree_on_does_not_become_golden) {
   EXPECT_EQ(contents(table.golden()), golden_curve());
 }
 
-TEST(regression, wrong_calls_change_nothing_and_have_codes_of_their_own) {
+TEST(regression, wrong_arguments_change_nothing_and_return_their_codes) {
   const Ready table;
   const auto refused = [&](const Words& words, const Words& start, Exit code, const std::string& part) {
     const Result r = table.call(words, start);
@@ -164,7 +165,7 @@ TEST(regression, wrong_calls_change_nothing_and_have_codes_of_their_own) {
   refused({"--onyl", "tiny"}, {}, Exit::usage, "unknown word '--onyl'");
   refused({"--ranks", "0"}, {}, Exit::usage, "--ranks takes a number");
   refused({"--only", "tiny"}, {"--binary", table.file("none")}, Exit::missing, "build it (make), or name it with --binary");
-  refused({"--only", "tiny"}, {"--binary", program(), "--launcher", "no-such-launcher -x"}, Exit::device, "no-such-launcher is not there");
+  refused({"--only", "tiny"}, {"--binary", program(), "--launcher", "no-such-launcher -x"}, Exit::device, "no-such-launcher does not exist");
   refused({"--only", "tiny"}, {"--binary", program(), "--launcher", "false"}, Exit::device, "'false -n 1 ");
   put_contents(table.file("table/tiny.case"), std::string(tiny) + "stepz 3\n");
   refused({"--only", "tiny"}, {}, Exit::data, "tiny.case:8: unknown key 'stepz'");
@@ -172,7 +173,7 @@ TEST(regression, wrong_calls_change_nothing_and_have_codes_of_their_own) {
   refused({"--only", "tiny"}, {}, Exit::data, "'1x1x1>1x1x1' needs the run 1x1x1 before it");
 }
 
-TEST(regression, every_case_is_listed_and_has_a_golden_curve) {
+TEST(regression, every_case_is_listed_with_a_golden_curve) {
   const fs::path table = fs::path(GYR_SOURCE_DIR) / "regression/table";
   const Result r = execute({fs::path(GYR_SOURCE_DIR) / "regression/run.sh", "--list"});
   ASSERT_EQ(r.code, 0) << r.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon report: what a run that was killed and one that was not have left, as text and as a page.
+// Tests of `gyrfalcon report` on a killed and on an undisturbed run, as text and as an HTML page.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-// A line of the text that begins with this word, with single spaces.
+// The line that begins with this word, with repeated spaces removed.
 std::string line_with(const std::string& text, const std::string& word) {
   for (const std::string& line : lines_of(text))
     if (line.starts_with(word + " ")) {
@@ -31,14 +31,15 @@ std::string line_with(const std::string& text, const std::string& word) {
 
 }  // namespace
 
-TEST(report, tells_of_a_kill_and_of_what_two_decks_say_otherwise) {
+TEST(report, report_shows_kills_and_differences_between_decks) {
   const Folder killed, whole;
-  // Two steps behind the checkpoint are taken again; of the second the first rank may not have written yet.
+  // The two steps after the checkpoint are repeated. The first rank may not have logged the second of them before the
+  // kill.
   const Words steps{"train.steps=6", "optimizer.decay_steps=6", "checkpoint.every=3"};
   Words with = steps;
   with.insert(with.end(), {"fault.kind=kill", "fault.rank=1", "fault.step=6"});
   run(material().train(killed.path(), with), {.ranks = 2});
-  // Three beats later it is seen that no rank is left, whatever status.json says.
+  // After three missing heartbeats the run is reported as killed, whatever status.json contains.
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state killed");
   EXPECT_NE(run({"ps", killed.path()}).out.find("state: killed"), std::string::npos);
@@ -76,14 +77,14 @@ TEST(report, tells_of_a_kill_and_of_what_two_decks_say_otherwise) {
   EXPECT_GT(numbers["runs"][0]["memory"].size(), 3U);
 }
 
-TEST(report, refuses_what_is_no_output_folder) {
+TEST(report, report_refuses_a_folder_without_metrics) {
   const Folder folder;
   const Result r = run({"report", folder.path().string()});
   EXPECT_EQ(r.code, 66);
   EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << told(r);
 }
 
-TEST(report, takes_no_device_and_no_full_disk_for_a_file) {
+TEST(report, report_refuses_writing_to_pipe_or_full_disk) {
   const Folder folder;
   put_contents(folder / "metrics.jsonl", "{\"kind\": \"step\", \"time\": 1, \"step\": 1, \"loss\": 2}\n");
   const fs::path pipe = folder / "pipe", link = folder / "link";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run that is stopped and resumed ends with the bits of one that was not: after a planned stop, after SIGKILL at any moment, on one
-// rank and on a grid, in float and in bfloat16. On another grid it goes on to rounding.
+// A run that is stopped and resumed must end with the bits of an undisturbed run: after a planned stop and after
+// SIGKILL at any moment, on one rank and on grids, in fp32 and bf16. On another grid, losses agree up to rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 const Case cases[] = {
     {"one_rank_fp32", 0, {"train.precision=fp32"}},
     {"one_rank_bf16", 0, {"train.precision=bf16"}},
-    {"one_rank_ramped", 0, {"train.ramp=[\"0:4\",\"600:8\",\"1400:2\"]"}},  // what a step takes depends on the tokens taken before
+    {"one_rank_ramped", 0, {"train.ramp=[\"0:4\",\"600:8\",\"1400:2\"]"}},  // the batch size of a step depends on the tokens consumed before
     {"data_x_tensor_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.tensor=2", "checkpoint.async=true", "checkpoint.read=broadcast"}},
     {"data_x_tensor_sharded_bf16", 4, {"train.precision=bf16", "parallel.data=2", "parallel.tensor=2", "parallel.shard=weights"}},
     {"data_x_pipeline_fp32", 4, {"train.precision=fp32", "parallel.data=2", "parallel.pipeline=2"}},
@@ -61,7 +61,7 @@ Words train(const Case& c, const fs::path& folder, int last, bool resume) {
   return Material::get().train(folder, words);
 }
 
-// A run of ten steps that nothing stops, made once for each case.
+// An undisturbed run of ten steps, made once for each case.
 struct Whole {
   Folder folder;
   Result result;
@@ -78,8 +78,8 @@ const Whole& whole_of(const Case& c) {
 class restart : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(restart, restart, ::testing::ValuesIn(cases), [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(restart, ten_steps_equal_five_and_five) {
-  Trials trials("run stopped and resumed, and the same run once more");
+TEST_P(restart, ten_steps_equal_five_plus_five_resumed) {
+  Trials trials("run stopped and resumed, and same run repeated");
   const Options options{.ranks = GetParam().ranks};
   const Whole& whole = whole_of(GetParam());
   const Folder parts, again;
@@ -91,7 +91,7 @@ TEST_P(restart, ten_steps_equal_five_and_five) {
     EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
     expect_same_end(whole.folder.path(), parts.path(), steps);
     const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.folder.path(), "validation");
-    ASSERT_EQ(validations.size(), 2u);  // the one before the stop is not repeated
+    ASSERT_EQ(validations.size(), 2u);  // the validation before the stop is not repeated
     ASSERT_EQ(expected.size(), 2u);
     for (const int i : {0, 1}) EXPECT_EQ(validations[i]["loss"], expected[i]["loss"]);
   });
@@ -101,19 +101,20 @@ TEST_P(restart, ten_steps_equal_five_and_five) {
   });
 }
 
-// Each attempt is killed a random while after a random step was saved, which may be while the next one is; the last attempt is left alone.
-TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
+// Each attempt is killed after a random delay that starts when a random step has been saved, possibly during the next
+// save. The last attempt is not killed.
+TEST_P(restart, run_killed_at_random_moments_ends_bitwise_equal) {
   const Case& c = GetParam();
   const Whole& whole = whole_of(c);
   ASSERT_EQ(whole.result.code, 0) << whole.result.err;
   const unsigned runs = c.ranks > 0 ? 2 : 3;
   int killed = 0, in_the_middle = 0;
-  Trials trials("run killed at random moments until it is done");
+  Trials trials("run killed at random moments and resumed until done");
   const auto trial = [&](unsigned seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const Folder folder;
-    int saved = 0;  // the step that the next attempt waits for
+    int saved = 0;  // the kill is timed from the save of this step
     for (bool done = false; !done;) {
       saved += 1 + int(random() % 4);
       const double delay = whole.result.seconds / steps * double(random() % 1000) / 1000;
@@ -139,8 +140,8 @@ TEST_P(restart, killed_at_any_moment_ends_with_the_same_bits) {
   EXPECT_GE(in_the_middle, int(runs));
 }
 
-// The file is written by one grid and read by another.
-TEST(restart, another_grid_goes_on_to_rounding) {
+// One grid writes the checkpoint, and another grid resumes from it.
+TEST(restart, resume_on_another_grid_agrees_up_to_rounding) {
   const Folder two_layers, five_layers;
   ASSERT_EQ(run(train(cases[0], two_layers.path(), steps, false)).code, 0);
   ASSERT_EQ(run(train(cases[8], five_layers.path(), steps, false)).code, 0);
@@ -160,8 +161,9 @@ TEST(restart, another_grid_goes_on_to_rounding) {
   }
 }
 
-// Its checkpoint is verified, evaluated and generated from on ranks that have all experts.
-TEST(restart, experts_that_are_dealt_go_on_where_others_have_them) {
+// The checkpoint of an expert-parallel run is also checked, evaluated and used for generation by one process that holds
+// all experts.
+TEST(restart, expert_parallel_checkpoint_resumes_on_other_expert_layout) {
   const auto with = [](const fs::path& output, Words words, int ranks) {
     const Words model{"model.pattern=*EWE",
                       "model.window.size=5",
@@ -192,7 +194,7 @@ TEST(restart, experts_that_are_dealt_go_on_where_others_have_them) {
 
 namespace {
 
-// What lies in a folder, and when it was last written.
+// Files of the checkpoints in a folder, and the time of their last change.
 std::map<std::string, fs::file_time_type> listing(const fs::path& folder) {
   std::map<std::string, fs::file_time_type> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -200,7 +202,7 @@ std::map<std::string, fs::file_time_type> listing(const fs::path& folder) {
   return files;
 }
 
-// A run of its own: this seed.
+// Arguments of a run with this random seed.
 Words of_seed(unsigned seed, const fs::path& folder, const Words& more) {
   Words words{"train.steps=" + std::to_string(steps), "checkpoint.every=2", fmt::format("train.seed={}", seed), fmt::format("data.seed={}", seed)};
   words.insert(words.end(), more.begin(), more.end());
@@ -209,15 +211,15 @@ Words of_seed(unsigned seed, const fs::path& folder, const Words& more) {
 
 }  // namespace
 
-// Runs of several seeds follow each other in one folder; each attempt is killed before some step, also before anything is saved. Whatever was
-// there before, the last run ends with its own bits.
-TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
+// Runs with two seeds follow each other in one output folder. Each attempt is killed before a random step, possibly
+// before the first save. The last run must end with the bits of its undisturbed run.
+TEST(restart, resume_uses_only_checkpoints_of_its_own_run) {
   std::map<unsigned, std::unique_ptr<Folder>> undisturbed;
   for (unsigned seed = 1; seed <= 2; ++seed) {
     undisturbed[seed] = std::make_unique<Folder>();
     ASSERT_EQ(run(of_seed(seed, undisturbed[seed]->path(), {})).code, 0);
   }
-  Trials trials("runs that begin, are killed, set aside and resumed in one folder");
+  Trials trials("runs started, killed and resumed in one folder");
   const auto trial = [&](unsigned draw) {
     std::mt19937 random(draw);
     const Folder folder;
@@ -228,13 +230,13 @@ TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
       const int what = attempt == 0 ? 0 : int(random() % 4), step = 1 + int(random() % steps);
       const Words kill{"fault.kind=kill", fmt::format("fault.step={}", step)};
       Words words;
-      if (what <= 1) {  // another one begins
+      if (what <= 1) {  // a new run starts over
         seed = other, words = {"--anew"};
-        story += fmt::format(" anew with seed {}, killed before {};", seed, step);
+        story += fmt::format(" new run with seed {}, killed before step {};", seed, step);
       } else if (what == 2) {
         words = {"--resume"};
-        story += fmt::format(" resumed, killed before {};", step);
-      } else {  // submitted by mistake
+        story += fmt::format(" resumed, killed before step {};", step);
+      } else {  // started by mistake without --resume or --anew
         const auto before = listing(folder.path());
         if (before.empty()) continue;
         story += " refused;";
@@ -248,7 +250,7 @@ TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
       words.insert(words.end(), kill.begin(), kill.end());
       SCOPED_TRACE(story);
       const Result r = run(of_seed(seed, folder.path(), words));
-      EXPECT_TRUE(r.code == 137 || r.code == 0) << r.code << r.out << r.err;  // 0: it had come further
+      EXPECT_TRUE(r.code == 137 || r.code == 0) << r.code << r.out << r.err;  // 0: the run ended before that step
     }
     SCOPED_TRACE(story);
     const Result last = run(of_seed(seed, folder.path(), {"--resume"}));
@@ -258,8 +260,9 @@ TEST(restart, a_run_goes_on_from_its_own_checkpoints_alone) {
   for (unsigned draw = 1; draw <= 4; ++draw) trials.attempt([&] { trial(draw); });
 }
 
-// Copies of another run's checkpoints lie beside a run's own: later ones are not resumed from, and none of them is removed as an old one.
-TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
+// Copies of another run's checkpoints lie in a run's folder. They are not resumed from, and they are not removed as old
+// ones.
+TEST(restart, checkpoints_of_another_run_are_ignored_and_kept) {
   const Folder mine, other;
   const Words few{"train.steps=3", "optimizer.decay_steps=6", "checkpoint.every=1", "checkpoint.keep=1"};
   const auto of_run = [&](const Folder& folder, const char* seed, const Words& more) {
@@ -278,7 +281,7 @@ TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
   EXPECT_NE(r.out.find("skipped checkpoint " + Material::checkpoint(mine.path(), 5).string() + ": belongs to run"), std::string::npos) << r.out;
   for (const int step : {1, 2, 5}) EXPECT_TRUE(fs::exists(Material::checkpoint(mine.path(), step))) << step;
   EXPECT_FALSE(fs::exists(Material::checkpoint(mine.path(), 3)));
-  // Its own gone, there is nothing to go on from, and nothing is overwritten.
+  // Without a checkpoint of its own the run refuses to resume, and nothing is overwritten.
   fs::remove_all(Material::checkpoint(mine.path(), 4));
   const Result none = run(of_run(mine, "train.seed=1", {"--resume"}));
   EXPECT_EQ(none.code, int(Exit::data)) << none.out << none.err;
@@ -286,8 +289,8 @@ TEST(restart, checkpoints_of_another_run_are_neither_taken_nor_removed) {
   EXPECT_EQ(run(of_run(mine, "train.seed=1", {"--resume", "--anew"})).code, int(Exit::usage));
 }
 
-// A deck that has changed is told of; where the model would be another function it takes a word.
-TEST(restart, what_has_changed_in_the_deck_is_told) {
+// Changed deck keys are listed. A change of what the model computes needs --accept-changes.
+TEST(restart, resume_lists_changed_deck_keys) {
   const Folder folder;
   const auto go = [&](int last, const Words& more) {
     Words words{fmt::format("train.steps={}", last), "optimizer.decay_steps=9", "checkpoint.every=1", "checkpoint.keep=1"};
@@ -303,7 +306,8 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   const Result course = go(3, {"--resume", "optimizer.lr=0.02", "train.seq_length=16"});
   EXPECT_EQ(course.code, 0) << course.err;
   for (const char* line : {"key               was   is", "train.steps       2     3", "train.seq_length  32    16", "optimizer.lr      0.01  0.02"})
-    EXPECT_NE(course.out.find(fmt::format("\n  {}\n", line)), std::string::npos) << line << "\n" << course.out;  // a table, line by line
+    // Compares one line of the table at a time.
+    EXPECT_NE(course.out.find(fmt::format("\n  {}\n", line)), std::string::npos) << line << "\n" << course.out;
   const Words other{"--resume", "optimizer.lr=0.02", "train.seq_length=16", "model.mamba.norm=norm_first", "model.rms_norm_eps=0.01"};
   const Result refused = go(4, other);
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
@@ -314,7 +318,7 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
   Words accepted = other;
   accepted.push_back("--accept-changes");
   EXPECT_EQ(go(4, accepted).code, 0);
-  EXPECT_EQ(go(5, other).code, 0);  // it is the run's deck now
+  EXPECT_EQ(go(5, other).code, 0);  // the accepted deck is now the deck of the run
   const Result shape = go(6, {"--resume", "model.mlp.intermediate_size=32"});
   EXPECT_EQ(shape.code, int(Exit::config)) << shape.out;
   EXPECT_NE(shape.err.find("feed_forward"), std::string::npos) << shape.err;
@@ -322,7 +326,7 @@ TEST(restart, what_has_changed_in_the_deck_is_told) {
 
 namespace {
 
-// Steps whose checkpoint bears its name; each must be whole.
+// Steps that have a checkpoint; each checkpoint must be intact.
 std::vector<int> whole_steps(const fs::path& folder) {
   std::vector<int> list;
   for (int step = 1; step <= steps; ++step)
@@ -340,25 +344,25 @@ bool unfinished(const fs::path& folder) {
   return false;
 }
 
-// What ranks pass on the way of a save; the stages of a commit only the first rank passes.
+// Stages of a save on every rank, and stages of the commit that only rank 0 passes through.
 constexpr const char* stage_trials = "rank killed at a stage of a save";
 const Words stages_of_all{"begin", "copied", "shard", "written", "synced", "agreed"},
     stages_of_first{"index", "manifest", "renamed", "latest", "pruned"};
 
 Case saving(bool async) { return {"", 4, {"parallel.data=2", "parallel.tensor=2", std::string("checkpoint.async=") + (async ? "true" : "false")}}; }
 
-// A rank dies at a stage of the save of step 6: what was saved before is whole, the new checkpoint is whole or not there, and the next attempt
-// ends with the bits of a run that nothing befell.
+// A rank dies at a stage of the save of step 6. Earlier checkpoints stay intact, the new one is intact or absent, and
+// the next attempt ends with the bits of an undisturbed run.
 void die_at(const std::string& stage, int rank, bool async, const fs::path& five_steps, const fs::path& whole) {
   SCOPED_TRACE(stage + " on rank " + std::to_string(rank) + (async ? ", asynchronously" : ""));
   const Folder folder;
   fs::copy(five_steps, folder.path(), fs::copy_options::recursive);
   const Result r =
       run(train(saving(async), folder.path(), 8, true), {.ranks = 4, .env = {{"GYR_FAULT_POINT", stage + ":" + std::to_string(rank) + ":6"}}});
-  EXPECT_NE(r.code, 0) << "nobody died\n" << r.out;
+  EXPECT_NE(r.code, 0) << "no rank died\n" << r.out;
   const auto saved = whole_steps(folder.path());
   const bool has_six = std::count(saved.begin(), saved.end(), 6) == 1;
-  if (stage != "agreed") {  // behind which the first rank may be faster than the news of the other's death
+  if (stage != "agreed") {  // after this stage, rank 0 may commit before it notices the death of the other rank
     EXPECT_EQ(has_six, stage == "renamed" || stage == "latest" || stage == "pruned");
   }
   EXPECT_EQ(std::count(saved.begin(), saved.end(), 5), 1);
@@ -377,19 +381,20 @@ struct Reference {
   Folder whole, five_steps;
 };
 
-// Attempts that are each killed a random while after a save has begun, until `kills` have been; the last one is left alone.
+// Kills attempts after a random delay that starts with a save, until `kills` have succeeded. The last attempt is not
+// killed.
 void kill_in_saves(int kills, unsigned seed) {
   const Reference reference;
   std::mt19937 random(seed);
   const Folder folder;
   int killed = 0, in_a_save = 0;
-  Trials trials("run killed while it saves");
+  Trials trials("run killed during a save");
   for (int attempt = 0; killed < kills; ++attempt) {
     SCOPED_TRACE("attempt " + std::to_string(attempt));
     ASSERT_LT(attempt, 3 * kills);
     const auto before = whole_steps(folder.path());
     const int newest = before.empty() ? 0 : before.back();
-    if (newest >= steps - 2) {  // begin anew rather than run out of steps
+    if (newest >= steps - 2) {  // removes newer checkpoints, so that steps are left for further kills
       for (const int step : before)
         if (step > 1) fs::remove_all(Material::checkpoint(folder.path(), step));
       continue;
@@ -419,7 +424,7 @@ void kill_in_saves(int kills, unsigned seed) {
 
 }  // namespace
 
-TEST(restart, a_rank_that_dies_in_a_save_spares_what_was_saved) {
+TEST(restart, rank_death_in_a_save_keeps_older_checkpoints) {
   const Reference reference;
   Trials trials(stage_trials);
   const auto die = [&](const std::string& stage, int rank, bool async) {
@@ -432,10 +437,10 @@ TEST(restart, a_rank_that_dies_in_a_save_spares_what_was_saved) {
   die("renamed", 0, false);
 }
 
-TEST(restart, killed_in_ten_saves_ends_with_the_same_bits) { kill_in_saves(10, 1); }
+TEST(restart, run_killed_in_ten_saves_ends_bitwise_equal) { kill_in_saves(10, 1); }
 
-// Minutes: `ctest -L slow`.
-TEST(kill_matrix, every_stage_on_every_rank) {
+// Takes minutes: `ctest -L slow`.
+TEST(kill_matrix, rank_death_at_every_stage_of_a_save) {
   const Reference reference;
   Trials trials(stage_trials);
   for (const bool async : {false, true})
@@ -446,6 +451,6 @@ TEST(kill_matrix, every_stage_on_every_rank) {
         trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path()); });
     }
 }
-TEST(kill_matrix, fifty_random_moments_in_saves) { kill_in_saves(50, 2); }
+TEST(kill_matrix, run_killed_at_fifty_random_moments_in_saves) { kill_in_saves(50, 2); }
 
 }  // namespace gyr::testing::restart_suite

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The order of halves through the program: both losses are told, a run goes on with the same bits on two stages, and its head is drawn beside masked
-// tokens that have none, or left behind.
+// Tests of sentence-order prediction (ALBERT) with the program: both losses are logged, a run resumed on two pipeline
+// stages ends with the same bits, and the head is added to a masked language model or dropped.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ Result train(const fs::path& output, const Words& more, int ranks = 0) {
 
 const Words ordered{"train.mlm.sentence_order=true"};
 
-TEST(sentence_order, both_losses_are_told_and_a_run_goes_on_with_the_same_bits_on_two_stages) {
+TEST(sentence_order, sentence_order_loss_is_logged_resume_bitwise_equal) {
   const Folder folder;
   const Words steps = with(ordered, {"train.steps=20", "checkpoint.every=10", "optimizer.decay_steps=20", "parallel.pipeline=2",
                                      "train.eval_every=20", "train.eval_batches=2"});
@@ -57,7 +57,7 @@ TEST(sentence_order, both_losses_are_told_and_a_run_goes_on_with_the_same_bits_o
   }
 }
 
-TEST(sentence_order, its_head_is_drawn_beside_masked_tokens_or_left_behind) {
+TEST(sentence_order, sentence_order_head_is_added_or_dropped) {
   const Folder folder;
   ASSERT_EQ(train(folder / "masked", {"train.steps=4", "checkpoint.every=4"}).code, 0);
   const Words from_masked = with(ordered, {"--init-from", Material::checkpoint(folder / "masked", 4), "train.steps=2", "checkpoint.every=2"});

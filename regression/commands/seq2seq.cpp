@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairs of a source and a text through the program: from JSONL (data build --source) to a model with an encoder and a decoder that writes the text
-// (train.objective seq2seq), the same on any grid, and its figures.
+// Tests of encoder-decoder training (train.objective seq2seq) with the program: data build --source, training,
+// evaluation, generation and export, with equal results on any grid.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ std::string sorted(std::string digits) {
   return digits;
 }
 
-// Digits in any order, and the same in theirs.
+// Pairs: the encoder input is a string of distinct digits, the target is the same digits sorted.
 struct Pairs {
   static constexpr int count = 3000;
   Folder folder;
   fs::path prefix = folder / "pairs";
-  Words unseen;  // sources
+  Words unseen;  // encoder inputs that are not in the training data
   Result built;
 
   Pairs() {
@@ -51,7 +51,7 @@ struct Pairs {
     words.insert(words.end(), more.begin(), more.end());
     return run(words, {.ranks = ranks});
   }
-  // A model that T5's class can be; 2 is the tokenizer's end of a text.
+  // A model that T5's class can represent. Token 2 is the tokenizer's end-of-text token.
   Words learning(const fs::path& output, const Words& more = {}) const {
     Words words{"data.prefixes=[" + prefix.string() + "]",
                 "data.order=documents",
@@ -86,7 +86,7 @@ void expect_told(const Result& r, int code, const std::string& words) {
   EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
 }
 
-// What the model writes of each prompt.
+// Texts that the model generates for these prompts.
 Words written(const fs::path& model, const Words& prompts) {
   const Folder folder;
   std::string lines;
@@ -102,7 +102,7 @@ Words written(const fs::path& model, const Words& prompts) {
 
 }  // namespace
 
-TEST(seq2seq, pairs_are_built_alike_on_any_number_of_ranks) {
+TEST(seq2seq, token_files_of_pairs_ignore_the_rank_count) {
   ASSERT_EQ(material().built.code, 0) << material().built.out << material().built.err;
   EXPECT_NE(material().built.out.find("in 6000 documents"), std::string::npos) << material().built.out;
   const Folder folder;
@@ -111,7 +111,7 @@ TEST(seq2seq, pairs_are_built_alike_on_any_number_of_ranks) {
     EXPECT_EQ(contents((folder / "p").string() + file), contents(material().prefix.string() + file)) << file;
 }
 
-TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
+TEST(seq2seq, small_model_learns_to_sort_digits) {
   ASSERT_EQ(material().built.code, 0);
   const Folder folder;
   const Result r = run(material().learning(folder.path(), {"train.steps=400", "train.global_batch_size=32", "train.micro_batch_size=32",
@@ -147,7 +147,7 @@ TEST(seq2seq, a_small_model_learns_to_sort_digits_and_writes_them) {
   EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq", "--batch", "1"}), alone, 1e-6) << "texts without padding";
 }
 
-TEST(seq2seq, ranks_agree_and_a_run_goes_on_with_the_same_bits) {
+TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
   ASSERT_EQ(material().built.code, 0);
   const Folder whole;
   const Words six{"train.steps=6", "train.eval_every=3", "train.eval_batches=2"};
@@ -179,7 +179,7 @@ TEST(seq2seq, ranks_agree_and_a_run_goes_on_with_the_same_bits) {
   expect_same_end(whole.path(), parts.path(), 6);
 }
 
-TEST(seq2seq, is_planned_and_verified) {
+TEST(seq2seq, plan_and_verify_accept_an_encoder_decoder) {
   const Folder folder;
   Words words = material().learning(folder.path(), {"parallel.tensor=2", "parallel.context=2"});
   words.front() = "verify";
@@ -190,7 +190,7 @@ TEST(seq2seq, is_planned_and_verified) {
   EXPECT_EQ(run(words).code, 0);
 }
 
-TEST(seq2seq, what_does_not_go_is_told) {
+TEST(seq2seq, wrong_pairs_and_settings_are_refused) {
   const Folder folder;
   const Words build{"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer()};
   const auto built = [&](const std::string& line, const Words& more) {

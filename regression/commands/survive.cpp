@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs that are told to stop, that meet numbers which are none, or that hang: they save what they can, say why, and go on with the same
-// bits.
+// Runs that receive a signal, produce NaN or Inf, or hang: they save if possible, report the reason, and end with the
+// same bits after a resume.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -21,12 +21,12 @@ Words train(const fs::path& folder, const Words& more) {
   return Material::get().train(folder, words);
 }
 
-TEST(survive, ten_signals_in_every_phase) {
-  Trials trials("signal in some phase of a run");
+TEST(survive, ten_signals_at_random_phases_of_a_run) {
+  Trials trials("signal at a random phase of a run");
   for (unsigned seed = 0; seed < 10; ++seed) trials.attempt([&] { signal_trial(seed); });
 }
 
-TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
+TEST(survive, stop_file_ends_the_run) {
   const Folder folder;
   const auto stop = [&](int, const fs::path&) {
     if (losses(folder.path()).contains(2)) put_contents(folder / "STOP", "");
@@ -37,17 +37,17 @@ TEST(survive, the_file_stop_ends_a_run_and_is_taken_away) {
   EXPECT_EQ(json_in(folder / "status.json")["state"], "stopped");
 }
 
-TEST(survive, a_run_saves_before_its_time_is_over) {
+TEST(survive, run_saves_before_its_walltime_ends) {
   const Folder folder;
   const Result r =
       run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
   EXPECT_EQ(r.code, 75) << told(r);
   EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << told(r);
-  EXPECT_LT(r.seconds, 6.5);  // with what starting and ending the processes takes
+  EXPECT_LT(r.seconds, 6.5);  // 5 s plus the time to start and end the processes
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
 
-// A bad gradient on one rank: all ranks leave out the same step, and their weights stay equal.
+// NaN in a gradient of one rank: all ranks must skip the same step, and their weights must stay equal.
 void skip_a_step() {
   const Folder folder, clean;
   const Words grid{"parallel.data=2", "parallel.tensor=2", "train.check_replicas=1"};
@@ -62,18 +62,18 @@ void skip_a_step() {
   EXPECT_NE(std::string(skips[0]["why"]).find("by rank 3 and not"), std::string::npos) << skips[0].dump();
   EXPECT_EQ(steps.back()["skipped"], 1);
   EXPECT_EQ(steps.back()["nans"], 1);
-  EXPECT_EQ(steps.back()["consumed_samples"], 80);  // the batch counts as taken
+  EXPECT_EQ(steps.back()["consumed_samples"], 80);  // the skipped batch counts as consumed
   const auto expected = losses(clean.path()), series = losses(folder.path());
   for (int step = 1; step <= 5; ++step) EXPECT_EQ(series.at(step), expected.at(step)) << step;
   EXPECT_NE(series.at(6), expected.at(6));
 }
 
-TEST(survive, a_step_that_is_not_finite_is_skipped_by_all_ranks_and_counted) {
-  Trials trials("bad numbers, step skipped");
+TEST(survive, nan_gradient_step_is_skipped_by_all_ranks) {
+  Trials trials("NaN gradient, step skipped");
   trials.attempt(skip_a_step);
 }
 
-TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
+TEST(survive, rollback_equals_clean_run_without_that_batch) {
   const auto trial = [](const std::string& step, const Options& options, const Words& more) {
     SCOPED_TRACE(step);
     const Folder folder, clean;
@@ -87,18 +87,20 @@ TEST(survive, a_rollback_equals_a_clean_run_without_that_batch) {
     EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
     const int saved = (std::stoi(step) - 1) / 3 * 3;
     EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], saved);
-    EXPECT_EQ(r.out.find(fmt::format("at step {}", saved)) != std::string::npos, saved > 0) << r.out;  // read, and not trained once more
+    // After a checkpoint exists, the run must load it instead of starting over.
+    EXPECT_EQ(r.out.find(fmt::format("at step {}", saved)) != std::string::npos, saved > 0) << r.out;
     expect_same_end(clean.path(), folder.path(), 10);
   };
-  Trials trials("bad numbers, rolled back");
+  Trials trials("NaN gradient, rolled back");
   for (const char* step : {"2", "5"}) trials.attempt([&] { trial(step, {.ranks = 2}, {}); });  // before the first checkpoint, and after it
-  // To weights that another run has trained, where nothing is saved yet.
+  // Rollback to pretrained weights, before the first checkpoint.
   trials.attempt([&] { trial("2", {.ranks = 2}, {"train.init_from=" + Material::get().trained().string()}); });
-  // To a checkpoint that is still on its way: the disk takes its time, and the next step is bad.
+  // Rollback to a checkpoint that is still being written asynchronously: each fsync is delayed by 100 ms, and the next
+  // step is bad.
   trials.attempt([&] { trial("4", {.ranks = 2, .env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_SYNC_DELAY", "100"}}}, {"checkpoint.async=true"}); });
 }
 
-TEST(survive, numbers_that_stay_bad_end_the_run) {
+TEST(survive, persistent_nan_ends_the_run) {
   const Folder folder, other;
   const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
   EXPECT_EQ(stop.code, 80) << told(stop);
@@ -109,8 +111,8 @@ TEST(survive, numbers_that_stay_bad_end_the_run) {
   EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
 }
 
-// The last step is saved behind its validation, which may take longer than a job has left.
-TEST(survive, a_signal_in_the_last_validation_saves) {
+// The last step is saved after its validation, which may take longer than the time that the job has left.
+TEST(survive, signal_during_last_validation_saves_a_checkpoint) {
   const Folder folder;
   const auto once = [&, sent = false](int pid, const fs::path&) mutable {
     if (sent || !losses(folder.path()).contains(1)) return;
@@ -130,8 +132,8 @@ TEST(survive, a_signal_in_the_last_validation_saves) {
   EXPECT_EQ(metrics(folder.path(), "validation").size(), 1u);
 }
 
-// The last update of all may be the one that goes wrong, and no step comes that would notice.
-TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
+// If the last update makes the weights NaN or Inf, no later step detects it. The validation does.
+TEST(survive, weights_with_nan_validation_loss_are_not_saved) {
   const Folder folder;
   const Result r =
       run(train(folder.path(), {"train.steps=1", "optimizer.lr=1e37", "optimizer.warmup_steps=0", "train.eval_every=1", "train.eval_batches=1"}));
@@ -140,8 +142,8 @@ TEST(survive, weights_that_the_validation_finds_bad_are_not_saved) {
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
 }
 
-// Weights that are suddenly too large blow up the loss, not to infinity; the run goes back and the curve goes on as if nothing had been. The
-// losses it is measured against may be those of an earlier attempt.
+// Weights that are suddenly scaled by 4 raise the loss, but not to infinity. The run rolls back and continues as if
+// nothing had happened. The losses that define a spike may come from an earlier attempt.
 void spike(bool right_after_a_resume) {
   const Folder folder, clean;
   const Words settings{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
@@ -161,17 +163,17 @@ void spike(bool right_after_a_resume) {
   ASSERT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
   const auto rollback = metrics(folder.path(), "rollback")[0];
   EXPECT_EQ(rollback["to"], saved);
-  EXPECT_NE(rollback["why"].get<std::string>().find("train.spike"), std::string::npos) << rollback;  // and not for a number that is none
+  EXPECT_NE(rollback["why"].get<std::string>().find("train.spike"), std::string::npos) << rollback;  // not because of NaN or Inf
   expect_same_end(clean.path(), folder.path(), 40);
 }
 
-TEST(survive, a_spike_of_the_loss_is_rolled_back) {
-  Trials trials("spike of the loss, rolled back");
+TEST(survive, loss_spike_is_rolled_back) {
+  Trials trials("loss spike, rolled back");
   for (const bool right_after_a_resume : {false, true}) trials.attempt([&] { spike(right_after_a_resume); });
 }
 
-// mpiexec ends a job at once when a rank dies; a rank that is stopped or loops is for the watchdog.
-TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
+// mpiexec ends the job when a rank dies. A rank that is stopped or in an endless loop must be detected by the watchdog.
+TEST(survive, watchdog_ends_hanging_job_and_names_rank) {
   for (const char* kind : {"stop", "hang"}) {
     SCOPED_TRACE(kind);
     const Folder folder;
@@ -192,8 +194,9 @@ TEST(survive, the_watchdog_ends_a_hanging_job_and_names_the_rank) {
   }
 }
 
-// The script asks for another start where the run says 75, and nowhere else; a launcher's 0 counts where the run has said that it is done.
-TEST(survive, the_slurm_script_requeues_on_75_only) {
+// The script requeues the job only if the run's last line is RUN STOPPED 75. With a launcher exit code of 0, the last
+// line of the log decides.
+TEST(survive, slurm_script_requeues_only_on_exit_code_75) {
   struct Case {
     int srun;
     const char* last_line;
@@ -224,8 +227,8 @@ TEST(survive, the_slurm_script_requeues_on_75_only) {
   }
 }
 
-// Told to end (scancel, preemption), the job's script lets the run save, and does not bring back what somebody has cancelled.
-TEST(survive, a_cancelled_job_is_not_requeued) {
+// After SIGTERM (scancel, preemption) the job script lets the run save, but does not requeue a cancelled job.
+TEST(survive, cancelled_slurm_job_is_not_requeued) {
   const Folder folder;
   const auto program = [&](const char* name, const std::string& text) {
     folder.write(name, "#!/bin/bash\n" + text);
@@ -246,7 +249,7 @@ TEST(survive, a_cancelled_job_is_not_requeued) {
   EXPECT_FALSE(fs::exists(folder / "requeued"));
 }
 
-TEST(survive, keys_that_make_no_sense_are_refused) {
+TEST(survive, invalid_fault_and_watchdog_settings_are_refused) {
   const Folder folder;
   for (const char* wrong :
        {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// trace.on of a run and what `gyrfalcon trace show` says of its files: the same bits as without, times that add up, the rank that a fault has
-// slowed, and one message where a file is not what it should be.
+// Tests of trace.on and `gyrfalcon trace show`: tracing changes no bit, times add up, a rank slowed by a fault is
+// named, and an invalid file gives one error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 const Material& material() { return Material::get(); }
 
-// A run on two ranks that are replicas.
+// Runs on two data-parallel ranks.
 Result train(const fs::path& output, Words changes) {
   changes.insert(changes.end(), {"parallel.tensor=1", "parallel.data=2"});
   return run(material().train(output, changes), {.ranks = 2});
@@ -25,7 +25,7 @@ Result train(const fs::path& output, Words changes) {
 
 }  // namespace
 
-TEST(trace, of_a_run_is_a_file_for_each_step_and_changes_no_bit) {
+TEST(trace, tracing_writes_step_files_and_changes_no_bit) {
   const Folder with, without;
   const Words steps{"train.steps=4", "optimizer.decay_steps=4"};
   Words traced = steps;
@@ -43,7 +43,7 @@ TEST(trace, of_a_run_is_a_file_for_each_step_and_changes_no_bit) {
   const Json trace = json_in(with / "trace/step_00000004.json");
   ASSERT_TRUE(trace.is_object());
   EXPECT_EQ(trace["otherData"]["step"], 4);
-  std::map<std::pair<std::string, std::string>, int> seen;  // process, what
+  std::map<std::pair<std::string, std::string>, int> seen;  // number of events, by rank and event name
   std::map<int, std::string> names;
   for (const Json& e : trace["traceEvents"])
     if (e["ph"] == "M" && e["name"] == "process_name") names[e["pid"]] = e["args"]["name"];
@@ -55,7 +55,7 @@ TEST(trace, of_a_run_is_a_file_for_each_step_and_changes_no_bit) {
       EXPECT_TRUE((seen.contains({rank, what}))) << rank << ": " << what;
 }
 
-TEST(trace, show_sums_up_what_a_run_has_written) {
+TEST(trace, trace_show_summarises_the_files_of_a_run) {
   const Folder folder;
   Result r = train(folder.path(), {"train.steps=4", "trace.on=true", "trace.kernels=true"});
   ASSERT_EQ(r.code, 0) << told(r);
@@ -65,12 +65,13 @@ TEST(trace, show_sums_up_what_a_run_has_written) {
     EXPECT_TRUE(r.err.empty()) << r.err;
     for (const char* word : {"of 2 ranks", "busy s", "wait data s", "bubble s", "rest s", "hidden s", "forward", "backward"})
       EXPECT_NE(r.out.find(word), std::string::npos) << word << "\n" << r.out;
-    EXPECT_NE(r.out.find(from.extension() == ".json" ? "step 3 of" : "steps 2, 3, 4 of"), std::string::npos) << "by default\n" << r.out;
+    EXPECT_NE(r.out.find(from.extension() == ".json" ? "step 3 of" : "steps 2, 3, 4 of"), std::string::npos) << "default steps\n" << r.out;
   }
 }
 
-// Its work is compared: what else runs on this machine makes a forward of a millisecond slow as well.
-TEST(trace, show_names_a_rank_that_a_fault_slows) {
+// Compares the work of the ranks, because other processes on this machine can also slow a forward pass of one
+// millisecond.
+TEST(trace, trace_show_names_the_straggler_rank) {
   for (const int slow : {0, 1}) {
     const Folder folder;
     Result r = train(folder.path(), {"train.steps=6", "train.seq_length=128", "trace.on=true", "trace.steps=[4, 5, 6]", "fault.kind=slow:4",
@@ -87,7 +88,7 @@ TEST(trace, show_names_a_rank_that_a_fault_slows) {
   }
 }
 
-TEST(trace, files_that_cannot_be_shown_get_one_message_and_their_code) {
+TEST(trace, invalid_trace_files_give_one_error_and_code) {
   const Folder folder;
   const auto refused = [&](const fs::path& file, int code, const std::string& why) {
     const Result r = run({"trace", "show", file});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon verify: layouts that compute what one rank does are told so within a minute, and what train refuses is refused in its words.
+// Tests of `gyrfalcon verify`: valid layouts are confirmed to equal one rank within a minute, and layouts that train
+// refuses get the same error.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +21,7 @@ Words verify(const Words& changes, const std::string& of = deck) {
   return words;
 }
 
-// Lines that begin so.
+// Lines that start with `begin`.
 Words lines_with(const std::string& text, const std::string& begin) {
   Words found;
   for (const std::string& line : lines_of(text))
@@ -38,7 +39,7 @@ void expect_proved(const Result& r) {
     EXPECT_FALSE(lines_with(r.out, law).empty()) << law << "\n" << r.out;
 }
 
-TEST(verify, layouts_of_two_ranks) {
+TEST(verify, verify_accepts_layouts_of_two_ranks) {
   for (const Words& changes :
        {Words{"parallel.tensor=2", "parallel.sequence=true", "model.vocab_size=32769"},
         Words{"parallel.context=2", "data.documents=separate", "train.seq_length=501"},
@@ -50,42 +51,42 @@ TEST(verify, layouts_of_two_ranks) {
   }
 }
 
-TEST(verify, starts_ranks_itself) {
+TEST(verify, verify_launches_its_own_ranks) {
   const Result r = run(verify({"-n", "4", "parallel.pipeline=2", "parallel.virtual_stages=2", "model.pattern=PM*-PM*-", "parallel.tensor=2",
                                "activation.recompute=full", "train.precision=fp32"}));
   expect_proved(r);
   for (const char* name : {"tensor ", "pipeline ", "embedding "}) EXPECT_FALSE(lines_with(r.out, name).empty()) << name << "\n" << r.out;
 }
 
-TEST(verify, mixers_apart_in_teams_of_unlike_size) {
+TEST(verify, verify_accepts_separate_mixer_ranks_of_unequal_number) {
   const Result r = run(verify({"-n", "3", "parallel.tensor=3", "parallel.mixer=apart", "parallel.attention_ranks=1", "parallel.sequence=true",
                                "model.mlp.intermediate_size=768"}));
   expect_proved(r);
   EXPECT_FALSE(lines_with(r.out, "attention, ssm ").empty()) << r.out;
 }
 
-// Ranks of one stage share groups of heads, those of the other nothing.
-TEST(verify, stages_of_unlike_blocks) {
+// In one pipeline stage, tensor-parallel ranks share groups of Mamba heads; in the other stage there are no heads.
+TEST(verify, verify_accepts_pipeline_stages_of_different_layer_types) {
   const Result r = run(verify({"-n", "8", "parallel.tensor=4", "parallel.pipeline=2", "model.pattern=--MM", "parallel.layers=[2,2]",
                                "model.mamba.num_heads=8", "model.mamba.num_groups=2", "model.mamba.norm=gate_first"}));
   expect_proved(r);
 }
 
-TEST(verify, a_published_deck_as_it_is) {
+TEST(verify, verify_accepts_a_published_deck_unchanged) {
   const Result r = run(verify({"data.order=documents", "data.documents=separate"}, GYR_SOURCE_DIR "/input/falcon-h1-1.5b-deep.yaml"), {.ranks = 4});
   expect_proved(r);
-  EXPECT_EQ(lines_with(r.out, "gradient error against double").size(), 1u) << r.out;  // the deck is in bf16
+  EXPECT_EQ(lines_with(r.out, "gradient error against double").size(), 1u) << r.out;  // printed because the deck uses bf16
 }
 
-TEST(verify, an_encoder_with_a_decoder) {
+TEST(verify, verify_accepts_an_encoder_decoder_model) {
   const std::string t5 = GYR_SOURCE_DIR "/input/t5-small.yaml";
   expect_proved(run(verify({"-n", "4", "parallel.tensor=2", "parallel.context=2"}, t5)));
   expect_proved(run(verify({"-n", "4", "parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true"}, t5)));
 }
 
-TEST(verify, one_rank_is_itself) { expect_proved(run(verify({}))); }
+TEST(verify, verify_accepts_one_rank) { expect_proved(run(verify({}))); }
 
-TEST(verify, refuses_what_train_refuses) {
+TEST(verify, verify_refuses_what_train_refuses) {
   const Folder folder;
   for (const Words& changes : {Words{"parallel.tensor=3"}, Words{"parallel.tensor=2", "parallel.pipeline=2"}, Words{"parallel.virtual_stages=2"},
                                Words{"parallel.tensr=2"}, Words{"train.global_batch_size=3"}, Words{"optimizer.frozen=[nothing]"}}) {
@@ -101,7 +102,7 @@ TEST(verify, refuses_what_train_refuses) {
   EXPECT_EQ(missing.code, int(Exit::missing)) << missing.err;
 }
 
-TEST(verify, refuses_ranks_that_are_not_there) {
+TEST(verify, verify_refuses_wrong_rank_counts_and_launchers) {
   EXPECT_EQ(run(verify({"-n", "0"})).code, int(Exit::usage));
   EXPECT_EQ(run(verify({"-n", "3"}), {.ranks = 2}).code, int(Exit::usage));
   const Result r = run(verify({"-n", "2", "--launcher", "no-such-launcher"}));

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes src/tokenizer/character_tables.hpp: which characters the parts of Hugging Face's `tokenizers` take for numbers, marks and so
-on, found by asking them about every code point. They stem from different editions of Unicode, so no one table serves all.
+"""Writes src/tokenizer/character_tables.hpp: character classes (digits, punctuation, accents ...) of the components of Hugging Face's
+`tokenizers`, found by calling them for every code point. The components use different versions of Unicode, so each needs its own table.
 
-Needs Python 3.11, whose Unicode 14 is that of PCRE2 10.39 to 10.42, and tokenizers (made with 0.23.3).
+Needs Python 3.11, whose Unicode 14 equals that of PCRE2 10.39 to 10.42, and tokenizers (made with 0.23.3).
     ./character_tables.py > ../../src/tokenizer/character_tables.hpp
 """
 import itertools
@@ -20,25 +20,25 @@ CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So 
 
 
 def matching(pattern):
-    """Code points a regular expression of one character matches."""
+    """Code points that match a regular expression of one character."""
     rest = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(ALL)
     missed = {i for _, (first, last) in rest for i in range(first, last)}
     return {c for i, c in enumerate(POINTS) if i not in missed}
 
 
 def cut_out(pre_tokenizer):
-    """Code points that a pre-tokenizer parts from the letters on either side."""
+    """Code points that a pre-tokenizer splits off from the letters on both sides."""
     pieces = pre_tokenizer.pre_tokenize_str("".join("a" + chr(c) for c in POINTS) + "a")
     return {POINTS[first // 2] for _, (first, _) in pieces if first % 2}
 
 
 def changed(function, strings):
-    """What a function makes of each string; all at once, between characters that it leaves alone."""
+    """The result of a normalizer for each string. One call processes all strings, joined by U+0001, which the normalizer keeps."""
     return function("\x01".join(strings)).split("\x01")
 
 
 def cleaned(points):
-    """What clean_text makes of each; it removes what changed() parts them by."""
+    """The result of clean_text for each code point. changed() cannot be used, because clean_text removes U+0001."""
     clean = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)
     texts = clean.normalize_str("|".join(chr(c) for c in points if c != ord("|"))).split("|")
     texts.insert(points.index(ord("|")), "|")
@@ -68,7 +68,7 @@ def table(comment, head, rows):
 
 
 def stand_in(point, category, han, hiragana, katakana):
-    """An older character of the same category and as many bytes, the nearest below if there is one; kana and Han of the same script."""
+    """An older character with the same category and UTF-8 length, for kana and Han also the same script; the nearest smaller one if possible."""
     if point in hiragana:
         return 0x1B11F
     if point in katakana:
@@ -79,9 +79,9 @@ def stand_in(point, category, han, hiragana, katakana):
 
 
 def young():
-    """(first, last, stand-in) of the characters that Unicode 14 does not know, and of U+180E."""
+    """(first, last, replacement) of the characters that Unicode 14 does not contain, and of U+180E."""
     scripts = [matching(r"\p{%s}" % name) for name in ("Han", "Hiragana", "Katakana")]
-    table = {0x180E: 0x8E2}  # white space to PCRE2, a format control to all others
+    table = {0x180E: 0x8E2}  # PCRE2 treats it as white space, all others as a format control
     for category in CATEGORIES:
         for c in matching(r"\p{%s}" % category):
             if unicodedata.category(chr(c)) == "Cn":
@@ -96,7 +96,7 @@ def young():
 
 
 def inert():
-    """What Unicode 14 composes, decomposes or reorders and `tokenizers` does not."""
+    """Characters that Unicode 14 composes, decomposes or reorders, but `tokenizers` does not."""
     points = [c for c in POINTS if c != 1]
     probes = [f(chr(c)) for c in points for f in (lambda s: s, lambda s: "a\u0301" + s, lambda s: "a" + s + "\u0334")]
     found = set()
@@ -105,7 +105,7 @@ def inert():
         for i, (probe, text) in enumerate(zip(probes, theirs, strict=True)):
             if text != unicodedata.normalize(form, probe):
                 found.add(points[i // 3])
-    for c in list(found):  # both halves of a pair that is not composed
+    for c in list(found):  # adds the other character of a pair that is not composed
         halves = unicodedata.decomposition(chr(c)).split()
         if len(halves) == 2 and not halves[0].startswith("<"):
             found.add(int(halves[1], 16))
@@ -113,7 +113,7 @@ def inert():
 
 
 def lower():
-    """(first, last, distance, step) of the letters with a small form of one character."""
+    """(first, last, distance, step) of the uppercase letters whose lowercase form is one character."""
     points = [c for c in POINTS if c != 1]
     small = changed(normalizers.Lowercase().normalize_str, [chr(c) for c in points])
     rows = []

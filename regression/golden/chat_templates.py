@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes chat_templates.json: chat templates and what transformers' own renderer makes of conversations with them.
+"""Writes chat_templates.json: chat templates, and conversations rendered with them by transformers.
 
-Needs transformers and jinja2 from PyPI. Hand-written ones in common use, and others drawn from a fixed seed: one form of a turn, spelled with
-other quotes, joins, white space control and ways to name a key.
+Needs transformers and jinja2 from PyPI. Some templates are hand-written forms in common use. Others are drawn from a fixed seed: the same
+form of a turn with different quotes, concatenation, white space control and key syntax.
 """
 import json
 import pathlib
@@ -38,7 +38,7 @@ def quoted(r, text):
 
 
 def written(r, parts):
-    """Parts as expressions and plain text, in any mixture."""
+    """Template text for these parts, in a random mixture of expressions and plain text."""
     out, joined = "", []
 
     def close():
@@ -54,7 +54,7 @@ def written(r, parts):
             joined.append(part)
         elif r.random() < 0.4 and part.strip() == part and "{" not in part and "}" not in part:
             close()
-            out += part  # plain text; white space at its edges could be a tag's
+            out += part  # plain text; white space at its edges could be removed by a tag
             continue
         else:
             joined.append(quoted(r, part))

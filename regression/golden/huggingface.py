@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes huggingface/NAME/{config.json, model.safetensors, expected.safetensors}: tiny Falcon-H1 models and what transformers' own
-FalconH1ForCausalLM makes of them on the CPU.
+"""Writes huggingface/NAME/{config.json, model.safetensors, expected.safetensors}: tiny Falcon-H1 models, and the
+outputs of transformers' FalconH1ForCausalLM for them on the CPU.
 
 Needs PyTorch, transformers and safetensors from PyPI; their versions are recorded in expected.safetensors.
-    ./huggingface.py [NAME ...]               all of them where no NAME is given
-    ./huggingface.py --accuracy [NAME ...]    leaves the folders alone and writes huggingface_accuracy.json: how far fp32 is from fp64
+    ./huggingface.py [NAME ...]               default: all of them
+    ./huggingface.py --accuracy [NAME ...]    writes only huggingface_accuracy.json: the error of fp32 relative to fp64
 
-expected.safetensors holds, of a batch b of T tokens each:
-    input_ids, labels (b,T)      labels as transformers takes them, not shifted; -100 where there is none
-    attention_mask (b,T)         only where sequences are padded
+expected.safetensors contains, for a batch of b sequences of T tokens:
+    input_ids, labels (b,T)      labels in transformers' format, not shifted; -100: no label
+    attention_mask (b,T)         only if sequences are padded
     logits.P, loss.P             P is fp32 or fp64
-    gradient.P.WEIGHT            of every weight
-    prompt (p), generated (64)   greedy continuation in fp32 and the narrowest lead of a chosen token over the next best, in
-    margin (1)                   units of the largest logit: far above the rounding of fp32, so that the tokens are not chance
+    gradient.P.WEIGHT            gradient of every weight
+    prompt (p), generated (64)   greedy continuation in fp32
+    margin (1)                   smallest lead of a chosen token over the second best, relative to the largest logit. It is far above the
+                                 rounding of fp32, so that the tokens are well determined
 
-fp64 is the same model with every float32 that transformers' code forces (norms, gate, scan, softmax, rotary angles, loss, the buffer of
-the SSM multipliers) widened to float64: a change of precision only, see `widened`.
+fp64 is the same model in float64. It includes the places where transformers' code forces float32: norms, gate, scan, softmax, rotary
+angles, loss and the buffer of the SSM multipliers. See `widened`.
 
-Weights are drawn so that what a multiplier scales is of order one after it, as after training: with published multipliers, plain draws
-would leave branches a thousandth of the residual, and a wrong multiplier would not show.
+Weights are drawn so that values are of order one after each multiplier, as after training. With standard random weights and published
+multipliers, a branch would be a thousandth of the residual, and a wrong multiplier would not be detected.
 """
 import contextlib
 import json
@@ -48,7 +49,7 @@ root2 = math.sqrt(2)
 gate_first = dict(mamba_rms_norm=True, mamba_norm_before_gate=False)
 norm_first = dict(mamba_rms_norm=True, mamba_norm_before_gate=True)
 
-# name: changes of the base, sequences, tokens of each; real tokens of each sequence and the side of the padding where there is some
+# name: changes of the base config, sequences, tokens per sequence; with padding: real tokens of each sequence, side of the padding
 cases = {
     "plain_gate": (dict(), 2, 21),
     "gate_first_two_groups": (dict(mamba_n_groups=2, **gate_first), 2, 21),
@@ -82,18 +83,18 @@ cases = {
         attention_in_multiplier=1.0, attention_out_multiplier=0.0375, ssm_in_multiplier=0.25, ssm_out_multiplier=0.08838834764831845,
         mlp_multipliers=[0.1767766952966369, 0.011160714285714284],
         ssm_multipliers=[root2 / 4, 0.25, root2 / 8, 0.5, root2 / 4], **gate_first), 2, 19),
-    # Chunks as long as published ones and several of them: where sums over a chunk lose digits in fp32, it shows here.
+    # Several chunks with the published chunk length, to detect sums over a chunk that lose digits in fp32.
     "long_chunks": (dict(mamba_chunk_size=256), 1, 600),
     "long_chunks_usual_weights": (dict(mamba_chunk_size=256, mamba_d_ssm=32, mamba_n_heads=8, mamba_d_state=16, **gate_first), 1, 600),
     "long_chunks_first_weights": (dict(mamba_chunk_size=256, mamba_d_ssm=48, mamba_n_heads=24, mamba_d_head=2, mamba_d_state=8), 1, 600),
 }
-# Whose scan has the weights from before training, with decay rates 1 to the number of heads and D 1: Mamba-2's own, with time steps from
-# 0.001 to 0.1, or transformers', with dt_bias 1.
+# Cases whose scan has the initial weights of an untrained model: decay rates from 1 to the number of heads, and D = 1. Initialisation
+# `mamba`: that of Mamba-2, with time steps from 0.001 to 0.1. Initialisation `transformers`: dt_bias = 1.
 starts = {"long_chunks_usual_weights": "mamba", "long_chunks_first_weights": "transformers"}
 
 
 class Wide:
-    """The torch module as transformers' code sees it, with float32 under the name of float64."""
+    """Replacement of the torch module in transformers' code, in which float32 means float64."""
     float = float32 = torch.float64
 
     def __getattr__(self, name):
@@ -102,7 +103,7 @@ class Wide:
 
 @contextlib.contextmanager
 def widened(*modules):
-    """The modules' code, Falcon-H1's where none is named, in float64."""
+    """Runs the code of these modules (default: Falcon-H1's) in float64."""
     kept = torch.Tensor.float
     for module in modules or [falcon]:
         module.torch = Wide()
@@ -124,7 +125,7 @@ def config_of(changes):
 
 
 def untrained(kind, draw, start):
-    """A_log, dt_bias and D; `draw` is uniform in [-1, 1)."""
+    """Initial values of A_log, dt_bias and D of an untrained model; `draw` is uniform in [-1, 1)."""
     if kind == "A_log":
         return torch.arange(1, len(draw) + 1).log()
     if kind == "D" or start == "transformers":
@@ -134,7 +135,7 @@ def untrained(kind, draw, start):
 
 
 def drawn(config, seed, start=None):
-    """Weights by name, float32."""
+    """Random float32 weights by name."""
     random = torch.Generator().manual_seed(seed)
     inner, state = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
     z, x, b, c, dt = (m * config.ssm_in_multiplier for m in config.ssm_multipliers)
@@ -182,7 +183,7 @@ def model_of(config, weights):
 
 def batch_of(config, seed, sequences, length, real, side):
     random = torch.Generator().manual_seed(seed + 1000)
-    ids = torch.randint(0, config.vocab_size, (sequences, length), generator=random)  # the padding token too, as one among others
+    ids = torch.randint(0, config.vocab_size, (sequences, length), generator=random)  # may also draw the padding token's id, as an ordinary token
     mask = torch.ones_like(ids)
     for row, n in enumerate(real or []):
         pads = slice(n, None) if side == "right" else slice(0, length - n)
@@ -191,7 +192,7 @@ def batch_of(config, seed, sequences, length, real, side):
     labels = torch.where(mask == 1, ids, -100)
     for row, n in enumerate(real or []):
         if side == "left" and n < length:
-            labels[row, length - n] = -100  # else the last pad would have to predict the first token
+            labels[row, length - n] = -100  # no label, otherwise the last padding token would have to predict the first token
     return ids, mask, labels
 
 
@@ -205,7 +206,7 @@ def outcome(model, ids, mask, labels):
 
 @torch.no_grad()
 def greedy(model, prompt):
-    """Continues by reading everything again for every token; also the narrowest lead of a chosen token."""
+    """Greedy continuation without a KV cache, and the smallest lead of a chosen token."""
     text, margin = prompt.clone(), math.inf
     for _ in range(new_tokens):
         logits = model(input_ids=text[None], use_cache=False).logits[0, -1]
@@ -222,7 +223,7 @@ def generated(model, prompt):
 
 
 def text_of(config, weights, seed):
-    """A prompt whose continuation is neither chance nor a short loop."""
+    """A prompt whose greedy continuation is well determined and no short loop."""
     model = model_of(config, weights)
     for attempt in range(200):
         random = torch.Generator().manual_seed(seed + 2000 + attempt)
@@ -235,7 +236,7 @@ def text_of(config, weights, seed):
     cached = generated(model, prompt)
     if not torch.equal(cached, tokens):
         first = int((cached != tokens).nonzero()[0])
-        print(f"    generate() with its cache leaves the model's own argmax at token {first}")
+        print(f"    generate() with its KV cache differs from the argmax without a cache at token {first}")
     return prompt, tokens, margin
 
 
@@ -276,7 +277,7 @@ def write_case(name, seed):
 
 
 def reordered(tensors, order):
-    """Weights or gradients of the same model with its hidden channels in another order: its sums are rounded elsewhere."""
+    """Weights or gradients of the same model with permuted hidden channels, which changes the rounding of sums."""
     changed = {}
     for name, x in tensors.items():
         if any(part in name for part in ("layernorm", ".o_proj.", ".out_proj.", ".down_proj.")):
@@ -288,8 +289,8 @@ def reordered(tensors, order):
 
 
 def accuracy_of(name, orders=16):
-    """By kind of weight, all layers together: the distance of fp32's gradients to those in fp64, as a part of their length; the root of the
-    mean square over some orders of the hidden channels, since a single one is chance."""
+    """Relative error of the fp32 gradients, by kind of weight over all layers: norm of the difference to fp64 divided by the norm. It is the
+    root mean square over several permutations of the hidden channels, because a single one depends on chance."""
     folder = here / name
     expected = safetensors.torch.load_file(folder / "expected.safetensors")
     weights = safetensors.torch.load_file(folder / "model.safetensors")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes huggingface_evaluation/: a tiny Falcon-H1 model trained on sentences of a small grammar, its tokenizer, files to evaluate it on,
-and expected.json: what plain transformers and tokenizers make of them, one passage at a time, in float32.
+"""Writes huggingface_evaluation/: a tiny Falcon-H1 model trained on sentences of a small grammar, its tokenizer, evaluation data,
+and expected.json: the results of transformers and tokenizers on this data, one passage at a time, in float32.
 
 Needs PyTorch, transformers and tokenizers from PyPI; their versions are recorded in expected.json.    ./huggingface_evaluation.py
 
-expected.json: {"versions", "runs": [{"arguments", "results", "records"}]}: `arguments` are those of `gyrfalcon eval` beside the checkpoint,
-files named as they lie in the folder; `results` and `records` as the command writes them, with the figures its help defines.
+expected.json: {"versions", "runs": [{"arguments", "results", "records"}]}: `arguments` are those of `gyrfalcon eval` after the checkpoint,
+with file names relative to the folder; `results` and `records` have the format of that command, with the figures defined in its help.
 """
 import json
 import math
@@ -82,12 +82,12 @@ class Judge:
 
     @torch.no_grad()
     def losses(self, tokens, labels):
-        """-ln p of the last len(labels) predictions, and whether each label is the likeliest token."""
+        """-ln p of the last len(labels) predictions, and for each label: true if it is the most likely token."""
         logits = self.model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -len(labels):].double()
         labels = torch.tensor(labels)
         own = logits.gather(1, labels[:, None])[:, 0]
         second = logits.scatter(1, labels[:, None], -math.inf).max(1).values
-        assert ((own - second).abs() > 1e-4).all(), "a tie"
+        assert ((own - second).abs() > 1e-4).all(), "two tokens are almost equally likely"
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none").tolist(), (own > second).tolist()
 
     def text(self, text, window, stride, begin):
@@ -205,7 +205,7 @@ def main():
     for window in (64, 16):
         run(["--choices", "choices.jsonl", "--length", str(window)], judge.choices(questions, window))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "tokenizers": tokenizers.__version__}
-    # Eight digits: float32 has seven.
+    # Rounded to eight digits, because float32 has only seven.
     short = json.loads(json.dumps({"versions": versions, "runs": runs}), parse_float=lambda x: float(f"{float(x):.8g}"))
     (here / "expected.json").write_text(json.dumps(short, separators=(",", ":")) + "\n")
     for file in here.iterdir():

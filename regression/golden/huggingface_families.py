@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes families/NAME/{config.json, model.safetensors, expected.safetensors}: tiny models of the families that are exchanged with Hugging
-Face besides Falcon-H1, and what transformers' own classes make of them on the CPU, in the form that huggingface.py beside this describes.
+"""Writes families/NAME/{config.json, model.safetensors, expected.safetensors}: tiny models of all supported Hugging Face
+families besides Falcon-H1, and the outputs of transformers' classes for them on the CPU, in the format described in huggingface.py.
 
-    ./huggingface_families.py [NAME ...]      all of them where no NAME is given; gpt_oss_blocks takes the package accelerate
+    ./huggingface_families.py [NAME ...]      default: all of them; gpt_oss_blocks needs the package accelerate
 """
 import json
 import math
@@ -63,7 +63,7 @@ def names(*classes):
     return dict(enumerate(classes))
 
 
-# name: class, settings, sequences, tokens of each, and where padding stands behind them how many are not; of pairs then those of the texts
+# name: class, settings, sequences, tokens per sequence; with padding: unpadded tokens of each sequence; for pairs also those of each target
 cases = {
     "llama": ("Llama", dict(decoder), 2, 21),
     "llama_biases": ("Llama", dict(decoder, attention_bias=True, mlp_bias=True, num_key_value_heads=4, tie_word_embeddings=True), 2, 17),
@@ -141,21 +141,21 @@ cases = {
                                       rope_parameters=dict(rope_type="default", rope_theta=1e4)), 2, 19),
     "t5_pairs": ("T5", dict(t5, num_layers=1, num_decoder_layers=2, d_ff=12), 4, 12, [12, 5, 1, 9], [13, 4, 1, 7]),
 }
-heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # where a case names none
+heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig"}
-written = 13  # tokens of what a model with an encoder and a decoder writes
-encoders = {"Bert", "ModernBert"}  # which look both ways and do not write; a third of their tokens has labels, and padding stands behind some sequences
+written = 13  # target tokens of encoder-decoder models
+encoders = {"Bert", "ModernBert"}  # bidirectional models without generation; a third of their tokens have labels, and some sequences are padded at the end
 
 
-further = 0.3  # what the mean of the losses of tokens further ahead counts with
-with_copies = {"deepseek_v3_mtp"}  # whose folder holds embedding and head once more beside each module, as the published one does
-in_blocks = {"gpt_oss_blocks"}  # whose folder holds matrices of experts in blocks of 4 bits, as the published ones do
+further = 0.3  # weight of the mean multi-token prediction (MTP) loss
+with_copies = {"deepseek_v3_mtp"}  # folders that repeat embedding and head in each MTP module, as the published model does
+in_blocks = {"gpt_oss_blocks"}  # folders with expert weights in MXFP4 blocks, as the published models
 published_quantization = {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
                           "quant_method": "mxfp4"}
 
 
 def family_of(name):
-    """The beginning of the name of its class, and the end."""
+    """First and last part of the name of the model class, for example Llama and ForCausalLM."""
     family, _, head = cases[name][0].partition(" ")
     return family, head or heads.get(family, "ForCausalLM")
 
@@ -172,7 +172,7 @@ def class_of(name):
 
 
 def made(name):
-    """The model, and behind its layers, where transformers' class has nothing, a module for each token that is told further ahead."""
+    """The model, with its MTP modules appended to the layers, because transformers' class has none."""
     config = config_of(name)
     model = class_of(name)(config)
     for _ in range(cases[name][1].get("num_nextn_predict_layers", 0)):
@@ -186,8 +186,8 @@ def made(name):
 
 
 def told_ahead(model, h, ids):
-    """The losses of DeepSeek-V3's modules (arXiv 2412.19437, section 2.2), of which the k-th reads h of the one before it and the embedding of the
-    token k further on and tells the one behind that. The published folders' eh_proj has the embedding first."""
+    """The losses of DeepSeek-V3's MTP modules (arXiv 2412.19437, section 2.2). The k-th module reads the hidden state h of the previous module
+    and the embedding of the token at distance k, and predicts the token after that. In published folders, eh_proj has the embedding first."""
     decoder, losses = model.model, []
     for k, module in enumerate(decoder.layers[model.config.num_hidden_layers:], 1):
         h, ahead = h[:, :-1], ids[:, k:]
@@ -202,18 +202,18 @@ def told_ahead(model, h, ids):
 
 
 def apart(name):
-    """Whether the head has a matrix of its own, of a class that ties both as it is made and not as it is read."""
+    """True if the output head is untied in a T5 model, whose class ties it when it is created, but not when it is loaded."""
     return family_of(name)[0] == "T5" and cases[name][1].get("tie_word_embeddings") is False
 
 
 def drawn(name, seed):
-    """Weights by name, float32."""
+    """Random float32 weights by name."""
     random = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         model = made(name)
     weights = {}
-    scaled = cases[name][0].startswith("Gemma")  # the embedding by the root of its width, norms by 1 + weight
-    learned = list(model.named_parameters())  # a tied matrix once
+    scaled = cases[name][0].startswith("Gemma")  # Gemma scales the embedding by sqrt(width), and norms by 1 + weight
+    learned = list(model.named_parameters())  # tied weights occur once
     if apart(name):
         learned.append(("lm_head.weight", model.shared.weight))
     for weight, meta in learned + [(name, x) for name, x in model.named_buffers() if name.endswith("e_score_correction_bias")]:
@@ -240,7 +240,7 @@ def drawn(name, seed):
 
 
 def drawn_blocks(weights, seed):
-    """Blocks and scales of every matrix of experts, whose numbers become the weights'; some blocks have small numbers alone, one has none."""
+    """Random MXFP4 blocks and scales of all expert weights, whose values replace the weights. Some blocks have only small values, one only zeros."""
     random, blocks = torch.Generator().manual_seed(seed + 3000), {}
     for name, x in weights.items():
         if not name.endswith(("gate_up_proj", "down_proj")):
@@ -277,7 +277,7 @@ def model_of(name, weights):
 
 
 def parts_of_pretraining(model, out, labels, order):
-    """As outcome, of a class whose loss is the sum of two."""
+    """As outcome, for BERT pretraining, whose loss is the sum of the MLM and the next-sentence loss."""
     out.loss.backward()
     tell = torch.nn.functional.cross_entropy
     losses = torch.stack([tell(out.prediction_logits.flatten(0, 1), labels.flatten()), tell(out.seq_relationship_logits, order)]).detach()
@@ -286,7 +286,7 @@ def parts_of_pretraining(model, out, labels, order):
 
 
 def outcome(model, ids, labels, **more):
-    """Logits, loss and gradients; behind the loss those of tokens further ahead, which then have a part in the gradients."""
+    """Logits, losses and gradients. MTP losses follow the main loss and contribute to the gradients."""
     model.zero_grad()
     reads = []
     norm = model.model.norm.register_forward_pre_hook(lambda _, inputs: reads.append(inputs[0])) if hasattr(getattr(model, "model", None), "norm") else None
@@ -301,7 +301,7 @@ def outcome(model, ids, labels, **more):
 
 
 def stored(family, weights):
-    """Weights under the names that they have in a file: each expert's matrices where a class keeps those of all experts together."""
+    """Weights under their names in a file: one matrix per expert, where the class stores all experts in one tensor."""
     parts = {}
     for name, x in weights.items():
         block, _, part = name.partition(".experts.")
@@ -322,7 +322,7 @@ def stored(family, weights):
 
 
 def greedy_of_source(model, source):
-    """As falcon_h1.greedy, of what is written behind an encoder."""
+    """As falcon_h1.greedy, for the output of an encoder-decoder model."""
     text, margin = torch.tensor([model.config.decoder_start_token_id]), math.inf
     for _ in range(falcon_h1.new_tokens):
         logits = model(input_ids=source[None], decoder_input_ids=text[None], use_cache=False).logits[0, -1]
@@ -339,7 +339,7 @@ def text_of(model, vocabulary, seed):
         chosen, margin = (greedy_of_source if model.config.is_encoder_decoder else falcon_h1.greedy)(model, prompt)
         if margin > 2e-4 and len(set(chosen[-24:].tolist())) >= 6:
             return prompt, chosen, margin
-    raise SystemExit("no prompt gives a sure and varied continuation")
+    raise SystemExit("no prompt has a well-determined and varied continuation")
 
 
 def write_case(name, seed):
@@ -367,7 +367,7 @@ def write_case(name, seed):
         more["next_sentence_label"] = expected["next_sentence_label"] = torch.arange(sequences) % 2
     if family == "T5":
         labels = torch.randint(3, settings["vocab_size"], (sequences, written), generator=random)
-        if len(lengths) > 1:  # source and text end with a token of their own
+        if len(lengths) > 1:  # encoder input and target both end with the end-of-text token
             last, first_padding = torch.tensor(lengths[1])[:, None], torch.tensor(lengths[0])[:, None]
             ids[:] = torch.where(torch.arange(length) == first_padding - 1, settings["eos_token_id"], ids * more["attention_mask"])
             at = torch.arange(written)
@@ -387,7 +387,7 @@ def write_case(name, seed):
             expected[f"gradient.{precision}.{weight}" + "_blocks" * along_blocks] = g.transpose(1, 2) if along_blocks else g
     model = model_of(name, weights)
     margin = math.nan
-    if family not in encoders and not name.endswith("dynamic"):  # there transformers turns tokens otherwise the longer the text is
+    if family not in encoders and not name.endswith("dynamic"):  # dynamic RoPE: transformers' rotation depends on the length of the text
         prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
         expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
 
@@ -410,7 +410,7 @@ def write_case(name, seed):
     by_numbers = dict(quantization_config=transformers.Mxfp4Config(dequantize=True)) if blocks else {}
     reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **by_numbers).eval()
     reread.config._experts_implementation = "eager"
-    assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained reads another model"
+    assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained loads a different model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
     print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1][0].item():.6f}, "
           f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)

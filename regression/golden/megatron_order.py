@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes megatron_order.json: index arrays of small corpora in the order of Megatron-LM, drawn by numpy's RandomState.
+"""Writes megatron_order.json: index arrays of small data sets in Megatron-LM's sample order, drawn by numpy's RandomState.
 
 Needs Debian's python3-numpy (made with numpy 1.24.2).    ./megatron_order.py > megatron_order.json
 """
@@ -19,7 +19,7 @@ def document_index(documents, epochs, random, last_apart):
 
 
 def sample_index(lengths, documents, samples, seq_len):
-    """Where each window begins: (position in the document index, offset), found by walking through the documents."""
+    """Start of each sample: (position in the document index, token offset), found by iterating over the documents."""
     index, position, offset = [(0, 0)], 0, 0
     for _ in range(samples):
         remaining = seq_len + 1
@@ -65,7 +65,7 @@ lengths = [int(n) for n in numpy.random.RandomState(5).randint(1, 40, size=90)]
 lengths[7] = lengths[8] = 0
 print(json.dumps([
     case(lengths, 0, 90, 16, 1234, 60),     # one epoch
-    case(lengths, 3, 77, 8, 1234, 420),     # the last epoch is little used: shuffled apart
-    case(lengths, 3, 77, 8, 99, 640),       # ... much used: shuffled with the others
-    case(lengths, 0, 90, 500, 4294967295, 7),  # windows over many documents
+    case(lengths, 3, 77, 8, 1234, 420),     # few samples of the last epoch are used: shuffled separately
+    case(lengths, 3, 77, 8, 99, 640),       # ... many are used: shuffled together with the others
+    case(lengths, 0, 90, 500, 4294967295, 7),  # samples that span many documents
 ]))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the tests of jobscripts share: token files, a run that lasts a while, its losses. Sourced, with `build` and `folder` set.
+# Common functions of the jobscript tests: token files, settings of a run, comparison of losses. Sourced with `build`
+# and `folder` set.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-# Token files in `folder`, and `settings`, the changes that make input/demo.yaml a run of so many steps on them; of 400 documents, or so many.
+# make_material STEPS [DOCUMENTS]: creates token files in `folder` and sets `settings`, deck overrides that make
+# input/demo.yaml a run of STEPS steps on them.
 make_material() {
   awk -v kind=text -v seed=11 -v documents="${2:-400}" -f regression/table/material.awk > "$folder/text.txt"
   "$build/bin/gyrfalcon" tokenizer train "$folder/tokenizer.json" "$folder/text.txt" --vocab-size 300 --documents separator > "$folder/data.log"
@@ -11,11 +13,12 @@ make_material() {
             train.seq_length=128 train.eval_every=0 checkpoint.every=0)
 }
 
-# What makes it small enough for GPUs that are emulated.
+# Overrides for a model small enough for emulated GPUs.
 few_numbers=(model.pattern=PP model.hidden_size=32 model.attention.head_dim=8 model.mamba.head_dim=8 model.mamba.num_heads=4 model.mamba.state_size=8
              model.mamba.chunk_size=16 model.mlp.intermediate_size=64 train.seq_length=32)
 
-# failed WHY [FILE...]: ends the test, behind the last lines of these files and of what jobs under the stand-in for PBS have said.
+# failed WHY [FILE...]: ends the test. Prints the last lines of these files and of the outputs of jobs under the PBS
+# imitation.
 failed() {
   local file
   for file in "${@:2}" "$folder"/queue/*/output; do [ ! -f "$file" ] || tail -n 30 "$file"; done
@@ -23,7 +26,7 @@ failed() {
   exit 1
 }
 
-# Lets qsub and qstat be the stand-in for PBS, with its queue in `folder`.
+# Makes qsub and qstat call the PBS imitation, with its queue in `folder`.
 stand_in_for_pbs() {
   mkdir "$folder/bin" "$folder/queue"
   ln -s "$PWD/regression/jobs/pbs_standin.sh" "$folder/bin/qsub"
@@ -31,7 +34,7 @@ stand_in_for_pbs() {
   export PBS_STANDIN=$folder/queue PATH=$folder/bin:$PATH
 }
 
-# Both runs have so many steps, and every one the same bits of loss and gradient norm.
+# same_losses A B STEPS: both runs have STEPS steps, and loss and gradient norm of every step are bitwise equal.
 same_losses() {
   local name
   for name in "$1" "$2"; do

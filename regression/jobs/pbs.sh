@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# jobscripts/pbs-cpu.sh from start to end under a stand-in for PBS: submitted, saved before its time limit, submitted again by itself with what it
-# was given, finished. Loss and gradient norm of every step must then be, bit for bit, those of an undisturbed run.
-#   regression/jobs/pbs.sh BUILD      BUILD the folder with bin/gyrfalcon
+# Test of jobscripts/pbs-cpu.sh under an imitation of PBS: the job is submitted, saves before its time limit, resubmits itself
+# with the same settings, and finishes. Loss and gradient norm of every step must be bitwise equal to an undisturbed run.
+#   regression/jobs/pbs.sh BUILD      build folder that contains bin/gyrfalcon
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?give the build folder}")
@@ -14,45 +14,45 @@ stand_in_for_pbs
 mkdir "$folder/site"
 ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
 export OMP_NUM_THREADS=1
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE  # which the jobs are not given: other kernels have other bits
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE  # the jobs do not get these variables, and other BLAS kernels round differently
 
-# As many steps as take about ten seconds here: the job is stopped half way, and machines differ.
+# The number of steps is chosen to take about ten seconds on this machine, so that the time limit ends the job half way.
 run() { "${launcher[@]}" -n 2 "$build/bin/gyrfalcon" "$1" input/demo.yaml "${settings[@]}" "${@:2}"; }
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$build/bin/gyrfalcon")"
 make_material 20
 begin=$(milliseconds)
-run train output.folder="$folder/trial" > "$folder/trial.log" || failed "the run that is timed" "$folder/trial.log"
+run train output.folder="$folder/trial" > "$folder/trial.log" || failed "the timed run failed" "$folder/trial.log"
 steps=$((20 * 10000 / ($(milliseconds) - begin)))
-settings+=("train.steps=$steps" 'optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_lrs=[1,0.5]')  # commas, which part the variables of qsub -v
+settings+=("train.steps=$steps" 'optimizer.groups=["*.A_log","*embed_tokens*"]' 'optimizer.group_lrs=[1,0.5]')  # contains commas, which separate variables in qsub -v
 begin=$(milliseconds)
-run train output.folder="$folder/plain" > "$folder/plain.log" || failed "the undisturbed run" "$folder/plain.log"
+run train output.folder="$folder/plain" > "$folder/plain.log" || failed "the undisturbed run failed" "$folder/plain.log"
 run_time=$(($(milliseconds) - begin))
 begin=$(milliseconds)
-run verify > "$folder/verify.log" || failed "the proof of the layout" "$folder/verify.log"
+run verify > "$folder/verify.log" || failed "gyrfalcon verify failed" "$folder/verify.log"
 proof_time=$(($(milliseconds) - begin))
 
-# An unknown directive must not be passed over.
+# The PBS imitation must refuse unknown directives.
 printf '#PBS -W umask=022\n' > "$folder/odd.sh"
-if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the stand-in passes over what it does not know"; fi
+if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the PBS imitation accepts an unknown directive"; fi
 
-half=$((10 + (proof_time + run_time / 2 + 500) / 1000))  # RESERVE, the proof of the layout, and half of the run
+half=$((10 + (proof_time + run_time / 2 + 500) / 1000))  # time limit: RESERVE, gyrfalcon verify, and half of the run
 export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 VERIFY=1 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
 (cd "$folder/site" && qsub -N limited -A falcons -l select=1:ncpus=2:mpiprocs=2 -l "walltime=00:$((half / 60)):$(printf %02d $((half % 60)))" \
   -v DECK,CHANGES,GYRFALCON,BIND,RESERVE,VERIFY jobscripts/pbs-cpu.sh) > "$folder/job"
-unset GYRFALCON BIND RESERVE VERIFY DECK CHANGES  # a job has what it was given, not what is here
+unset GYRFALCON BIND RESERVE VERIFY DECK CHANGES  # a job must use the variables passed to qsub, not those of this shell
 timeout 300 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
 
 grep -hE 'job:|^RUN' "$folder"/queue/*/output
 jobs=$(find "$folder/queue" -name code | wc -l)
-[ "$jobs" -ge 2 ] || failed "the job was never stopped and submitted again"
+[ "$jobs" -ge 2 ] || failed "the job was never stopped and resubmitted"
 for ((i = 1; i < jobs; ++i)); do
   grep -q '^RUN STOPPED 75' "$folder/queue/$i/output" || failed "job $i did not save and stop"
-  cmp <(grep -vE '^Job Id' "$folder/queue/$i/attributes") <(grep -vE '^Job Id' "$folder/queue/$((i + 1))/attributes") || failed "job $((i + 1)) was not given what job $i was"
+  cmp <(grep -vE '^Job Id' "$folder/queue/$i/attributes") <(grep -vE '^Job Id' "$folder/queue/$((i + 1))/attributes") || failed "job $((i + 1)) has other attributes than job $i"
 done
 proofs=$(cat "$folder"/queue/*/output | grep -c 'verify ended with 0' || true)
-[ "$proofs" = 1 ] || failed "the layout was proved $proofs times, not once"
+[ "$proofs" = 1 ] || failed "gyrfalcon verify ran $proofs times instead of once"
 grep -q '^RUN OK' "$folder/queue/$jobs/output" || failed "the last job did not finish the run"
 [ "$(cat "$folder/queue/$jobs/code")" = 0 ] || failed "the last job ended with code $(cat "$folder/queue/$jobs/code")"
 same_losses "$folder/plain" "$folder/limited" "$steps" || exit 1
-echo "== $jobs jobs, $steps steps, the same bits"
+echo "== $jobs jobs, $steps steps, bitwise equal losses"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# As much of PBS Pro as the jobscripts use, on one machine. Links called qsub and qstat are those commands; `serve` runs the queued jobs,
-# one at a time, until there are none. PBS_STANDIN is the folder of the queue: NUMBER/{script,environment,attributes,nodes,output,code}.
+# Imitation of the parts of PBS Pro that the jobscripts use, on one machine. Links named qsub and qstat act as those commands.
+# `serve` runs the queued jobs one after the other. PBS_STANDIN is the folder of the queue:
+# NUMBER/{script,environment,attributes,nodes,output,code}.
 #   qsub [-N NAME] [-l LIMITS] [-v VARIABLES] [-j oe] [-r y|n] [-q QUEUE] [-A ACCOUNT] [-P PROJECT] SCRIPT     qstat -f JOB
-# #PBS lines of the script mean the same; the command line goes first. What is not among these is refused with code 2: passed over in
-# silence, it would first be tried at a user's site.
+# #PBS lines of the script have the same meaning; the command line has priority. All other options are refused with exit
+# code 2, because an ignored option would first be tested at a user's site.
 set -euo pipefail
-queue=${PBS_STANDIN:?names the folder of the queue}
+queue=${PBS_STANDIN:?must be the folder of the queue}
 refuse() { printf '%s: %s\n' "$(basename "$0")" "$1" >&2; exit 2; }
 
-declare -A job=()  # attributes by their names in qstat; what is there first stays
+declare -A job=()  # attributes by their names in qstat; the first value of each is kept
 attribute() { [ -n "${job[$1]:-}" ] || job[$1]=$2; }
 
 limits() {
@@ -18,31 +19,31 @@ limits() {
   IFS=, read -r -a list <<< "$1"
   for limit in "${list[@]}"; do
     case $limit in
-      select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ompthreads|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not understood" ;;
-      walltime=*) [[ $limit =~ ^walltime=([0-9]+:)?[0-5]?[0-9]:[0-5][0-9]$ ]] || refuse "-l $limit is not understood" ;;
+      select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ompthreads|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not supported" ;;
+      walltime=*) [[ $limit =~ ^walltime=([0-9]+:)?[0-5]?[0-9]:[0-5][0-9]$ ]] || refuse "-l $limit is not supported" ;;
       place=free | place=scatter | place=pack) ;;
-      *) refuse "-l $limit is not understood" ;;
+      *) refuse "-l $limit is not supported" ;;
     esac
     attribute "Resource_List.${limit%%=*}" "${limit#*=}"
   done
 }
 
-# option FLAG VALUE, from the command line or a directive.
+# option FLAG VALUE: an option of the command line or of a #PBS directive.
 option() {
   case $1 in
     -N) attribute Job_Name "$2" ;;
     -l) limits "$2" ;;
     -v) attribute Variables "$2" ;;
-    -j) [ "$2" = oe ] || refuse "-j $2 is not understood"; attribute Join_Path oe ;;
+    -j) [ "$2" = oe ] || refuse "-j $2 is not supported"; attribute Join_Path oe ;;
     -r) [[ $2 = [yn] ]] || refuse "-r takes y or n"; attribute Rerunable "$2" ;;
     -q) attribute queue "$2" ;;
     -A) attribute Account_Name "$2" ;;
     -P) attribute project "$2" ;;
-    *) refuse "option '$1' is not understood" ;;
+    *) refuse "option '$1' is not supported" ;;
   esac
 }
 
-# Variables of a job: those that qsub was given, a name alone with the value it has here.
+# Environment variables of a job (qsub -v). A name without a value takes the value in this shell.
 variables() {
   local rest=$1 name
   while [ -n "$rest" ]; do
@@ -58,7 +59,7 @@ variables() {
   done
 }
 
-# field CHUNK NAME DEFAULT: of 1:ncpus=2:mpiprocs=2.
+# field CHUNK NAME DEFAULT: the value of NAME in a chunk such as 1:ncpus=2:mpiprocs=2.
 field() { if [[ :$1: =~ :$2=([0-9]+) ]]; then echo "${BASH_REMATCH[1]}"; else echo "$3"; fi; }
 
 nodes() {
@@ -71,10 +72,10 @@ qsub() {
   while [ $# -gt 0 ]; do
     case $1 in
       -*) [ $# -gt 1 ] || refuse "$1 takes a value"; option "$1" "$2"; shift 2 ;;
-      *) [ -z "$script" ] || refuse "one script, not '$script' and '$1'"; script=$1; shift ;;
+      *) [ -z "$script" ] || refuse "only one script is possible, not '$script' and '$1'"; script=$1; shift ;;
     esac
   done
-  [ -f "$script" ] || refuse "script '$script' is not there"
+  [ -f "$script" ] || refuse "there is no script '$script'"
   while read -r line; do
     read -r flag value <<< "${line#\#PBS}"
     option "$flag" "${value%%  #*}"
@@ -98,11 +99,12 @@ qsub() {
 }
 
 qstat() {
-  [[ $# = 2 && $1 = -f ]] || refuse "only qstat -f JOB is understood"
+  [[ $# = 2 && $1 = -f ]] || refuse "only qstat -f JOB is supported"
   cat "$queue/${2%%.*}/attributes"
 }
 
-# A job, away from where it was submitted, and ended as PBS does at its limit: SIGTERM, ten seconds later SIGKILL.
+# Runs a job in another folder than the one it was submitted from. At the time limit it gets SIGTERM, and SIGKILL ten
+# seconds later, as in PBS.
 execute() {
   local folder=$queue/$1 limit code=0
   local -a environment
@@ -123,5 +125,5 @@ serve() {
 case $(basename "$0") in
   qsub) qsub "$@" ;;
   qstat) qstat "$@" ;;
-  *) [ "$*" = serve ] || refuse "serve, or a link to it called qsub or qstat"; serve ;;
+  *) [ "$*" = serve ] || refuse "use `serve`, or call this script through a link named qsub or qstat"; serve ;;
 esac

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# compare.awk TOLERANCES REFERENCE CURVE -> DEVIATION QUANTITY STEP TOLERANCE VERDICT HERE THERE of the number that is furthest from its reference, measured
-# in tolerances. The curves are curve.awk's; # begins a comment. bits=1: all numbers must be the same to their last bit.
-# VERDICT: held, beyond, missing (a step or number that only one of them has).
+# compare.awk TOLERANCES REFERENCE CURVE -> DEVIATION QUANTITY STEP TOLERANCE VERDICT HERE THERE
+# Prints the value with the largest deviation from its reference, relative to its tolerance. The curves are written by
+# curve.awk; # begins a comment. bits=1: all values must be bitwise equal.
+# VERDICT: held, beyond, or missing (a step or value that only one curve has).
 function finite(x) { return x ~ /^-?[0-9]/ }
 function size(x) { return x < 0 ? -x : x }
 function judge(step, quantity, here, there,  room, off, verdict, share) {

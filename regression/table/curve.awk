@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# metrics.jsonl -> a line per step: step, loss, gradient norm, validation loss ("-" where there was none). Of a step taken several times,
-# the last.
+# metrics.jsonl -> one line per step: step, loss, gradient norm, validation loss ("-" if there is none). If a step was
+# repeated, the last values are used.
 function number(key) {
   return match($0, "\"" key "\":[^,}]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "-"
 }

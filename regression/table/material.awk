@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Text to train on, the same on every machine: documents in which a word mostly says which comes next.
-#   kind  text: documents with empty lines between them; chat: prompts and responses in JSON lines, the response some of the prompt's words
-#   seed  draws another text   documents  how many
-function draw(n) {  # 0 .. n - 1; every product is below 2^53
+# Training text that is the same on every machine: documents in which a word mostly determines the next one.
+#   kind  text: documents separated by empty lines; chat: JSON lines of prompts and responses, a response repeats two words of the prompt
+#   seed  random seed of the text   documents  number of documents
+function draw(n) {  # random integer 0 .. n - 1; all intermediate values are below 2^53
   state = state * 16807 % 2147483647
   return int(state / 7) % n
 }
