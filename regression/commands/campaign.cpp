@@ -143,14 +143,14 @@ TEST(campaign, ten_kills_cost_under_ten_percent_of_time) {
   EXPECT_GE(status["effective_time_ratio"], 0.9);
 }
 
-struct Holdings {
+struct ProcessResources {
   double resident_kib = 0;
   long descriptors = 0;
 };
 
-Holdings holdings_of(int pid) {
+ProcessResources resources_of_process(int pid) {
   const fs::path process = "/proc/" + std::to_string(pid);
-  Holdings h;
+  ProcessResources h;
   std::ifstream status(process / "status");
   for (std::string word; status >> word;)
     if (word == "VmRSS:") status >> h.resident_kib;
@@ -161,7 +161,7 @@ Holdings holdings_of(int pid) {
 
 TEST(campaign, long_run_leaks_no_memory_or_file_descriptors) {
   const Folder folder;
-  std::vector<Holdings> seen[2];  // samples in the second and in the last quarter of the run
+  std::vector<ProcessResources> seen[2];  // samples in the second and in the last quarter of the run
   auto last = std::chrono::steady_clock::now();
   const auto look = [&](int pid, const fs::path&) {
     const auto now = std::chrono::steady_clock::now();
@@ -169,17 +169,17 @@ TEST(campaign, long_run_leaks_no_memory_or_file_descriptors) {
     last = now;
     for (const int part : {0, 1})
       if (process_of(folder.path(), 0, 500 + part * 1000) > 0 && process_of(folder.path(), 0, 1000 + part * 1000) == 0)
-        seen[part].push_back(holdings_of(pid));
+        seen[part].push_back(resources_of_process(pid));
   };
   const Result r =
       run(Material::get().train(folder.path(), {"train.steps=2000", "checkpoint.every=40", "checkpoint.async=true", "train.eval_every=100"}),
           {.limit = 600, .meanwhile = look});
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  Holdings least[2];  // minimum, to exclude memory that is used during saves
+  ProcessResources least[2];  // minimum, to exclude memory that is used during saves
   for (const int part : {0, 1}) {
     ASSERT_GE(seen[part].size(), 10u);
     least[part] = seen[part][0];
-    for (const Holdings& h : seen[part])
+    for (const ProcessResources& h : seen[part])
       least[part] = {std::min(least[part].resident_kib, h.resident_kib), std::min(least[part].descriptors, h.descriptors)};
   }
   std::printf("resident %.0f KiB, then %.0f KiB; %ld descriptors, then %ld\n", least[0].resident_kib, least[1].resident_kib, least[0].descriptors,

@@ -50,7 +50,7 @@ std::vector<Call> calls_in(const fs::path& log) {
 }
 
 // System calls of one more training step and its save.
-std::vector<Call> calls_of_a_save(const Reference& reference) {
+std::vector<Call> system_calls_of_a_save(const Reference& reference) {
   const Folder folder, beside;
   fs::copy(reference.before.path(), folder.path(), fs::copy_options::recursive);
   const Result r = run(train(folder.path(), saved + 1, true), {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", beside / "calls"}}});
@@ -64,11 +64,11 @@ struct Refusal {
   int error;
 };
 
-constexpr int takes_no_byte = 0;  // errno value for a write that writes 0 bytes without an error
+constexpr int writes_zero_bytes = 0;  // errno value for a write that writes 0 bytes without an error
 
 void fail_call(const Reference& reference, const Refusal& refusal) {
   const auto [call, error] = refusal;
-  const char* reason = std::strerror(error == takes_no_byte ? ENOSPC : error);
+  const char* reason = std::strerror(error == writes_zero_bytes ? ENOSPC : error);
   SCOPED_TRACE(fmt::format("call {} fails with error number {}", call, error));
   const Folder folder;
   fs::copy(reference.before.path(), folder.path(), fs::copy_options::recursive);
@@ -87,7 +87,7 @@ void fail_call(const Reference& reference, const Refusal& refusal) {
   }
   const Result next = run(train(folder.path(), steps, true));
   ASSERT_EQ(next.code, 0) << next.out << next.err;
-  expect_same_end(reference.whole.path(), folder.path(), steps);
+  expect_bitwise_equal_runs(reference.whole.path(), folder.path(), steps);
 }
 
 // Index of the last matching call before `end`; -1 if there is none.
@@ -111,7 +111,7 @@ std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) 
     const std::string kind = calls[i].what == "close" ? "close " + fs::path(calls[i].path).filename().string() : calls[i].what;
     first.emplace(kind, i), last[kind] = i;
     if (i % std::max<std::size_t>(1, calls.size() / some) == 0) chosen.insert(i);
-    if (writes(calls[i]) && (refused.size() < some || calls[i].path.find(".h5") == std::string::npos)) refused.push_back({i + 1, takes_no_byte});
+    if (writes(calls[i]) && (refused.size() < some || calls[i].path.find(".h5") == std::string::npos)) refused.push_back({i + 1, writes_zero_bytes});
   }
   for (const auto& ends : {first, last})
     for (const auto& [what, i] : ends) chosen.insert(i);
@@ -121,7 +121,7 @@ std::vector<Refusal> refusals(const std::vector<Call>& calls, std::size_t some) 
 
 void fail_calls(std::size_t some) {
   const Reference reference;
-  const std::vector<Call> calls = calls_of_a_save(reference);
+  const std::vector<Call> calls = system_calls_of_a_save(reference);
   ASSERT_GT(calls.size(), 10u);
   Trials trials("failing system call of a save (EIO, ENOSPC, EDQUOT, ESTALE, 0 bytes written)");
   for (const Refusal& refusal : refusals(calls, std::min(some, calls.size()))) trials.attempt([&] { fail_call(reference, refusal); });

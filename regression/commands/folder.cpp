@@ -91,7 +91,7 @@ void stop(const std::vector<int>& processes) {
 bool has_step(const fs::path& folder, int step) { return losses(folder).contains(step); }
 
 // The live run is stopped while other runs start, so that any change in its folder comes from them.
-void second_starts(bool is_supervised) {
+void second_start_changes_nothing(bool is_supervised) {
   SCOPED_TRACE(is_supervised ? "run" : "train");
   const Folder folder;
   const fs::path out = folder / "out";
@@ -130,7 +130,7 @@ void second_starts(bool is_supervised) {
 }
 
 TEST(folder, live_run_folder_is_unchanged_by_second_start) {
-  for (const bool is_supervised : {false, true}) second_starts(is_supervised);
+  for (const bool is_supervised : {false, true}) second_start_changes_nothing(is_supervised);
 }
 
 // Between two attempts no rank of a supervised run exists, but the supervisor still owns the folder.

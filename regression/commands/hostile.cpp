@@ -35,7 +35,7 @@ std::vector<std::string> forbidden_in(const std::string& text) {
 
 // Expects no control characters in either stream, and no line that begins with RUN except the last line of a command
 // that prints one.
-void expect_tame(const Result& r, bool last_line) {
+void expect_no_forged_output(const Result& r, bool last_line) {
   for (const std::string* text : {&r.out, &r.err}) EXPECT_TRUE(forbidden_in(*text).empty()) << forbidden_in(*text)[0] << "\n" << *text;
   Words forged;
   for (const std::string& line : lines_of(r.err))
@@ -110,8 +110,8 @@ void refuse_model_folder(const Folder& folder, Names& names, const std::string& 
   fs::create_directory(model);
   put_contents(model / "config.json", config);
   put_contents(model / "model.safetensors", weights);
-  expect_tame(run({"import-hf", model, folder / "to"}), false);
-  expect_tame(run({"eval", model, "--data", material().prefix()}), true);
+  expect_no_forged_output(run({"import-hf", model, folder / "to"}), false);
+  expect_no_forged_output(run({"eval", model, "--data", material().prefix()}), true);
 }
 
 }  // namespace
@@ -145,34 +145,34 @@ TEST(hostile, names_in_files_cannot_forge_output) {
       fs::create_directory(model);
       put_contents(model / "config.json", small_config().dump());
       put_contents(model / "model.safetensors.index.json", Json{{"weight_map", {{name, "x" + name}}}}.dump());
-      expect_tame(run({"import-hf", model, folder / "to"}), false);
+      expect_no_forged_output(run({"import-hf", model, folder / "to"}), false);
       put_contents(model / "model.safetensors.index.json", Json{{"weight_map", {{name, "absent"}}}}.dump());
-      expect_tame(run({"import-hf", model, folder / "to"}), false);
+      expect_no_forged_output(run({"import-hf", model, folder / "to"}), false);
     });
     trials.attempt([&] {  // texts in tokenizer.json
       Json tokenizer = Json::parse(contents(material().tokenizer()));
       tokenizer["model"]["type"] = name;
       put_contents(folder / "t.json", tokenizer.dump());
-      expect_tame(run({"tokenizer", "encode", folder / "t.json", "--text", "a"}), false);
+      expect_no_forged_output(run({"tokenizer", "encode", folder / "t.json", "--text", "a"}), false);
       put_contents(folder / "t.json", "{" + quoted(name) + ":" + quoted(name) + "," + quoted(name) + ":1}");
-      expect_tame(run({"tokenizer", "encode", folder / "t.json", "--text", "a"}), false);
+      expect_no_forged_output(run({"tokenizer", "encode", folder / "t.json", "--text", "a"}), false);
     });
     trials.attempt([&] {  // keys and values of a deck, and its file name
       put_contents(folder / "deck.yaml", quoted(name) + ": 1\n");
-      expect_tame(run({"plan", folder / "deck.yaml"}), true);
+      expect_no_forged_output(run({"plan", folder / "deck.yaml"}), true);
       put_contents(folder / "deck.yaml", "model:\n  pattern: " + quoted(name) + "\n");
-      expect_tame(run({"plan", folder / "deck.yaml"}), true);
+      expect_no_forged_output(run({"plan", folder / "deck.yaml"}), true);
       put_contents(folder / "deck.yaml", "data:\n  prefixes: [" + quoted((folder / name).string()) + "]\n");
-      expect_tame(run({"train", folder / "deck.yaml", "output.folder=" + (folder / "out").string()}), true);
-      expect_tame(run({"plan", folder / names.draw_file()}), true);
-      expect_tame(run({"plan", material().deck(), "train.global_batch_size=" + name}), true);
-      expect_tame(run({names.draw()}), false);
+      expect_no_forged_output(run({"train", folder / "deck.yaml", "output.folder=" + (folder / "out").string()}), true);
+      expect_no_forged_output(run({"plan", folder / names.draw_file()}), true);
+      expect_no_forged_output(run({"plan", material().deck(), "train.global_batch_size=" + name}), true);
+      expect_no_forged_output(run({names.draw()}), false);
     });
     trials.attempt([&] {  // examples for eval
       put_contents(folder / "e.jsonl", "{" + quoted(name) + ":" + name);
-      expect_tame(run({"eval", material().trained(), "--lambada", folder / "e.jsonl"}), true);
-      expect_tame(run({"eval", material().trained(), "--lambada", folder / names.draw_file()}), true);
-      expect_tame(run({"eval", material().trained(), "--text", material().text(), "--begin", name}), true);
+      expect_no_forged_output(run({"eval", material().trained(), "--lambada", folder / "e.jsonl"}), true);
+      expect_no_forged_output(run({"eval", material().trained(), "--lambada", folder / names.draw_file()}), true);
+      expect_no_forged_output(run({"eval", material().trained(), "--text", material().text(), "--begin", name}), true);
     });
     trials.attempt([&] {  // names in a trace
       const auto event = [](const char* phase, const char* category, const std::string& what, const Json& args) {
@@ -193,21 +193,21 @@ TEST(hostile, names_in_files_cannot_forge_output) {
       const Result shown = run({"trace", "show", folder / "trace.json"});
       EXPECT_EQ(shown.code, 0) << shown.err;
       EXPECT_NE(shown.out.find("slow: "), std::string::npos) << shown.out;
-      expect_tame(shown, false);
+      expect_no_forged_output(shown, false);
       trace["traceEvents"][2]["ts"] = name;
       put_contents(folder / "trace.json", trace.dump());
-      expect_tame(run({"trace", "show", folder / "trace.json"}), false);
-      expect_tame(run({"trace", "show", folder / names.draw_file()}), false);
+      expect_no_forged_output(run({"trace", "show", folder / "trace.json"}), false);
+      expect_no_forged_output(run({"trace", "show", folder / names.draw_file()}), false);
     });
     trials.attempt([&] {  // a checkpoint folder with a hostile name, and texts in status.json
       const fs::path copy = folder / names.draw_file();
       fs::copy(material().trained(), copy);
-      expect_tame(run({"info", copy, "--check"}), false);
+      expect_no_forged_output(run({"info", copy, "--check"}), false);
       fs::remove(Material::shard(copy));
-      expect_tame(run({"info", copy, "--check"}), false);
+      expect_no_forged_output(run({"info", copy, "--check"}), false);
       fs::copy(material().output() / "heartbeat.bin", folder / "heartbeat.bin");
       put_contents(folder / "status.json", Json{{"state", name}, {"exit_code", 0}, {"code", 0}, {"step", 1}, {"rank", 0}, {"message", name}}.dump());
-      expect_tame(run({"ps", folder.path()}), false);
+      expect_no_forged_output(run({"ps", folder.path()}), false);
     });
   }
 }

@@ -89,7 +89,7 @@ TEST_P(restart, ten_steps_equal_five_plus_five_resumed) {
     const Result second = run(train(GetParam(), parts.path(), 10, true), options);
     ASSERT_EQ(second.code, 0) << second.err;
     EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
-    expect_same_end(whole.folder.path(), parts.path(), steps);
+    expect_bitwise_equal_runs(whole.folder.path(), parts.path(), steps);
     const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.folder.path(), "validation");
     ASSERT_EQ(validations.size(), 2u);  // the validation before the stop is not repeated
     ASSERT_EQ(expected.size(), 2u);
@@ -97,7 +97,7 @@ TEST_P(restart, ten_steps_equal_five_plus_five_resumed) {
   });
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), again.path(), 10, false), options).code, 0);
-    expect_same_end(whole.folder.path(), again.path(), steps);
+    expect_bitwise_equal_runs(whole.folder.path(), again.path(), steps);
   });
 }
 
@@ -133,7 +133,7 @@ TEST_P(restart, run_killed_at_random_moments_ends_bitwise_equal) {
       killed += r.killed;
       done = !r.killed;
     }
-    expect_same_end(whole.folder.path(), folder.path(), steps);
+    expect_bitwise_equal_runs(whole.folder.path(), folder.path(), steps);
   };
   for (unsigned seed = 1; seed <= runs; ++seed) trials.attempt([&] { trial(seed); });
   EXPECT_GE(killed, int(runs));
@@ -255,7 +255,7 @@ TEST(restart, resume_uses_only_checkpoints_of_its_own_run) {
     SCOPED_TRACE(story);
     const Result last = run(of_seed(seed, folder.path(), {"--resume"}));
     ASSERT_EQ(last.code, 0) << last.out << last.err;
-    expect_same_end(undisturbed[seed]->path(), folder.path(), steps);
+    expect_bitwise_equal_runs(undisturbed[seed]->path(), folder.path(), steps);
   };
   for (unsigned draw = 1; draw <= 4; ++draw) trials.attempt([&] { trial(draw); });
 }
@@ -327,7 +327,7 @@ TEST(restart, resume_lists_changed_deck_keys) {
 namespace {
 
 // Steps that have a checkpoint; each checkpoint must be intact.
-std::vector<int> whole_steps(const fs::path& folder) {
+std::vector<int> intact_steps(const fs::path& folder) {
   std::vector<int> list;
   for (int step = 1; step <= steps; ++step)
     if (const fs::path path = Material::checkpoint(folder, step); fs::exists(path)) {
@@ -360,7 +360,7 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   const Result r =
       run(train(saving(async), folder.path(), 8, true), {.ranks = 4, .env = {{"GYR_FAULT_POINT", stage + ":" + std::to_string(rank) + ":6"}}});
   EXPECT_NE(r.code, 0) << "no rank died\n" << r.out;
-  const auto saved = whole_steps(folder.path());
+  const auto saved = intact_steps(folder.path());
   const bool has_six = std::count(saved.begin(), saved.end(), 6) == 1;
   if (stage != "agreed") {  // after this stage, rank 0 may commit before it notices the death of the other rank
     EXPECT_EQ(has_six, stage == "renamed" || stage == "latest" || stage == "pruned");
@@ -370,7 +370,7 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   ASSERT_EQ(next.code, 0) << next.out << next.err;
   EXPECT_NE(next.out.find(has_six ? "at step 6" : "at step 5"), std::string::npos) << next.out;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_same_end(whole, folder.path(), steps);
+  expect_bitwise_equal_runs(whole, folder.path(), steps);
 }
 
 struct Reference {
@@ -392,7 +392,7 @@ void kill_in_saves(int kills, unsigned seed) {
   for (int attempt = 0; killed < kills; ++attempt) {
     SCOPED_TRACE("attempt " + std::to_string(attempt));
     ASSERT_LT(attempt, 3 * kills);
-    const auto before = whole_steps(folder.path());
+    const auto before = intact_steps(folder.path());
     const int newest = before.empty() ? 0 : before.back();
     if (newest >= steps - 2) {  // removes newer checkpoints, so that steps are left for further kills
       for (const int step : before)
@@ -410,14 +410,14 @@ void kill_in_saves(int kills, unsigned seed) {
       const Result r = run(train(saving(attempt % 2), folder.path(), steps, true), {.ranks = 4, .kill_when = kill_when});
       killed += r.killed;
       in_a_save += fs::exists(begun);
-      const auto after = whole_steps(folder.path());
+      const auto after = intact_steps(folder.path());
       EXPECT_TRUE(after.empty() ? before.empty() : after.back() >= newest);
     });
   }
   const Result last = run(train(saving(false), folder.path(), steps, true), {.ranks = 4});
   ASSERT_EQ(last.code, 0) << last.out << last.err;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_same_end(reference.whole.path(), folder.path(), steps);
+  expect_bitwise_equal_runs(reference.whole.path(), folder.path(), steps);
   EXPECT_GE(in_a_save, kills / 5);
   std::printf("%d kills, %d of them with a save unfinished\n", killed, in_a_save);
 }

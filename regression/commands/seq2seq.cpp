@@ -81,7 +81,7 @@ const Pairs& material() {
   return pairs;
 }
 
-void expect_told(const Result& r, int code, const std::string& words) {
+void expect_message(const Result& r, int code, const std::string& words) {
   EXPECT_EQ(r.code, code) << r.out << r.err;
   EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
 }
@@ -176,7 +176,7 @@ TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
   more.push_back("--resume");
   const Result r = run(more);
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  expect_same_end(whole.path(), parts.path(), 6);
+  expect_bitwise_equal_runs(whole.path(), parts.path(), 6);
 }
 
 TEST(seq2seq, plan_and_verify_accept_an_encoder_decoder) {
@@ -184,7 +184,7 @@ TEST(seq2seq, plan_and_verify_accept_an_encoder_decoder) {
   Words words = material().learning(folder.path(), {"parallel.tensor=2", "parallel.context=2"});
   words.front() = "verify";
   words.insert(words.end(), {"-n", "4"});
-  expect_told(run(words), 0, "RUN OK");
+  expect_message(run(words), 0, "RUN OK");
   words = material().learning(folder.path());
   words.front() = "plan";
   EXPECT_EQ(run(words).code, 0);
@@ -200,19 +200,19 @@ TEST(seq2seq, wrong_pairs_and_settings_are_refused) {
     return run(words);
   };
   const Words keys{"--source", "s", "--key", "t"};
-  expect_told(built("{\"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has no key 's' (keys: t)");
-  expect_told(built("{\"s\": \"a\"}", keys), 65, "wrong.jsonl:2: the line has no key 't'");
-  expect_told(built("{\"s\": \" \", \"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has an empty text under 's'");
-  expect_told(built("", {"--source", "text"}), 64, "--source text: this is also the key of the target text");
-  expect_told(built("", {"--source", "s", "--pairs"}), 64, "--source cannot be combined with");
-  expect_told(built("", {"--source", "s", "--documents", "line"}), 64, "--source reads JSON lines");
+  expect_message(built("{\"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has no key 's' (keys: t)");
+  expect_message(built("{\"s\": \"a\"}", keys), 65, "wrong.jsonl:2: the line has no key 't'");
+  expect_message(built("{\"s\": \" \", \"t\": \"b\"}", keys), 65, "wrong.jsonl:2: the line has an empty text under 's'");
+  expect_message(built("", {"--source", "text"}), 64, "--source text: this is also the key of the target text");
+  expect_message(built("", {"--source", "s", "--pairs"}), 64, "--source cannot be combined with");
+  expect_message(built("", {"--source", "s", "--documents", "line"}), 64, "--source reads JSON lines");
   const auto learnt = [&](const Words& more) { return run(material().learning(folder / "out", more)); };
-  expect_told(learnt({"data.order=shuffled"}), 78, "set data.order to documents");
-  expect_told(learnt({"data.prefixes=[" + Material::get().prefix().string() + "]"}), 65, "are not pairs of an encoder input and a target text");
-  expect_told(learnt({"model.pattern=*-"}), 78, "no encoder");
-  expect_told(run(Material::get().train(folder / "out", {"train.seq2seq.end_token=3"})), 78, "train.seq2seq.end_token");
-  expect_told(learnt({"train.steps=1", "train.mlm.mask_token=3"}), 0, "train.mlm.mask_token");
-  expect_told(run({"eval", Material::get().trained(), "--objective", "seq2seq", "--data", material().prefix}), 64, "--objective seq2seq");
+  expect_message(learnt({"data.order=shuffled"}), 78, "set data.order to documents");
+  expect_message(learnt({"data.prefixes=[" + Material::get().prefix().string() + "]"}), 65, "are not pairs of an encoder input and a target text");
+  expect_message(learnt({"model.pattern=*-"}), 78, "no encoder");
+  expect_message(run(Material::get().train(folder / "out", {"train.seq2seq.end_token=3"})), 78, "train.seq2seq.end_token");
+  expect_message(learnt({"train.steps=1", "train.mlm.mask_token=3"}), 0, "train.mlm.mask_token");
+  expect_message(run({"eval", Material::get().trained(), "--objective", "seq2seq", "--data", material().prefix}), 64, "--objective seq2seq");
 }
 
 }  // namespace gyr::testing::seq2seq_suite

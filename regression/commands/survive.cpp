@@ -48,7 +48,7 @@ TEST(survive, run_saves_before_its_walltime_ends) {
 }
 
 // NaN in a gradient of one rank: all ranks must skip the same step, and their weights must stay equal.
-void skip_a_step() {
+void nan_step_is_skipped() {
   const Folder folder, clean;
   const Words grid{"parallel.data=2", "parallel.tensor=2", "train.check_replicas=1"};
   Words fault = grid;
@@ -70,7 +70,7 @@ void skip_a_step() {
 
 TEST(survive, nan_gradient_step_is_skipped_by_all_ranks) {
   Trials trials("NaN gradient, step skipped");
-  trials.attempt(skip_a_step);
+  trials.attempt(nan_step_is_skipped);
 }
 
 TEST(survive, rollback_equals_clean_run_without_that_batch) {
@@ -89,7 +89,7 @@ TEST(survive, rollback_equals_clean_run_without_that_batch) {
     EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], saved);
     // After a checkpoint exists, the run must load it instead of starting over.
     EXPECT_EQ(r.out.find(fmt::format("at step {}", saved)) != std::string::npos, saved > 0) << r.out;
-    expect_same_end(clean.path(), folder.path(), 10);
+    expect_bitwise_equal_runs(clean.path(), folder.path(), 10);
   };
   Trials trials("NaN gradient, rolled back");
   for (const char* step : {"2", "5"}) trials.attempt([&] { trial(step, {.ranks = 2}, {}); });  // before the first checkpoint, and after it
@@ -164,7 +164,7 @@ void spike(bool right_after_a_resume) {
   const auto rollback = metrics(folder.path(), "rollback")[0];
   EXPECT_EQ(rollback["to"], saved);
   EXPECT_NE(rollback["why"].get<std::string>().find("train.spike"), std::string::npos) << rollback;  // not because of NaN or Inf
-  expect_same_end(clean.path(), folder.path(), 40);
+  expect_bitwise_equal_runs(clean.path(), folder.path(), 40);
 }
 
 TEST(survive, loss_spike_is_rolled_back) {

@@ -29,7 +29,7 @@ Words lines_with(const std::string& text, const std::string& begin) {
   return found;
 }
 
-void expect_proved(const Result& r) {
+void expect_verified(const Result& r) {
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_EQ(r.err, "");
   EXPECT_EQ(last_line_of(r.out), "RUN OK");
@@ -46,7 +46,7 @@ TEST(verify, verify_accepts_layouts_of_two_ranks) {
         Words{"parallel.expert=2", "model.pattern=PEW-E", "parallel.shard=gradients"},
         Words{"parallel.shard=weights", "optimizer.frozen=[\"model.layers.0.*\", \"*.k_proj.weight\"]", "model.tie_word_embeddings=true"}}) {
     const Result r = run(verify(changes), {.ranks = 2});
-    expect_proved(r);
+    expect_verified(r);
     EXPECT_EQ(lines_with(r.out, "slowest link: ").size(), 1u) << r.out;
   }
 }
@@ -54,14 +54,14 @@ TEST(verify, verify_accepts_layouts_of_two_ranks) {
 TEST(verify, verify_launches_its_own_ranks) {
   const Result r = run(verify({"-n", "4", "parallel.pipeline=2", "parallel.virtual_stages=2", "model.pattern=PM*-PM*-", "parallel.tensor=2",
                                "activation.recompute=full", "train.precision=fp32"}));
-  expect_proved(r);
+  expect_verified(r);
   for (const char* name : {"tensor ", "pipeline ", "embedding "}) EXPECT_FALSE(lines_with(r.out, name).empty()) << name << "\n" << r.out;
 }
 
 TEST(verify, verify_accepts_separate_mixer_ranks_of_unequal_number) {
   const Result r = run(verify({"-n", "3", "parallel.tensor=3", "parallel.mixer=apart", "parallel.attention_ranks=1", "parallel.sequence=true",
                                "model.mlp.intermediate_size=768"}));
-  expect_proved(r);
+  expect_verified(r);
   EXPECT_FALSE(lines_with(r.out, "attention, ssm ").empty()) << r.out;
 }
 
@@ -69,22 +69,22 @@ TEST(verify, verify_accepts_separate_mixer_ranks_of_unequal_number) {
 TEST(verify, verify_accepts_pipeline_stages_of_different_layer_types) {
   const Result r = run(verify({"-n", "8", "parallel.tensor=4", "parallel.pipeline=2", "model.pattern=--MM", "parallel.layers=[2,2]",
                                "model.mamba.num_heads=8", "model.mamba.num_groups=2", "model.mamba.norm=gate_first"}));
-  expect_proved(r);
+  expect_verified(r);
 }
 
 TEST(verify, verify_accepts_a_published_deck_unchanged) {
   const Result r = run(verify({"data.order=documents", "data.documents=separate"}, GYR_SOURCE_DIR "/input/falcon-h1-1.5b-deep.yaml"), {.ranks = 4});
-  expect_proved(r);
+  expect_verified(r);
   EXPECT_EQ(lines_with(r.out, "gradient error against double").size(), 1u) << r.out;  // printed because the deck uses bf16
 }
 
 TEST(verify, verify_accepts_an_encoder_decoder_model) {
   const std::string t5 = GYR_SOURCE_DIR "/input/t5-small.yaml";
-  expect_proved(run(verify({"-n", "4", "parallel.tensor=2", "parallel.context=2"}, t5)));
-  expect_proved(run(verify({"-n", "4", "parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true"}, t5)));
+  expect_verified(run(verify({"-n", "4", "parallel.tensor=2", "parallel.context=2"}, t5)));
+  expect_verified(run(verify({"-n", "4", "parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true"}, t5)));
 }
 
-TEST(verify, verify_accepts_one_rank) { expect_proved(run(verify({}))); }
+TEST(verify, verify_accepts_one_rank) { expect_verified(run(verify({}))); }
 
 TEST(verify, verify_refuses_what_train_refuses) {
   const Folder folder;

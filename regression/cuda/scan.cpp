@@ -102,7 +102,7 @@ TEST(scan, tensor_core_scan_matches_double_in_every_order) {
     Workbench exact, rounded;  // both draw the same random values
     const Scan<double> want(exact, k);
     const Scan<bf16> have(rounded, k);
-    EXPECT_TRUE(cuda::scan::fits_tensor_cores(cuda::scan::Cut(k.shape), Global<const bf16>(have.x), Global<const bf16>(have.b)));
+    EXPECT_TRUE(cuda::scan::fits_tensor_cores(cuda::scan::ChunkGrid(k.shape), Global<const bf16>(have.x), Global<const bf16>(have.b)));
     want.run(exact.dev);
     const With with(machines[std::size_t(trial) % machines.size()]);
     have.run(rounded.dev);
