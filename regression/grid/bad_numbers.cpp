@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers that are none are named on all ranks as those of the weight that has them, whichever ranks hold it.
+// Non-finite values in a weight: every rank reports the name of that weight, on any layout.
 #include "src/engine/step/non_finite.hpp"
 
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 constexpr Index batch = 8;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-// What a rank is told of a step with such numbers in a weight.
+// Error on this rank for a gradient step with NaN in the given weight.
 std::string told(Rig<double>& rig, Grid& grid, const std::string& weight) {
   set_weights(rig.engine);
   for (const auto& p : rig.engine.stage().parameters().all())
@@ -29,8 +29,8 @@ std::string told(Rig<double>& rig, Grid& grid, const std::string& weight) {
   return error.what();
 }
 
-TEST(bad_numbers, are_named_by_the_weight_on_any_layout) {
-  ModelConfig model = widened(named("T5"));  // tied ends
+TEST(bad_numbers, non_finite_weight_is_named_on_any_layout) {
+  ModelConfig model = widened(named("T5"));  // tied embeddings
   model.pattern = "PMP*";
   model.attention.num_kv_heads = 8, model.mamba.num_groups = 8;
   const auto cut = [&](Layout layout) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A checkpoint is of the model, not of the grid: what one layout wrote, every other reads, to the last bit of weights and moments; and
-// what fails on one rank fails on all, with the same words.
+// A checkpoint belongs to the model and not to the grid. What one layout wrote, every other layout reads with the same
+// bits of weights and Adam moments. An error on one rank is thrown on all ranks, with the same message.
 #include "src/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ Layout layout_of(const Shape3& s) {
   return sharded(grid_layout(s.data, s.pipeline, s.tensor, stages, s.permutation, s.order), s.shard);
 }
 
-// f(rig) on the first ranks of the world, as many as the layout has; the others wait behind it.
+// Calls f(rig) on the first ranks of the world, as many as the layout has. All ranks wait for each other afterwards.
 template <class T, class F>
 void on_grid(const ModelConfig& model, const Shape3& shape, F&& f) {
   if (Grid* grid = grid_of(layout_of(shape))) {
@@ -53,7 +53,7 @@ void on_grid(const ModelConfig& model, const Shape3& shape, F&& f) {
   meet();
 }
 
-// With fewer weights in a layer: every kind of sharding is still among them.
+// The model with fewer layers, which still has every kind of sharding.
 ModelConfig small(ModelConfig model) {
   model.pattern = "M*-M-*-M";
   return model;
@@ -83,7 +83,7 @@ void expect_any_grid_reads_any_grid(const std::string& name, const ModelConfig& 
       set_state(rig.engine, 1);
       save_checkpoint(folder.path(), header_at(std::int64_t(i)), rig.engine);
     });
-  // The same bits, whoever wrote them.
+  // The bits are the same, whichever layout wrote them.
   if (SharedFolder::rank() == 0)
     for (std::size_t i = 1; i < shapes.size(); ++i) {
       const Difference d = diff_checkpoints(checkpoint_path(folder.path(), 0), checkpoint_path(folder.path(), std::int64_t(i)), {});
@@ -99,14 +99,14 @@ void expect_any_grid_reads_any_grid(const std::string& name, const ModelConfig& 
 }
 
 class checkpoint : public ::testing::TestWithParam<std::string> {};
-// Two norm groups; one key head and tied embeddings; biases; each with a vocabulary that pads.
-TEST_P(checkpoint, of_any_grid_is_read_by_any_grid) { expect_any_grid_reads_any_grid<float>(GetParam(), widened(named(GetParam()))); }
+// T2: two norm groups. T5: one key head and tied embeddings. T7: biases. The vocabulary of each is padded.
+TEST_P(checkpoint, any_grid_reads_checkpoints_of_any_grid) { expect_any_grid_reads_any_grid<float>(GetParam(), widened(named(GetParam()))); }
 INSTANTIATE_TEST_SUITE_P(T, checkpoint, ::testing::Values("T2", "T5", "T7"), [](const auto& info) { return info.param; });
 
-TEST(checkpoint, keeps_bfloat16_and_its_masters_on_any_grid) { expect_any_grid_reads_any_grid<bf16>("T5", widened(named("T5"))); }
-TEST(checkpoint, of_fewer_heads_than_ranks_is_read_by_any_grid) { expect_any_grid_reads_any_grid<float>("T7 narrowed", narrowed(named("T7"))); }
+TEST(checkpoint, bf16_master_weights_are_kept_on_any_grid) { expect_any_grid_reads_any_grid<bf16>("T5", widened(named("T5"))); }
+TEST(checkpoint, any_grid_reads_checkpoints_with_replicated_heads) { expect_any_grid_reads_any_grid<float>("T7 narrowed", narrowed(named("T7"))); }
 
-// All ranks threw the same.
+// All ranks must have thrown the same error.
 void expect_same_everywhere(const Error& error, Exit code) {
   EXPECT_EQ(error.code, code) << error.what();
   std::string text(4096, '\0');
@@ -117,12 +117,12 @@ void expect_same_everywhere(const Error& error, Exit code) {
   EXPECT_EQ(first, text);
 }
 
-// Every way to write files, with the first two and the last ranks of eight on different nodes.
+// Every way to write files. In "nodes", ranks 0 and 1 are on one node, and ranks 2 to 7 on another.
 struct Way {
   const char* name;
   Files files;
   std::vector<int> writers;
-  int expected;  // files
+  int expected;  // number of files
   bool async;
 };
 const std::vector<Way> ways{{"rank", Files::rank, {}, 8, false},
@@ -152,7 +152,7 @@ void expect_same_for_all_file_options(const Shape3& shape) {
       if (rig.engine.grid().position() == 0) {
         const Difference d = diff_checkpoints(folder / "rank/step_00000001", saved->path, {});
         EXPECT_TRUE(d.within) << name << "\n" << d.text;
-        // Written once: what all files hold together is what the tensors are.
+        // Nothing is written twice: the elements of all files add up to those of the tensors.
         Index bytes = 0, most = 0;
         const StoredCheckpoint stored(saved->path);
         for (const ManifestFile& f : stored.manifest().files) {
@@ -161,7 +161,7 @@ void expect_same_for_all_file_options(const Shape3& shape) {
           bytes += here, most = std::max(most, here);
         }
         EXPECT_EQ(bytes, saved->bytes);
-        if (way.files == Files::rank) {  // replicas share the work
+        if (way.files == Files::rank) {  // replicas divide the work
           EXPECT_LT(double(most), 1.4 * double(bytes) / 8);
         }
       }
@@ -170,13 +170,13 @@ void expect_same_for_all_file_options(const Shape3& shape) {
   });
 }
 
-TEST(checkpoint, is_the_same_however_its_files_are_written) {
+TEST(checkpoint, file_options_do_not_change_the_checkpoint) {
   expect_same_for_all_file_options({2, 2, 2, {}});
   expect_same_for_all_file_options({2, 2, 2, {}, {}, Shard::weights});
 }
 
-// A rank reads what it wants once, and chunks at most once.
-TEST(checkpoint, is_read_once) {
+// A rank reads each element that it needs once, and each HDF5 chunk at most once.
+TEST(checkpoint, each_rank_reads_its_data_once) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
@@ -195,7 +195,7 @@ TEST(checkpoint, is_read_once) {
         Index wanted = 0, files = 0;
         const bool all = reading == Reading::all || rig.engine.grid().coordinate(Axis::data) == 0;
         visit_state(rig.engine, [&](auto, Content content, const Parameter& p, const Span& of) {
-          Index real = 0;  // without what only pads
+          Index real = 0;  // without padding
           stretches(p, of, [&](Index, Index, Index count, const Held&) { real += count; });
           if (all || is_zero_sharded(content, shape.shard)) wanted += real * Index(sizeof(float));
         });
@@ -210,7 +210,7 @@ TEST(checkpoint, is_read_once) {
       });
 }
 
-TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
+TEST(checkpoint, full_disk_on_one_rank_fails_all_ranks) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   on_grid<float>(model, {2, 2, 2, {}}, [&](Rig<float>& rig) {
@@ -227,7 +227,7 @@ TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
       set_state(rig.engine, 2);
       const StoredCheckpoint old(checkpoint_path(here, 1));
       const ManifestFile& last = old.manifest().files.back();
-      const int writer = way.files == Files::rank ? 7 : way.writers.empty() ? 0 : 2;  // of the last file
+      const int writer = way.files == Files::rank ? 7 : way.writers.empty() ? 0 : 2;  // writes the last file
       for (const Index limit : {last.bytes / 3, async ? Index(0) : last.bytes - 1}) {
         const Error error = error_of([&] {
           std::optional<FileSizeLimit> full;
@@ -239,7 +239,7 @@ TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
         EXPECT_NE(std::string(error.what()).find("step_00000002.tmp"), std::string::npos) << error.what();
         EXPECT_NE(std::string(error.what()).find("File too large"), std::string::npos) << error.what();
         EXPECT_FALSE(fs::exists(here / "step_00000002.tmp"));
-        world.barrier();  // before the next one begins
+        world.barrier();  // before the next save begins
       }
       EXPECT_EQ(newest_checkpoint(here, world), checkpoint_path(here, 1));
       load_checkpoint(checkpoint_path(here, 1), rig.engine, LoadWhat::everything);
@@ -248,13 +248,13 @@ TEST(checkpoint, a_full_disk_on_one_rank_is_an_error_of_all) {
   });
 }
 
-TEST(checkpoint, damage_that_one_rank_meets_is_an_error_of_all) {
+TEST(checkpoint, damage_found_by_one_rank_fails_all_ranks) {
   const SharedFolder folder;
   const ModelConfig model = widened(named("T2"));
   on_grid<float>(model, {1, 8, 1, {}}, [&](Rig<float>& rig) {
     set_state(rig.engine, 1);
     const fs::path path = save_checkpoint(folder.path(), header_at(1), rig.engine).path, shard = path / "shard_00007.h5";
-    if (rig.engine.grid().position() == 7) {  // whose last layer nobody else reads
+    if (rig.engine.grid().position() == 7) {  // no other rank reads its last layer
       for (const auto& p : rig.engine.stage().parameters().all())
         if (p->weight.name == "model.layers.7.mamba.in_proj.weight") {
           std::string bytes = contents(shard);
@@ -273,8 +273,8 @@ TEST(checkpoint, damage_that_one_rank_meets_is_an_error_of_all) {
   });
 }
 
-// Whatever the order of the axes under which it was written, and in whatever way.
-TEST(checkpoint, of_another_order_of_the_axes_is_read) {
+// Checkpoints of every order of the axes are read, whichever way they are written and read.
+TEST(checkpoint, checkpoint_of_another_axis_order_is_read) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   const Shape3 inside_out{2, 2, 2, {}, {Axis::tensor, Axis::pipeline, Axis::data}}, usual{2, 2, 2, {}}, one{1, 1, 1, {}};
@@ -293,7 +293,7 @@ TEST(checkpoint, of_another_order_of_the_axes_is_read) {
         });
 }
 
-// All factorisations of 1, 2, 4 and 8 ranks, and two cuts of the layers that are not even.
+// All factorizations of 1, 2, 4 and 8 ranks into data, pipeline and tensor parallelism.
 std::vector<Shape3> all_shapes() {
   std::vector<Shape3> list;
   for (const int ranks : {1, 2, 4, 8})
@@ -302,12 +302,12 @@ std::vector<Shape3> all_shapes() {
   return list;
 }
 
-// A walk through all layouts: each reads what the one before it wrote, to the last bit of everything.
-TEST(checkpoint, survives_a_walk_through_every_layout) {
+// Goes through all layouts. Each reads the checkpoint of the one before it, bit for bit.
+TEST(checkpoint, checkpoint_survives_conversion_through_every_layout) {
   const SharedFolder folder;
   const ModelConfig model = small(widened(named("T2")));
   std::vector<Shape3> walk = all_shapes();
-  std::swap(walk[1], walk.back());  // from one rank to eight and back
+  std::swap(walk[1], walk.back());  // from one rank to eight, and back
   int pairs = 0;
   for (std::size_t i = 0; i < walk.size(); ++i, ++pairs)
     on_grid<float>(model, walk[i], [&](Rig<float>& rig) {
@@ -323,14 +323,14 @@ TEST(checkpoint, survives_a_walk_through_every_layout) {
   EXPECT_EQ(pairs, 20);
 }
 
-// Layouts of every kind, drawn from a fixed seed, each of which reads what another wrote.
-TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
+// Random layouts of every kind, from a fixed seed. In each pair, one layout reads the checkpoint of the other.
+TEST(checkpoint, random_layout_reads_checkpoint_of_another_random_layout) {
   ModelConfig model = widened(named("T5"));
   model.pattern = "MP*E";
   model.moe.experts = model.moe.intermediate_size = 8;
   const int layers = int(model.layers());
   std::mt19937 random(1);  // the same draws on every rank
-  int distributed = 0;     // layouts that deal experts
+  int distributed = 0;     // layouts with expert parallelism
   const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
   const auto drawn = [&] {
     int data = 0, pipeline = 0, context = 0, tensor = 0;
@@ -390,11 +390,11 @@ TEST(checkpoint, of_fifty_pairs_of_layouts_drawn_at_random) {
   EXPECT_GE(distributed, 15);
 }
 
-// Every layout of up to 8 ranks that this model allows reads what every other wrote: 32 x 32 pairs, with stages of uneven length among
-// them, in every way to write files and to read them. Minutes: `ctest -L slow`.
-TEST(checkpoint_matrix, every_layout_reads_what_every_layout_wrote) {
+// Every layout of up to 8 ranks that this model allows reads the checkpoint of every other layout: 32 x 32 pairs. They
+// include uneven pipeline stages and all ways to write and read files. This takes minutes: `ctest -L slow`.
+TEST(checkpoint_matrix, every_layout_reads_checkpoints_of_every_layout) {
   const SharedFolder folder;
-  ModelConfig model = small(widened(named("T5")));  // one key head, tied ends
+  ModelConfig model = small(widened(named("T5")));  // one key head, tied embeddings
   model.attention.num_heads = model.mamba.num_heads = 24, model.mlp.intermediate_size = 48;
   std::vector<Shape3> shapes;
   for (const int ranks : {1, 2, 3, 4, 6, 8})
@@ -407,7 +407,7 @@ TEST(checkpoint_matrix, every_layout_reads_what_every_layout_wrote) {
       set_state(rig.engine, 1);
       save_checkpoint(folder.path(), header_at(std::int64_t(i)), rig.engine, {.files = Files(i % 3)});
     });
-  std::optional<Trials> pairs;  // counted by the rank that is in every layout
+  std::optional<Trials> pairs;  // counted on the rank that is in every layout
   if (SharedFolder::rank() == 0) pairs.emplace("checkpoint of one layout read by another");
   for (const Shape3& to : shapes)
     on_grid<float>(model, to, [&](Rig<float>& rig) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models, batches and layouts drawn at random, on up to as many ranks as there are: loss and gathered gradients are those of one rank, and
-// bytes, calls and memory those of the plan and of the closed form. What cannot be sharded is refused before a rank starts.
-//   GYR_SEED=1 GYR_DRAWS=200 GYR_FIRST_DRAW=0   which draws; a failure says how to repeat it, made as small as it still fails
+// Random models, batches and layouts on up to as many ranks as there are. Loss and gathered gradients must equal those
+// of one rank. Bytes, calls and memory must equal those of the plan and of the closed form. What cannot be sharded must
+// be refused before a rank starts.
+//   GYR_SEED=1 GYR_DRAWS=200 GYR_FIRST_DRAW=0   selects the draws. A failing draw is reduced to the smallest one that
+//   still fails, and the message shows how to repeat it.
 #include <cmath>
 #include <cstdlib>
 
@@ -20,7 +22,7 @@ class World {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   }
-  // Whether any rank says yes, told to all; waits without blocking inside MPI.
+  // True on all ranks if `mine` is true on any rank. Waits without blocking inside MPI.
   bool any(bool mine) const {
     int local = mine, any = 0;
     MPI_Request request;
@@ -31,7 +33,8 @@ class World {
     }
     return any;
   }
-  // The grid of the first ranks, null on the others. Kept until another is asked for: to make one takes longer than a step.
+  // Grid of the first ranks, null on the others. It is kept until another layout is requested, because creating a grid
+  // takes longer than a step.
   Grid* grid(const Draw& d) {
     if (d.layout_text() == kept_) return grid_.get();
     kept_ = d.layout_text();
@@ -50,7 +53,7 @@ class World {
   std::unique_ptr<Grid> grid_;
 };
 
-// What is beyond the limits (src/verify/equality.hpp), or nothing.
+// All deviations beyond the limits (src/verify/equality.hpp), or empty.
 std::string difference(const StepOutcome& one, const StepOutcome& many) {
   const Errors errors = errors_of(one, many);
   if (within_limits(errors, DType::f64)) return "";
@@ -61,7 +64,7 @@ std::string difference(const StepOutcome& one, const StepOutcome& many) {
   return all;
 }
 
-// What one step on one rank gives.
+// Result of one step on one rank.
 StepOutcome single_rank_outcome(const Draw& d) {
   Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, WaitPolicy::spin);
   const int micros = d.micros * d.data;
@@ -77,7 +80,8 @@ std::string text(const Ledger& ledger) {
   return all;
 }
 
-// What a rank's plan says of its traffic but for its parts of what ranks have cut among themselves, those of all of which come to the closed form.
+// Planned traffic of a rank without the parts that ranks split unevenly, if the parts of all ranks add up to their
+// closed form. Otherwise the traffic of all these ranks.
 template <class T>
 Ledger planned_even_traffic(const EngineConfig& config, const Layout& layout, int position, const RankPlan& plan) {
   Ledger mine = ledger_of(plan.traffic);
@@ -99,7 +103,8 @@ Ledger planned_even_traffic(const EngineConfig& config, const Layout& layout, in
   return mine;
 }
 
-// Of what a plan tells line by line: memory comes to the whole, no line takes less than nothing, and whatever moves is for something.
+// Checks the lines of a plan: memory lines must add up to their category and not be negative, and every transfer must
+// have a purpose. Returns the first error, or empty.
 std::string plan_line_error(const RankPlan& plan) {
   for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer, Memory::activations}) {
     Index sum = 0;
@@ -109,16 +114,16 @@ std::string plan_line_error(const RankPlan& plan) {
       if (line.bytes < 0) return fmt::format("{}: {} takes {} bytes", name_of(category), line.what, line.bytes);
     }
     if (sum != plan.capacity.bytes(category))
-      return fmt::format("{}: the lines come to {} of {} bytes", name_of(category), sum, plan.capacity.bytes(category));
+      return fmt::format("{}: the lines add up to {} of {} bytes", name_of(category), sum, plan.capacity.bytes(category));
   }
   for (const CommunicatorTraffic& c : plan.traffic)
     for (const TrafficCount::Line& line : c.count.lines())
       if (line.purpose == std::string_view() && line.traffic.calls > 0)
-        return fmt::format("{} of {} is for nothing", name_of(line.operation), c.name);
+        return fmt::format("{} of {} has no purpose", name_of(line.operation), c.name);
   return "";
 }
 
-// What the plan of any rank of the layout says, against the closed form.
+// Compares the plan of any rank of the layout with the closed form. Returns the first difference, or empty.
 template <class T>
 std::string of_plan(const Draw& d, int position) {
   const Layout layout = d.layout();
@@ -136,18 +141,19 @@ std::string of_plan(const Draw& d, int position) {
   return "";
 }
 
-// Where experts are dealt, how much a rank receives depends on the routing, and with it what it gives back and computes: all ranks together do what
-// is planned for all, and what is counted here becomes what is planned.
+// With expert parallelism, the routing determines how much a rank receives, returns and computes. All ranks together
+// must do what is planned for all of them. If they do, the planned values replace those counted on this rank.
 void take_together(Grid& grid, Ledger& counted, double& flops, const Ledger& planned, double planned_flops, bool limited) {
   if (grid.layout().expert == 1) return;
   const auto found = planned.find({"expert", Operation::all_to_all});
-  Traffic* const here = found == planned.end() ? nullptr : &counted[found->first];  // a stage may have no such layers
+  Traffic* const here = found == planned.end() ? nullptr : &counted[found->first];  // a pipeline stage may have no expert layers
   const double bytes = grid.world().sum(here ? double(here->bytes - found->second.bytes) : 0), work = grid.world().sum(flops - planned_flops);
   if (here && (limited ? bytes <= 0 : bytes == 0)) here->bytes = found->second.bytes;
   if (work <= 0) flops = planned_flops + work;
 }
 
-// A step on the grid: traffic, flops and memory as planned, numbers as on one rank. Empty, or what is wrong here.
+// Runs a step on the grid. Traffic, FLOPs and memory must be as planned, and values as on one rank. Returns the error
+// on this rank, or empty.
 std::string of_step(const Draw& d, Grid& grid) {
   const EngineConfig config = d.config(d.micros);
   const RankPlan plan = plan_rank(in<double>(config), grid.layout(), grid.position());
@@ -161,12 +167,12 @@ std::string of_step(const Draw& d, Grid& grid) {
   rig.engine.train(source, d.micros, 1, 1e-3);
   Ledger counted = ledger_of(traffic_of(grid));
   const Ledger planned = ledger_of(plan.traffic);
-  double flops = rig.engine.device().flops();  // of packed documents, and of what pads a source, tiles that no query may see are not computed
+  double flops = rig.engine.device().flops();  // fully masked attention tiles (packed documents, encoder padding) are not computed
   const bool limited = all_layers(config.model).find('E') != std::string::npos && config.model.moe.capacity_factor > 0;
-  take_together(grid, counted, flops, planned, plan.flops, limited);  // what is dropped is not computed
-  if (counted != planned) return fmt::format("handed over\n    {}\n  and planned\n    {}", text(counted), text(planned));
+  take_together(grid, counted, flops, planned, plan.flops, limited);  // dropped choices are not computed
+  if (counted != planned) return fmt::format("transferred\n    {}\n  but planned\n    {}", text(counted), text(planned));
   if (d.packed || d.padded || limited ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
-  rig.engine.evaluate(source, 1);  // a validation may take more than a step that keeps little
+  rig.engine.evaluate(source, 1);  // a validation may take more memory than a step that keeps few activations
   for (int i = 0; i < memory_categories; ++i)
     if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))
       return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)));
@@ -174,7 +180,7 @@ std::string of_step(const Draw& d, Grid& grid) {
   return difference(single_rank_outcome(d), {result, gradients});
 }
 
-// What is wrong with a draw on this rank; every rank of the world takes part.
+// Error of a draw on this rank, or empty. Every rank of the world takes part.
 std::string wrong(World& world, const Draw& d) {
   std::string complaint;
   bool refused = false;
@@ -186,7 +192,7 @@ std::string wrong(World& world, const Draw& d) {
     refused = e.code == Exit::config;
     if (!refused) complaint = e.what();
   }
-  refused = world.any(refused);  // a stage without such layers has nothing to refuse
+  refused = world.any(refused);  // a stage without layers that cannot be sharded refuses nothing
   if (complaint.empty() && refused == can_shard(d.whole_model(), d.tensor, d.attention_ranks))
     complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
@@ -195,12 +201,12 @@ std::string wrong(World& world, const Draw& d) {
     if (grid) complaint = of_step(d, *grid);
   } catch (const std::exception& e) {
     complaint = e.what();
-    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // others may wait for this rank in vain
+    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // other ranks may wait for this rank forever
   }
   return complaint;
 }
 
-// The smallest draw that still fails, and what is wrong with it on this rank.
+// Smallest draw that still fails, and its error on this rank.
 std::pair<Draw, std::string> smallest(World& world, Draw d, std::string complaint) {
   for (bool smaller = true; smaller;) {
     smaller = false;
@@ -219,7 +225,7 @@ Index number_of(const char* variable, Index otherwise) {
   return text ? std::atoll(text) : otherwise;
 }
 
-TEST(draws, on_any_grid_are_one_rank) {
+TEST(draws, random_draws_on_any_grid_equal_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1), first = number_of("GYR_FIRST_DRAW", 0), count = number_of("GYR_DRAWS", 200);
   std::map<std::string, int> seen, shared, mixers, experts, ahead;
@@ -231,16 +237,16 @@ TEST(draws, on_any_grid_are_one_rank) {
              : d.tensor == 1                                          ? "tensor 1"
              : d.tensor < 5                                           ? "tensor 2 to 4"
                                                                       : "tensor 5 and more"];
-      ++mixers[d.attention_ranks > 0 ? "mixers apart" : "together"];
-      if (all_layers(d.whole_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "experts dealt" : "experts on every rank"];
-      ++ahead[d.beta > 0 ? "pairs of texts" : d.ahead.depths > 0 ? "tokens further ahead" : "the next token"];
-      ++shared[d.context > 1 ? name_of(d.context_mode) : "sequences of one rank"];
+      ++mixers[d.attention_ranks > 0 ? "separate mixers" : "mixers on all ranks"];
+      if (all_layers(d.whole_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "expert parallel" : "experts on every rank"];
+      ++ahead[d.beta > 0 ? "preference pairs" : d.ahead.depths > 0 ? "multi-token prediction" : "next token"];
+      ++shared[d.context > 1 ? name_of(d.context_mode) : "no context parallel"];
       continue;
     }
     const auto [small, what] = smallest(world, d, complaint);
     if (!what.empty())
       ADD_FAILURE() << "draw " << i << " of seed " << seed << ": " << d.text() << "\n  smallest that fails: " << small.text() << "\n  rank "
-                    << world.rank << ": " << what << "\n  again: GYR_SEED=" << seed << " GYR_FIRST_DRAW=" << i << " GYR_DRAWS=1";
+                    << world.rank << ": " << what << "\n  repeat with: GYR_SEED=" << seed << " GYR_FIRST_DRAW=" << i << " GYR_DRAWS=1";
     else ADD_FAILURE() << "draw " << i << " of seed " << seed << " failed on another rank";
     return;
   }

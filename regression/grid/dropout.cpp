@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Dropout on grids of up to 8 ranks: heads, channels and tokens that a rank holds are left out by their numbers in the whole model.
+// Dropout on grids of up to 8 ranks: the mask of a head, channel or token depends on its index in the full model, and
+// not on the rank that holds it.
 #include "regression/support/cases.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
@@ -7,7 +8,7 @@
 namespace gyr::testing::dropout_suite {
 namespace {
 
-constexpr Index seq_length = 21, source_length = 13;  // which pad where ranks share them
+constexpr Index seq_length = 21, source_length = 13;  // lengths that are padded with context parallel
 constexpr int micros_of_all = 4;
 
 struct Shape {
@@ -15,7 +16,7 @@ struct Shape {
 };
 constexpr Shape shapes[] = {{1, 1, 1, 2}, {4, 1, 1, 2}, {1, 2, 1, 2}, {2, 2, 2, 1}, {1, 1, 2, 2}, {1, 2, 2, 2}};
 
-// Of every kind of layer whose scores or sums are left out from, alone and behind an encoder.
+// Model with dropout and the given pattern, which may contain an encoder.
 ModelConfig model_of(const std::string& pattern) {
   ModelConfig m = named("T2").model;
   m.pattern = pattern;
@@ -42,7 +43,7 @@ NamedGradients gradients_on(Grid& grid, const ModelConfig& m) {
   return gathered_gradients(rig.engine);
 }
 
-TEST(dropout, gradients_are_those_of_one_rank) {
+TEST(dropout, dropout_gradients_equal_those_of_one_rank) {
   for (const char* pattern : {"*->*X-", "PP", "*-M-"}) {
     const ModelConfig m = model_of(pattern);
     const Index layers = m.layers();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A dump of a step is the same from any grid: the same tensors under the same names, whole, with the same numbers to rounding; and they
-// are what their names say.
+// A dump of a step does not depend on the grid. It has the same unsharded tensors under the same names, with equal
+// values up to rounding. The values are those that the names promise.
 #include "src/dump/dump.hpp"
 
 #include <cmath>
@@ -28,7 +28,7 @@ CheckpointHeader header_of_step() {
   return h;
 }
 
-// Takes a step's gradients on a grid and dumps it into `folder`; what the step gave besides.
+// Computes the gradients of a step on a grid and dumps the step into `folder`. Returns the gathered gradients.
 template <class T>
 std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& grid, const fs::path& folder,
                                                 const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"},
@@ -78,8 +78,8 @@ void expect_one_dump(const ModelConfig& model) {
   }
 }
 
-TEST(dump, is_the_same_from_any_grid) { expect_one_dump(widened(named("T5"))); }  // several ranks hold the same key heads
-TEST(dump, is_the_same_with_fewer_heads_than_ranks) { expect_one_dump(narrowed(named("T6"))); }
+TEST(dump, dump_is_the_same_from_any_grid) { expect_one_dump(widened(named("T5"))); }  // several ranks hold the same key heads
+TEST(dump, dump_is_the_same_with_replicated_heads) { expect_one_dump(narrowed(named("T6"))); }
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
 
@@ -88,7 +88,7 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, con
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12 * (1 + std::abs(b[i]))) << what << " " << i;
 }
 
-// Of every row and head: what its queries find in keys and values of the tokens up to it.
+// Causal attention as plain loops: output of every row and head from the keys and values of the tokens up to it.
 std::vector<double> attended(const ModelConfig& model, const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v) {
   const Index w = model.attention.head_dim, heads = model.attention.num_heads, keys = model.attention.num_kv_heads;
   std::vector<double> out(q.size());
@@ -111,8 +111,8 @@ std::vector<double> attended(const ModelConfig& model, const std::vector<double>
   return out;
 }
 
-// Of a grid that shards everything: plain loops over what was dumped give what was dumped beside it.
-TEST(dump, holds_what_it_names) {
+// On a grid with data, pipeline and tensor parallelism, plain loops over dumped tensors must give other dumped tensors.
+TEST(dump, dumped_tensors_match_plain_loops) {
   const SharedFolder folder;
   const ModelConfig model = widened(named("T2"));
   ASSERT_FALSE(model.tie_word_embeddings);
@@ -130,7 +130,7 @@ TEST(dump, holds_what_it_names) {
                                 numbers(stored, layer + "/self_attn/values"));
     expect_near(numbers(stored, layer + "/self_attn/attended"), found, "attended");
 
-    // The embedding takes a row of its matrix for each token, and gives that row the token's gradient.
+    // The embedding reads the matrix row of each token, and adds the token's gradient to that row.
     const MicroBatch batch = micro_batch(0, sequences, seq_length, model.vocab_size);
     const auto table = numbers(stored, "/model/embed_tokens/weight"), behind = numbers(stored, "/gradients/embed_tokens/output");
     std::vector<double> embedded, summed(table.size());
@@ -146,7 +146,7 @@ TEST(dump, holds_what_it_names) {
   meet();
 }
 
-TEST(dump, takes_what_the_patterns_name) {
+TEST(dump, patterns_select_the_dumped_tensors) {
   const SharedFolder folder;
   std::vector<std::string> said;
   const std::vector<std::string> what{"/gradients/layers/7/*.weight", "/activations/layers/?/output", "/model/layers/6/mamba/D"};
@@ -159,7 +159,7 @@ TEST(dump, takes_what_the_patterns_name) {
     const StoredCheckpoint stored(in(folder.path()));
     for (const StoredTensor& t : stored.tensors()) paths.insert(t.path);
     EXPECT_EQ(paths, wanted);
-    ASSERT_EQ(said.size(), 2u);  // that it was written, and the pattern whose names have no dots
+    ASSERT_EQ(said.size(), 2u);  // one for the written dump, one for the pattern without a match, since names have no dots
     EXPECT_NE(said[1].find("no tensor matches /gradients/layers/7/*.weight"), std::string::npos) << said[1];
   } else {
     EXPECT_TRUE(said.empty());
@@ -167,8 +167,8 @@ TEST(dump, takes_what_the_patterns_name) {
   meet();
 }
 
-// The step has gone on meanwhile, on the rank itself too.
-TEST(dump, a_full_disk_on_one_rank_is_an_error_of_all_and_leaves_nothing) {
+// The step continues meanwhile, also on the rank with the full disk.
+TEST(dump, full_disk_on_one_rank_fails_all_ranks) {
   const SharedFolder folder;
   std::optional<FileSizeLimit> full;
   if (SharedFolder::rank() == 5) full.emplace(40'000);

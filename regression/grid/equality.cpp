@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The law the product stands on: every factorisation of 1, 2, 4 and 8 ranks into data x pipeline x tensor gives the loss and the
-// gathered gradients of one rank. Eight layers and eight heads, so that every axis can take all ranks.
+// The program's basic law: every factorization of 2, 4 and 8 ranks into data x pipeline x tensor parallelism gives the
+// loss and the gathered gradients of one rank. The models have eight layers and eight heads, so that every axis can use
+// all ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -13,10 +14,10 @@ namespace {
 
 constexpr Index sequences = 8, seq_length = 11;
 
-// What a step is taken of, besides the model.
+// Settings of a step other than the model.
 struct Setting {
-  Lengths documents = {};                // packed into every sequence, in other turns
-  std::vector<std::string> frozen = {};  // patterns of weights
+  Lengths documents = {};                // lengths of packed documents, rotated from sequence to sequence
+  std::vector<std::string> frozen = {};  // name patterns of weights
   Schedule schedule = one_f_one_b;
   RecomputeConfig recompute = {};
 };
@@ -44,7 +45,7 @@ StepOutcome step(const ModelConfig& model, Grid& grid, const Setting& setting = 
   StepOutcome outcome{rig.engine.gradients(source, rig.engine.config().micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
   const Capacity used = rig.engine.measured();
-  for (int i = 0; i < memory_categories; ++i)  // what the dry run counted; the optimizer's step itself takes nothing more
+  for (int i = 0; i < memory_categories; ++i)  // counted by the dry run; the optimizer step takes no more
     EXPECT_LE(used.bytes(Memory(i)), rig.capacity.bytes(Memory(i))) << name_of(Memory(i));
   return outcome;
 }
@@ -76,28 +77,28 @@ void every_factorisation(const std::string& name, DType dtype, const Setting& se
 
 class equality : public ::testing::TestWithParam<std::string> {};
 
-// Double sums in another order differ by rounding only; single precision by its own.
-TEST_P(equality, double_precision) { every_factorisation<double>(GetParam(), DType::f64); }
-TEST_P(equality, single_precision) { every_factorisation<float>(GetParam(), DType::f32); }
+// In double precision, sums in another order differ by rounding only. Single precision has its own limit.
+TEST_P(equality, any_layout_equals_one_rank_in_double) { every_factorisation<double>(GetParam(), DType::f64); }
+TEST_P(equality, any_layout_equals_one_rank_in_float) { every_factorisation<float>(GetParam(), DType::f32); }
 
 INSTANTIATE_TEST_SUITE_P(T, equality, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
-// Every rank has the positions of its micro-batch, so stages in the middle keep documents apart too.
-TEST(equality, of_packed_documents) { every_factorisation<double>("T3", DType::f64, {{5, 1, 3, 2}}); }
+// Every rank has the positions of its micro-batch, so that middle pipeline stages separate packed documents too.
+TEST(equality, packed_documents_equal_one_rank_on_any_layout) { every_factorisation<double>("T3", DType::f64, {{5, 1, 3, 2}}); }
 
-// Stages without a weight to train among them, and one key head that several ranks hold.
-TEST(equality, of_frozen_weights) {
+// Some stages have no trainable weight, and several ranks hold the only key head.
+TEST(equality, frozen_weights_equal_one_rank_on_any_layout) {
   every_factorisation<double>("T5", DType::f64, {{}, {"model.layers.0.*", "model.layers.1.*", "*.mamba.*", "*.k_proj.weight", "*.down_proj.*"}});
 }
 
-TEST(equality, survives_a_rank_permutation) {
+TEST(equality, permuted_ranks_equal_one_rank) {
   const ModelConfig model = widened(named("T2"));
   const StepOutcome one = step<double>(model, alone(8));
   expect_equal(one, step<double>(model, *grid_of(layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}))), DType::f64, "permuted");
 }
 
-// Every factorisation of eight ranks, each with the axes in another order.
-TEST(equality, survives_any_order_of_the_axes) {
+// Every factorization of eight ranks, each with another order of the axes.
+TEST(equality, any_order_of_axes_equals_one_rank) {
   const ModelConfig model = widened(named("T2"));
   const StepOutcome one = step<double>(model, alone(8));
   std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
@@ -110,14 +111,15 @@ TEST(equality, survives_any_order_of_the_axes) {
   meet();
 }
 
-TEST(equality, survives_uneven_stages) {
+TEST(equality, uneven_pipeline_stages_equal_one_rank) {
   const ModelConfig model = widened(named("T5"));
   const StepOutcome one = step<double>(model, alone(8));
   expect_equal(one, step<double>(model, *grid_of(grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}}))), DType::f64, "uneven");
 }
 
-// The run walks whatever program it is given: several chunks on a rank, split backwards, packed documents and frozen weights among them.
-TEST(equality, survives_other_schedules) {
+// The engine runs any schedule, also with several chunks per rank, split backwards, packed documents and frozen
+// weights.
+TEST(equality, other_pipeline_schedules_equal_one_rank) {
   const ModelConfig model = widened(named("T3"));
   const Lengths documents{5, 1, 3, 2};
   const std::vector<std::string> frozen{"model.layers.0.*", "model.embed_tokens.weight"};
@@ -145,8 +147,8 @@ TEST(equality, same_layout_gives_the_same_bits) {
   EXPECT_EQ(a.gradients, b.gradients);
 }
 
-// Sums over the tensor axis and messages between stages among what is run again.
-TEST(equality, recomputation_keeps_the_bits) {
+// The recomputed layers contain tensor-parallel collectives, and each layout has two pipeline stages.
+TEST(equality, recomputation_keeps_every_bit) {
   const ModelConfig model = widened(named("T3"));
   for (const Layout& layout : {layout_of(2, 2, 2), with_sequence(layout_of(1, 2, 4))}) {
     Grid& grid = *grid_of(layout);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of layouts that equal one rank: every pair of features occurs in it at least twice; and a row of every family's models. `make parity`
-// prints both.
-//   GYR_SEED=1   which rows; another seed combines the features in other ways
-//   GYR_ROWS=1   every so-manyth row alone, from the first on
-// Errors and their limits are those of src/verify/equality.hpp: of every parameter's gradient, of the loss, of the norm. A gradient in float may be
-// off by twice its limit where rounding is magnified so much: where its error in double, times the ratio of both roundings, says so. bf16 is
-// compared with its own run on one rank, and both with double.
+// Table of layouts that equal one rank. Every pair of features occurs in it at least twice. A second table has a row for
+// every model family. `make parity` prints both.
+//   GYR_SEED=1   selects the rows; another seed combines the features differently
+//   GYR_ROWS=n   runs only every n-th row, from the first on
+// Errors and their limits are those of src/verify/equality.hpp: of every parameter's gradient, of the loss and of the
+// gradient norm. A float gradient may exceed its limit twofold if rounding is amplified. This is so if its error in
+// double, times the ratio of float to double rounding, is as large. bf16 is compared with its own run on one rank, and
+// both with double.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -36,9 +37,9 @@ struct Context {
 };
 const std::vector<Context> contexts{{1, SequenceOrder::zigzag, ContextMode::ring, "-"},
                                     {2, SequenceOrder::zigzag, ContextMode::ring, "2 zigzag"},
-                                    {2, SequenceOrder::contiguous, ContextMode::heads, "2 by heads"},
+                                    {2, SequenceOrder::contiguous, ContextMode::heads, "2 Ulysses"},
                                     {3, SequenceOrder::zigzag, ContextMode::ring, "3 zigzag"},
-                                    {4, SequenceOrder::contiguous, ContextMode::ring, "4 straight"},
+                                    {4, SequenceOrder::contiguous, ContextMode::ring, "4 contig."},
                                     {3, SequenceOrder::contiguous, ContextMode::balanced, "3 balanced"},
                                     {4, SequenceOrder::contiguous, ContextMode::balanced, "4 balanced"}};
 const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks", "4 chunks"},
@@ -50,7 +51,8 @@ int chunks_of(const Levels& row) { return std::max(1, row[stages] - 1); }
 
 ModelConfig model_of(const Levels& row);
 
-// The least number of tensor ranks that can compute the attention while the others compute the SSM, where these are apart.
+// Smallest number of tensor-parallel ranks that can compute the attention while the others compute the SSM. 0 if the
+// mixers are not separate.
 int attention_ranks(const Levels& row) {
   const int t = tensor_sizes[row[tensor]];
   for (int n = 1; row[mixer] && n < t; ++n)
@@ -102,7 +104,8 @@ StepOutcome step(const Draw& d, Grid& grid, int micros, int ranks, int rank) {
   return {result, gathered_gradients(rig.engine)};
 }
 
-// Of the same batch on this rank alone; what is computed with does not matter, and several rows have it in common.
+// Result of the same batch on this rank only. It depends only on model, tied embeddings, batch and frozen weights, so
+// that several rows share it.
 template <class T>
 const StepOutcome& on_one_rank(const Levels& row) {
   static std::map<std::vector<int>, StepOutcome> known;
@@ -114,7 +117,7 @@ const StepOutcome& on_one_rank(const Levels& row) {
   return entry->second = step<T>(d, alone(d.model.layers()), sequences, 1, 0);
 }
 
-// On the first rank of the grid.
+// The result is valid on the first rank of the grid.
 template <class T>
 Errors compare(const Levels& row, const Draw& d, Grid& grid) {
   const StepOutcome many = step<T>(d, grid, d.micros, d.data, grid.coordinate(Axis::data));
@@ -145,13 +148,13 @@ struct RowErrors {
 };
 
 bool within_limits_of_float(Errors in_float, const Errors& in_double) {
-  constexpr double roundings = 0x1p31;  // of float to those of double 2^29; one draw of them may be four times another
+  constexpr double roundings = 0x1p31;  // float rounding is 2^29 times that of double; the errors of two runs may differ by another factor of four
   for (auto& [name, error] : in_float.gradients)
     if (error <= roundings * in_double.gradients.at(name)) error /= 2;
   return within_limits(in_float, DType::f32);
 }
 
-// On the first rank; the grid is of the first ranks, and of this row alone.
+// Errors on the first rank, empty on the others. The grid consists of the first ranks and exists only for this row.
 std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, WaitPolicy patience) {
   MPI_Comm comm;
   MPI_Comm_split(MPI_COMM_WORLD, rank < d.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
@@ -171,9 +174,9 @@ std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Wai
 
 std::string text_of(const Levels& row, const Draw& d) {
   return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, shard_names[row[shard]], d.pipeline,
-                     d.chunks, stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.attention_ranks > 0 ? "apart" : "-",
-                     d.sequence ? "shares" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-", batches[row[batch]],
-                     row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
+                     d.chunks, stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.attention_ranks > 0 ? "split" : "-",
+                     d.sequence ? "parallel" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-",
+                     batches[row[batch]], row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
 }
 
 std::string text_of(const Worst& e) { return fmt::format(" | {:7.1e} {:7.1e} {:7.1e}", e.gradients, e.loss, e.norm); }
@@ -187,7 +190,7 @@ int every_row() {
   return text ? std::max(1, std::atoi(text)) : 1;
 }
 
-TEST(equality_table, of_every_pair_of_features) {
+TEST(equality_table, every_pair_of_features_equals_one_rank) {
   const char* seed_text = std::getenv("GYR_SEED");
   const std::uint64_t seed = seed_text ? std::strtoull(seed_text, nullptr, 10) : 1;
   const int every = every_row();
@@ -199,8 +202,8 @@ TEST(equality_table, of_every_pair_of_features) {
   const auto table = every_pair(levels, valid, 2, least_rows, seed);
   if (rank == 0)
     fmt::print(
-        "seed {}; errors of every gradient, loss and norm in double and float; in bf16 of the norm, and rounding over that of one rank\n"
-        "row  data sharded   pipeline stages      context    tensor mixers stream   recompute        model  head  batch  frozen outer\n",
+        "seed {}; maximum errors of gradients, loss and norm in double and float; in bf16 of the norm, and rounding relative to one rank\n"
+        "row  data sharded   pipeline stages      context    tensor mixers sequence recompute        model  head  batch  frozen outer\n",
         seed);
   RowErrors worst;
   int number = 0, looked_at = 0;
@@ -216,11 +219,11 @@ TEST(equality_table, of_every_pair_of_features) {
     worst.raise(*errors);
   }
   if (rank == 0)
-    fmt::print("{} of {} layouts, the worst:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst),
+    fmt::print("{} of {} layouts, maximum errors:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst),
                limit_of(DType::f64), limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
 }
 
-// The first of these, with as many stages as can be, that suits a family's model and batch.
+// Candidate layouts. A family uses the first that suits its model and batch, with as many pipeline stages as possible.
 struct FamilyLayout {
   int data, context, tensor;
   Shard shard;
@@ -242,18 +245,18 @@ Layout layout_of_family(const Golden& g) {
   return l.shard == Shard::none ? layout : sharded(layout, l.shard);
 }
 
-// On the first rank of the grid.
+// The result is valid on the first rank of the grid.
 template <class T>
 Errors compare_family(const Golden& g, Grid& grid) {
   const StepOutcome many = step_of<T>(g, grid);
   return grid.position() == 0 ? errors_of(step_of<T>(g, alone(g.model.layers())), many) : Errors{};
 }
 
-TEST(equality_table, of_every_family) {
+TEST(equality_table, every_model_family_equals_one_rank) {
   int rank = 0, number = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0)
-    fmt::print("model                    layers              data pipeline context tensor sharded   errors of every gradient, loss and norm\n");
+    fmt::print("model                    layers              data pipeline context tensor sharded   maximum errors of gradients, loss and norm\n");
   for (const std::string& name : golden_family_names()) {
     if (number++ % every_row() != 0) continue;
     const Golden& g = golden(name);

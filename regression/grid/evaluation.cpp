@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Evaluations of a trained model, on any grid, are what plain transformers and tokenizers computed for huggingface_evaluation.py, one passage
-// at a time: counts exactly, figures to single precision.
+// Evaluations of a trained model on any grid must equal those that transformers and tokenizers computed for
+// huggingface_evaluation.py, one passage at a time. Counts must be equal, and other figures must agree to single
+// precision.
 #include <cmath>
 #include <fstream>
 
@@ -22,7 +23,7 @@ const Json& runs() {
   return all.at("runs");
 }
 
-// The evaluation that the arguments of `gyrfalcon eval` ask for.
+// Evaluation that the arguments of `gyrfalcon eval` select.
 std::unique_ptr<Evaluation> evaluation_of(const Json& arguments) {
   static const Tokenizer tokenizer = Tokenizer::load(folder / "tokenizer.json");
   std::map<std::string, std::string> options{{"--begin", "auto"}};
@@ -65,7 +66,7 @@ class evaluation : public ::testing::TestWithParam<int> {
   const Json& run = runs()[std::size_t(GetParam())];
 };
 
-TEST_P(evaluation, equals_transformers) {
+TEST_P(evaluation, evaluation_equals_transformers) {
   const auto asked = evaluation_of(run["arguments"]);
   if (Grid* grid = grid_with(1, 1, 1)) {
     const Conclusion c = conclusion<float>(*asked, *grid, {});
@@ -80,8 +81,8 @@ struct Setting {
   BatchLimits limits;
 };
 
-// In double precision, so that nothing but the order of sums can differ: every number of every record.
-TEST_P(evaluation, is_the_same_on_every_grid_and_in_any_batches) {
+// In double precision only the order of sums can differ. Every value of every record must agree.
+TEST_P(evaluation, evaluation_is_independent_of_grid_and_batches) {
   const auto asked = evaluation_of(run["arguments"]);
   std::optional<Conclusion> one;
   for (const auto& [data, pipeline, tensor, limits] :

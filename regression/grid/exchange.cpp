@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks exchange and reduce: every part arrives where plain loops put it, whatever the group, the type and the counts, and what is counted
-// is the bytes of the parts.
+// Collectives of communicators: every part arrives where plain loops put it, for any group, type and counts. The
+// counted bytes are those of the parts.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace {
 const std::vector<Axes> groups{Axis::data, Axis::pipeline, Axis::tensor, all_but(Axis::data), all_but(Axis::pipeline), all_but(Axis::tensor),
                                all_axes};
 
-// Counts of what rank `from` sends to rank `to`: the same on all ranks, one in three of them zero.
+// Element counts that rank `from` sends to rank `to`. They are the same on all ranks, and one in three is zero.
 class Counts {
  public:
   Counts(std::mt19937& random, int ranks) : ranks_(ranks), counts_(ranks * ranks) {
@@ -40,13 +40,13 @@ class Counts {
   std::vector<Index> counts_;
 };
 
-// Element i of what rank `from` sends to rank `to`; exact in every type.
+// Element i of the data that rank `from` sends to rank `to`. It is exact in every type.
 template <class T>
 T element(int from, int to, Index i) {
   return T(float((from * 64 + to * 8 + i) % 251));
 }
 
-// Numbers in the device's memory, so that they go by what moves that.
+// Values in device memory, so that the device's communication library moves them.
 template <class T>
 class OnDevice {
  public:
@@ -74,7 +74,7 @@ struct Buffers {
   Tensor1<T> place() const { return received.tensor(); }
 };
 
-// What this rank sends, what it must get by plain loops, and room for it.
+// Data that this rank sends, data that it must receive according to plain loops, and a receive buffer.
 template <class T, class Count>
 Buffers<T> buffers(int rank, int ranks, Count&& count) {
   std::vector<T> sent, expected;
@@ -120,7 +120,7 @@ void exchange(Grid& grid, std::mt19937 random) {
     EXPECT_TRUE(ranks == 1 || same(any)) << where;
     expect_counted(c, Operation::all_to_all, 1, std::accumulate(sent.begin(), sent.end(), Index(0)) * Index(sizeof(T)), where);
 
-    // A ring, by one place and by any number of them, with parts of unequal length.
+    // Ring shifts by one rank and by a random number of ranks, with parts of unequal length.
     for (const int by : {1, int(random() % ranks)}) {
       const int to = (rank + by) % ranks, from = (rank + ranks - by) % ranks;
       auto ring = buffers<T>(rank, ranks, [&](int a, int b) { return b == (a + by) % ranks ? 1 + counts(a, b) : 0; });
@@ -131,7 +131,7 @@ void exchange(Grid& grid, std::mt19937 random) {
   }
 }
 
-TEST(exchange, brings_every_part_where_plain_loops_put_it) {
+TEST(exchange, all_to_all_and_shift_match_plain_loops) {
   std::mt19937 random(3);
   for (const Layout& layout : {layout_of(2, 2, 2), layout_of(1, 2, 4), layout_of(8, 1, 1), layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4})}) {
     Grid& grid = *grid_of(layout);
@@ -141,7 +141,7 @@ TEST(exchange, brings_every_part_where_plain_loops_put_it) {
   meet();
 }
 
-// Sums and maxima of small whole numbers of either sign, which are exact in every type and differ from each other.
+// Sums and maxima of small integers of either sign. They are exact in every type, and the sum differs from the maximum.
 template <class T>
 void reduce(Grid& grid) {
   Device dev(false, 0);
@@ -167,14 +167,14 @@ void reduce(Grid& grid) {
   }
 }
 
-TEST(exchange, reduces_as_plain_loops_do) {
+TEST(exchange, all_reduce_matches_plain_loops) {
   Grid& grid = *grid_of(layout_of(2, 2, 2));
   reduce<double>(grid), reduce<float>(grid), reduce<bf16>(grid);
   meet();
 }
 
-// Several at once, waited for in another order.
-TEST(exchange, keeps_operations_under_way_apart) {
+// Several operations are in flight and are waited for in another order.
+TEST(exchange, concurrent_operations_do_not_interfere) {
   Communicator& c = grid_of(layout_of(2, 2, 2))->world();
   Device dev(false, 0);
   std::mt19937 random(4);
@@ -184,7 +184,7 @@ TEST(exchange, keeps_operations_under_way_apart) {
   for (const Counts& n : counts) all.push_back(buffers<float>(c.rank(), c.size(), n));
   std::vector<Event> events;
   for (int n = 0; n < 6; ++n) {
-    const std::vector<Index> sent = counts[n].sent_by(c.rank()), received = counts[n].received_by(c.rank());  // need not outlive the call
+    const std::vector<Index> sent = counts[n].sent_by(c.rank()), received = counts[n].received_by(c.rank());  // counts need not outlive the call
     events.push_back(c.start_all_to_all<float>(dev, all[n].data(), sent, all[n].place(), received));
   }
   for (const int n : {4, 1, 5, 0, 3, 2}) events[n].host_wait();
@@ -193,7 +193,7 @@ TEST(exchange, keeps_operations_under_way_apart) {
   meet();
 }
 
-TEST(exchange, is_counted_in_a_dry_run) {
+TEST(exchange, dry_run_counts_traffic) {
   Grid grid = Grid::dry_run(layout_of(2, 2, 2), 3);
   Communicator& c = grid.group(all_but(Axis::data));
   Device dev(true, 0);
@@ -207,16 +207,16 @@ TEST(exchange, is_counted_in_a_dry_run) {
   expect_counted(c, Operation::shift, 1, 160, "dry run");
 }
 
-// The beacon is told the bytes of what is bookkeeping too.
-TEST(exchange, tells_the_beacon_bytes) {
+// The progress record also counts the bytes of bookkeeping messages.
+TEST(exchange, progress_record_counts_bookkeeping_bytes) {
   ProgressRecord progress_record;
   Communicator c("counted", dry_transport(2, 4), &progress_record);
   c.gather(std::vector<double>(5));
   EXPECT_EQ(progress_record.look().sent, 40);
 }
 
-// MPI counts with int.
-TEST(exchange, refuses_what_mpi_cannot_count) {
+// MPI counts elements with int.
+TEST(exchange, counts_beyond_int_are_refused) {
   Transport& transport = grid_of(layout_of(2, 2, 2))->world().transport();
   std::vector<Index> few(8, 1), many(8, Index(1) << 29), one = few, negative = few;
   one[7] = Index(std::numeric_limits<int>::max()) + 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layers of experts on grids of up to 8 ranks: every gradient is that of one rank, with the terms that balance the router as large as the loss, by a
-// router as it is drawn and by one that sends all tokens to two experts alone.
+// Expert layers on grids of up to 8 ranks: every gradient equals that of one rank, with load-balancing terms as large
+// as the loss. The router is random, or it sends all tokens to the same two experts.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace gyr::testing::experts_suite {
 namespace {
 
-constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr Index seq_length = 21;  // a length that is padded with context parallel
 constexpr int micros_of_all = 8;
 
 struct Shape {
@@ -69,7 +69,7 @@ NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased) {
   return gathered_gradients(rig.engine);
 }
 
-TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) {
+TEST(experts, expert_gradients_equal_those_of_one_rank) {
   for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
     for (const bool biased : {false, true}) {
       const NamedGradients expected = gradients_on(alone(2), score, biased);
@@ -83,8 +83,9 @@ TEST(experts, gradients_are_those_of_one_rank_with_the_terms_that_balance_them) 
   meet();
 }
 
-// Half of all choices and more are dropped, by place and by weight: as many, and the same, on every grid.
-TEST(experts, without_room_drop_the_same_on_every_grid) {
+// With a low capacity, many choices are dropped, by position or by router weight. Every grid must drop the same
+// choices.
+TEST(experts, dropped_choices_are_the_same_on_every_grid) {
   for (const DropPolicy policy : {DropPolicy::position, DropPolicy::probability}) {
     const auto step_on = [&](Grid& grid) {
       const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
@@ -112,7 +113,7 @@ TEST(experts, without_room_drop_the_same_on_every_grid) {
   meet();
 }
 
-// What the choices of a step make of the biases of both layers, and the load of the fullest expert.
+// Router biases of both layers after some steps, and the maximum expert load.
 struct Balanced {
   double load = 0;
   NamedGradients biases;
@@ -126,7 +127,7 @@ Balanced balanced_on(Grid& grid) {
   const auto source = [&](int micro) {
     return micro_batch(Index(micro) * data + grid.coordinate(Axis::data), 1, seq_length, rig.engine.model().vocab_size);
   };
-  for (const auto& p : rig.engine.stage().parameters().all())  // which experts are chosen is a matter of the token
+  for (const auto& p : rig.engine.stage().parameters().all())  // only the tokens determine the chosen experts
     if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index) { return 0.0; });
   Balanced b;
   for (int step = 1; step <= 3; ++step) b.load = rig.engine.train(source, micros, step, 0).expert_load;
@@ -136,10 +137,10 @@ Balanced balanced_on(Grid& grid) {
   return b;
 }
 
-TEST(experts, biases_of_routers_move_alike_on_every_grid) {
+TEST(experts, router_bias_updates_agree_on_every_grid) {
   const Balanced one = balanced_on(alone(2));
   ASSERT_GT(one.load, 1);
-  ASSERT_LT(one.load, 3) << "two of six have all";
+  ASSERT_LT(one.load, 3) << "two of six experts have all tokens";
   for (const auto& [name, bias] : one.biases) EXPECT_TRUE(std::any_of(bias.begin(), bias.end(), [](double b) { return b != 0; })) << name;
   for (const Shape& s : shapes) {
     const Layout layout = layout_of(s);
@@ -147,7 +148,7 @@ TEST(experts, biases_of_routers_move_alike_on_every_grid) {
     if (!grid) continue;
     const Balanced here = balanced_on(*grid);
     EXPECT_EQ(here.load, one.load) << layout.text();
-    for (const auto& [name, bias] : here.biases) {  // a part of them where weights are cut
+    for (const auto& [name, bias] : here.biases) {  // only a part of them if weights are sharded
       const std::vector<double>& all = one.biases.at(name);
       EXPECT_TRUE(std::search(all.begin(), all.end(), bias.begin(), bias.end()) != all.end()) << name << " on " << layout.text();
     }

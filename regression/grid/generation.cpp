@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every factorisation of the ranks into pipeline x tensor writes what one rank writes.
+// Every factorization of the ranks into pipeline x tensor parallelism generates the text that one rank generates.
 #include "regression/support/cases.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
@@ -43,22 +43,23 @@ void expect_one_text(const ModelConfig& model) {
   meet();
 }
 
-TEST_P(generation, is_the_same_on_every_factorisation) { expect_one_text(widened(named(GetParam()))); }
+TEST_P(generation, text_is_the_same_on_every_factorisation) { expect_one_text(widened(named(GetParam()))); }
 
-// Ranks that share a head: some hold part of its channels, some the same as their neighbour.
-TEST(generation, is_the_same_with_fewer_heads_than_ranks) {
+// More tensor-parallel ranks than heads: some ranks hold part of a head's channels, and some the same channels as their
+// neighbour.
+TEST(generation, text_is_the_same_with_replicated_heads) {
   ModelConfig model = narrowed(named("T2"));
   model.mamba.norm = SsmNorm::gate_first;
   expect_one_text(model);
 }
 
-TEST(generation, is_the_same_with_experts) {
+TEST(generation, text_is_the_same_with_experts) {
   ModelConfig model = widened(named("T2"));
   model.pattern = "PE*EMEE-", model.moe.intermediate_size = 24, model.moe.shared_intermediate_size = 16;
   expect_one_text(model);
 }
 
-TEST(generation, is_the_same_through_windows) {
+TEST(generation, text_is_the_same_with_window_attention) {
   ModelConfig model = widened(named("T2"));
   model.pattern = "W-*-WMWP";
   for (const Index window : {1, 4, 9, 50}) {
@@ -67,8 +68,8 @@ TEST(generation, is_the_same_through_windows) {
   }
 }
 
-// Where a device has graphs, what they move is counted as if each operation had been told by itself.
-TEST(generation, counts_what_moves_by_graphs_too) {
+// With CUDA graphs, the traffic of replayed operations is counted as if each had been launched on its own.
+TEST(generation, graph_replay_counts_the_same_traffic) {
   const ModelConfig model = widened(named("T2"));
   Grid* const grid = grid_of(layout_of(1, 1, 4));
   if (grid) {
@@ -87,8 +88,9 @@ TEST(generation, counts_what_moves_by_graphs_too) {
   meet();
 }
 
-// Weights in int8 are cut by layers as they are, and by rows; a share of columns that is no multiple of 64 has blocks of its own.
-TEST(generation, in_int8_is_the_same_on_ranks_that_share_layers) {
+// int8 weights are sharded by layers without change, and by rows. A column shard whose width is no multiple of 64 has
+// its own quantization blocks.
+TEST(generation, int8_text_is_the_same_with_pipeline_parallel) {
   for (const char* pattern : {"PPPPPPPP", "PE*EMEE-"}) {
     ModelConfig model = widened(named("T2"));
     model.pattern = pattern, model.moe.intermediate_size = 24, model.moe.shared_intermediate_size = 16;

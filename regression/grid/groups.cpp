@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Groups of ranks: whatever the sizes of the axes, their order and the permutation of the ranks, the group of some axes is the ranks that
-// differ in these alone, in the order of positions.
+// Groups of ranks. For any axis sizes, axis order and rank permutation, the group of some axes consists of the ranks
+// that differ only along these axes, in the order of their positions.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array every_axis{Axis::data, Axis::pipeline, Axis::tensor};
 
-// One coordinate per axis, of every position: counted as plain nested loops over the axes do.
+// Coordinates of every position, counted by plain nested loops over the axes.
 std::vector<std::map<Axis, int>> coordinates_of(const std::vector<Axis>& order, const std::map<Axis, int>& sizes) {
   std::vector<std::map<Axis, int>> all;
   for (int a = 0; a < sizes.at(order[0]); ++a)
@@ -50,7 +50,7 @@ Arrangement drawn(std::mt19937& random) {
   return a;
 }
 
-// The positions that the law names.
+// Expected positions of the ranks in the group of `position`.
 std::vector<int> members(const Arrangement& a, int position, Axes along) {
   const auto coordinates = coordinates_of(a.order, a.sizes);
   std::vector<int> all;
@@ -67,7 +67,7 @@ void expect_group(Communicator& group, const std::vector<int>& expected, int pos
   EXPECT_EQ(expected[group.rank()], position) << where;
 }
 
-TEST(groups, are_the_ranks_that_differ_along_their_axes_alone) {
+TEST(groups, group_members_differ_only_along_its_axes) {
   std::mt19937 random(20);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

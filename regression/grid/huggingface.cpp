@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The same numbers as transformers: its folders are loaded on grids of 1 to 8 ranks, and logits, loss, every gradient and greedy text are
-// those that transformers computed from them. Folders of families go out again with the same bytes. `make families` prints the table.
+// Golden models of transformers are loaded on grids of 1 to 8 ranks. Logits, loss, every gradient and greedy text must
+// equal those of transformers. Folders of model families are exported again with the same bytes. `make families` prints
+// the table.
 #include <cmath>
 
 #include "regression/support/folder.hpp"
@@ -18,14 +19,15 @@
 namespace gyr::testing::huggingface_suite {
 namespace {
 
-// Of the loss, of the logits as parts of the largest, and of each weight's gradient as a vector.
+// Limits of relative errors: of the loss, of the logits (relative to the largest one), and of each weight's gradient
+// (as a vector).
 struct Tolerance {
   double loss, logits, gradient;
 };
 template <class T>
-constexpr Tolerance tolerance{1e-6, 5e-6, 2e-5};  // the worst seen: 1e-7, 2.8e-6, 9.6e-6
+constexpr Tolerance tolerance{1e-6, 5e-6, 2e-5};  // largest observed errors: 1e-7, 2.8e-6, 9.6e-6
 template <>
-constexpr Tolerance tolerance<double>{1e-14, 1e-13, 1e-12};  // 4e-16, 4e-15, 2e-14
+constexpr Tolerance tolerance<double>{1e-14, 1e-13, 1e-12};  // largest observed errors: 4e-16, 4e-15, 2e-14
 
 template <class T>
 const GoldenNumbers& numbers(const Golden& g) {
@@ -38,11 +40,12 @@ struct Shape4 {
 };
 constexpr Shape4 grids[] = {{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 1, 1}, {1, 1, 4, 1}, {1, 2, 2, 1}, {1, 1, 1, 2}, {2, 2, 2, 1}, {1, 1, 2, 2}};
 
-// f(grid, its name) on the ranks of each of the grids that suit the model and, where `shared`, its batch.
+// Calls f(grid, name) on the ranks of each grid that suits the model. `shared` also allows data and context
+// parallelism, if the batch suits.
 template <class F>
 void on_grids(const Golden& g, bool shared, const F& f) {
   for (const auto& [data, pipeline, tensor, context] : grids) {
-    // A block of tokens is not shorter than what a convolution reads before it.
+    // A context-parallel block of tokens must be at least as long as the tokens that a convolution reads before it.
     if (context > 1 && (!shared || g.batch.seq_length < 2 * context * (g.model.mamba.conv_kernel - 1))) continue;
     if (!splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0) continue;
     std::vector<Span> stages;
@@ -53,9 +56,9 @@ void on_grids(const Golden& g, bool shared, const F& f) {
   meet();
 }
 
-// What has been seen of a model: the worst errors over all grids, and how many grids gave them.
+// Observed results of a model: maximum errors over all grids, and the number of grids.
 struct Seen {
-  double loss = 0, logits = 0, gradients[2] = {0, 0};  // in double; gradients in float too
+  double loss = 0, logits = 0, gradients[2] = {0, 0};  // errors in double; gradients[1] is in float
   int grids = 0, texts = 0;
   bool folder = false;
 };
@@ -65,7 +68,7 @@ std::map<std::string, Seen>& seen() {
 }
 void raise(double& worst, double error) { worst = std::max(worst, error); }
 
-// Prints what was seen of the families, if all of it was looked at.
+// Prints the table of the model families, if all of their tests have run.
 class FamilyTable : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -93,7 +96,7 @@ class FamilyTable : public ::testing::Environment {
       table.row({name, read_config_json(g.folder / config_file_name).architecture, g.model.pattern, error(s.loss), error(s.logits),
                  error(s.gradients[0]), error(s.gradients[1]), s.texts > 0 ? "the same" : "none", "same bytes", fmt::format("{}", s.grids)});
     }
-    if (all && rank == 0) fmt::print("Errors beside transformers' own classes, in double unless said, the worst of the grids:\n{}", table.str());
+    if (all && rank == 0) fmt::print("Errors relative to transformers, in double unless noted, maximum over the grids:\n{}", table.str());
   }
 };
 const auto* const family_table = ::testing::AddGlobalTestEnvironment(new FamilyTable);
@@ -124,7 +127,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
     });
   }
 
-  // All sequences at once; each rank looks at its own columns.
+  // All sequences at once. Each rank compares its own columns of the vocabulary.
   template <class T>
   void expect_logits() {
     on_grids(g, false, [&](Grid& grid, const std::string& where) {
@@ -144,9 +147,10 @@ TEST_P(huggingface, loss_and_gradients_in_double_precision) { expect_gradients<d
 TEST_P(huggingface, logits_in_single_precision) { expect_logits<float>(); }
 TEST_P(huggingface, logits_in_double_precision) { expect_logits<double>(); }
 
-// Token by token, with keys and values, convolution inputs and SSM states of every layer kept: what reading everything again gives.
-TEST_P(huggingface, greedy_text) {
-  if (g.generated.empty()) return;  // it does not write
+// Generates token by token with a KV cache, cached convolution inputs and SSM states. The text must equal that of
+// reading the full sequence for every token.
+TEST_P(huggingface, greedy_text_equals_transformers) {
+  if (g.generated.empty()) return;  // this model generates no text
   on_grids(g, false, [&](Grid& grid, const std::string& where) {
     const Index prompt = g.prompt.size(), made = g.generated.size();
     Generator generator(g.model, DType::f32, grid, {1, {prompt}, made});
@@ -160,8 +164,8 @@ TEST_P(huggingface, greedy_text) {
 class family_folders : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(huggingface, family_folders, ::testing::ValuesIn(golden_family_names()), [](const auto& info) { return info.param; });
 
-// Every rank converts for itself.
-TEST_P(family_folders, go_out_as_they_came_in) {
+// Every rank converts the folder on its own.
+TEST_P(family_folders, imported_folder_is_exported_unchanged) {
   const Golden& g = golden(GetParam());
   const Folder folder;
   std::vector<std::string> notes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run on islands computes what one rank does: ordered and cut by them, or with its ranks anywhere.
+// A run on several islands computes the same as one rank, whether its axes and layers follow the islands or its ranks
+// are permuted at random.
 #include "src/parallel/islands.hpp"
 
 #include <numeric>
@@ -34,7 +35,7 @@ RunConfig draw_run(Dice& dice, const Shape& s, const std::string& islands) {
   return run;
 }
 
-TEST(islands, compute_what_one_rank_does_wherever_ranks_are) {
+TEST(islands, run_on_islands_equals_one_rank) {
   Dice dice(seed_of_run());
   const std::vector<Shape> shapes{{2, 2, 1, 2}, {1, 4, 1, 2}, {2, 4, 1, 1}, {1, 2, 2, 2}, {1, 8, 1, 1}, {4, 2, 1, 1}, {2, 1, 1, 4}};
   int uneven = 0;

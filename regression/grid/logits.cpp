@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The logits that `eval --logits` writes are transformers' own, row by row, from any grid and in any batches.
+// The logits that `eval --logits` writes equal those of transformers, row by row, on any grid and with any batch size.
 #include <cmath>
 
 #include "regression/support/golden.hpp"
@@ -13,7 +13,7 @@
 namespace gyr::testing::logits_suite {
 namespace {
 
-// The sequences of a golden model without their padding.
+// Sequences of a golden model without their padding.
 Passages passages_of(const Golden& g) {
   Passages passages;
   for (Index b = 0; b < g.batch.batch; ++b) {
@@ -95,8 +95,8 @@ class logits : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(logits, are_transformers_own_in_double) { expect_transformers<double>(1e-13); }
-TEST_P(logits, are_transformers_own_in_float) { expect_transformers<float>(5e-6); }
+TEST_P(logits, written_logits_equal_transformers_in_double) { expect_transformers<double>(1e-13); }
+TEST_P(logits, written_logits_equal_transformers_in_float) { expect_transformers<float>(5e-6); }
 
 INSTANTIATE_TEST_SUITE_P(golden, logits, ::testing::Values("plain_gate", "right_padding", "padded_vocabulary", "tied_multi_query"),
                          [](const auto& info) { return info.param; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The loss of a step is the mean over the labelled tokens of the global batch, however unevenly these lie on the ranks and
-// micro-batches: the sum of every sequence's own losses, taken alone, over their number.
+// The loss of a step is the mean over the labelled tokens of the global batch, even if ranks and micro-batches have
+// different label counts. It equals the summed loss of all sequences, each evaluated separately, over the number of
+// labels.
 #include <cmath>
 
 #include "regression/support/cases.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr Index sequences = 8, seq_length = 11;
 
-// Sequence s keeps s labels of its 10: the first has none, the last 7.
+// Sequence s keeps s of its 10 labels: the first sequence has none, the last one 7.
 MicroBatch masked(Index s, Index vocab_size) {
   MicroBatch m = micro_batch(s, 1, seq_length, vocab_size);
   for (Index t = 0; t < seq_length; ++t)
@@ -27,7 +28,7 @@ EngineConfig config_of(const ModelConfig& model, Index micros) {
   return c;
 }
 
-// By hand: every sequence scored alone, and summed.
+// Expected loss and label count: every sequence is evaluated separately, and the losses are summed.
 std::pair<double, Index> by_hand(const ModelConfig& model) {
   Rig<double> rig(config_of(model, 1), alone(8));
   double sum = 0;
@@ -41,7 +42,7 @@ std::pair<double, Index> by_hand(const ModelConfig& model) {
   return {sum / double(tokens), tokens};
 }
 
-TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
+TEST(masked_loss, loss_is_mean_over_labels_of_global_batch) {
   const ModelConfig model = widened(named("T2"));
   const auto [loss, tokens] = by_hand(model);
   EXPECT_EQ(tokens, 28);
@@ -66,7 +67,7 @@ TEST(masked_loss, is_the_mean_over_labelled_tokens_of_the_global_batch) {
   meet();
 }
 
-TEST(masked_loss, a_batch_without_labels_stops_before_anything_changes) {
+TEST(masked_loss, batch_without_labels_stops_before_any_update) {
   const ModelConfig model = widened(named("T2"));
   Grid& grid = *grid_of(grid_layout(4, 1, 2, {{0, 8}}));
   Rig<double> rig(config_of(model, 1), grid);
@@ -82,7 +83,7 @@ TEST(masked_loss, a_batch_without_labels_stops_before_anything_changes) {
   const auto nothing = [&](int) { return masked(0, model.vocab_size); };
   try {
     rig.engine.train(nothing, 1, 5, 1e-2);
-    ADD_FAILURE() << "a mean over nothing was taken";
+    ADD_FAILURE() << "a step without labels was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::data);
     EXPECT_NE(std::string(error.what()).find("step 5: no token of the batch has a label"), std::string::npos) << error.what();

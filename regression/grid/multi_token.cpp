@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-token prediction on grids of up to 8 ranks: the losses of all depths and every gradient are those of one rank, with packed documents and
-// tokens that are not learned, whichever way tokens are shared, and wherever the embedding's matrix lies that the last stage reads once more.
+// Multi-token prediction (MTP) on grids of up to 8 ranks: the losses of all depths and every gradient equal those of
+// one rank. The tests include packed documents, tokens without a label, all ways of sharding tokens, and all places of
+// the embedding matrix, which the last stage reads again.
 #include <gtest/gtest.h>
 
 #include "modules/objectives/multi_token.hpp"
@@ -11,7 +12,7 @@
 namespace gyr::testing::multi_token_suite {
 namespace {
 
-constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr Index seq_length = 21;  // a length that is padded with context parallel
 constexpr int micros_of_all = 8;
 
 std::vector<Layout> layouts() {
@@ -54,7 +55,7 @@ StepOutcome step_on(Grid& grid, bool tied) {
   return outcome;
 }
 
-TEST(multi_token, losses_and_gradients_are_those_of_one_rank) {
+TEST(multi_token, losses_and_gradients_equal_those_of_one_rank) {
   for (const bool tied : {false, true}) {
     const StepOutcome one = step_on(alone(4), tied);
     ASSERT_EQ(one.result.ahead_losses.size(), 2u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks are on one machine where its name is one, whatever MPI says of shared memory.
+// Ranks are on the same node if their processor names are equal, whatever MPI reports about shared memory.
 #include "kernels/comm/mpi/node.hpp"
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include "regression/support/testing.hpp"
 
 namespace {
-std::function<int(int rank)> machine;  // the profiling interface has no place for an argument
+std::function<int(int rank)> machine;  // global, because the MPI profiling interface passes no argument
 }
 
 extern "C" int MPI_Get_processor_name(char* name, int* length) {
@@ -22,7 +22,7 @@ extern "C" int MPI_Get_processor_name(char* name, int* length) {
 namespace gyr::testing::node_suite {
 namespace {
 
-TEST(node, is_of_the_ranks_on_machines_of_one_name) {
+TEST(node, ranks_with_equal_processor_name_form_a_node) {
   int ranks = 0, rank = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -47,7 +47,7 @@ TEST(node, is_of_the_ranks_on_machines_of_one_name) {
   }
 }
 
-TEST(node, is_one_where_all_ranks_were_started_on_this_machine) {
+TEST(node, ranks_on_this_machine_form_one_node) {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   EXPECT_EQ(machine_load_of(MPI_COMM_WORLD).ranks, ranks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random graphs of linear layers, pointwise ones, norms, attention and scans, computed on ranks by the layout that is found for them: one rank
-// computes the same, no unit is divided, and what the communicators count is what the layout declares.
+// Random graphs of linear layers, pointwise layers, norms, attention and scans are computed on several ranks, with the
+// layout that is found for them. The results equal those of one rank, no unit is divided, and communicators count what
+// the layout declares.
 #include <numeric>
 #include <set>
 
@@ -15,7 +16,7 @@ namespace gyr::testing::operator_chain_suite {
 namespace {
 
 constexpr int graphs = 200, most_ranks = 4;
-constexpr Index rows = 12;  // which so many ranks divide
+constexpr Index rows = 12;  // divisible by every tested number of ranks
 
 Reals all_drawn(const std::string& name, Index count) {
   Reals x(static_cast<std::size_t>(count));
@@ -46,7 +47,8 @@ std::optional<ChainLayout> layout_of(const Graph& g, const LayoutRules& rules, T
   return lay_out(g.chain, rules, {&stream, 1}, {&stream, 1});
 }
 
-// The best where two thirds of all passages are refused: other moves, and operators in states that the best has no use for.
+// Rules that refuse two thirds of all operator passages. The best layout then needs other transfers, and operators in
+// states that it otherwise never uses.
 LayoutRules with_refusals(LayoutRules rules, const Graph& g) {
   rules.allowed = [name = g.name](const Operator& op, const OperatorPassage& p) {
     return drawn(fmt::format("{} {} {} {}", name, op.name, int(p.in), int(p.out)), 0) < -1.0 / 3;
@@ -71,7 +73,7 @@ void expect_near(const Reals& found, const Reals& expected, const std::string& w
   EXPECT_LE(error, 1e-12 * std::max(largest, 1e-3)) << where;
 }
 
-// Boxes of what is cut are whole units.
+// The shards of a weight must consist of complete units, such as heads.
 void expect_whole_units(const Graph& g, const ChainLayout& layout, int ranks, const std::string& where) {
   for_each_step(g.chain, layout, [&](const OperatorChain& chain, const LayoutStep& step) {
     if (step.op < 0) return;
@@ -105,7 +107,7 @@ void expect_counted(const Graph& g, const ChainLayout& layout, const Communicato
   for (int op = 0; op < operations; ++op) EXPECT_EQ(ranks.traffic(Operation(op)), declared[Operation(op)]) << name_of(Operation(op)) << ", " << where;
 }
 
-// How often a weight was cut by outputs, by inputs, and not; and which moves there were.
+// Counts of weights sharded by outputs, sharded by inputs and unsharded, and the kinds of moves that occurred.
 struct Tally {
   Index outputs = 0, inputs = 0, whole = 0, transfers = 0;
   std::set<std::pair<TensorState, TensorState>> moved;
@@ -145,7 +147,7 @@ void expect_same_on(const Graph& g, int size, TensorState stream, bool refusing,
   }
 }
 
-TEST(operator_chain, random_graphs_compute_on_ranks_what_one_rank_computes) {
+TEST(operator_chain, random_graphs_on_several_ranks_equal_one_rank) {
   std::mt19937 random(seed_of_run());
   Device dev(false, Index(1) << 22);
   Tally tally;
@@ -157,13 +159,13 @@ TEST(operator_chain, random_graphs_compute_on_ranks_what_one_rank_computes) {
         expect_same_on(g, size, (number + size) % 2 ? TensorState::rows : TensorState::whole, refusing, one, dev, tally);
     if (::testing::Test::HasFailure()) break;
   }
-  std::printf("weights cut by outputs %td, by inputs %td, whole %td; collectives %td; %zu of %zu moves\n", tally.outputs, tally.inputs, tally.whole,
-              tally.transfers, tally.moved.size(), moves().size());
+  std::printf("weights sharded by outputs %td, by inputs %td, unsharded %td; collectives %td; %zu of %zu moves\n", tally.outputs, tally.inputs,
+              tally.whole, tally.transfers, tally.moved.size(), moves().size());
   meet();
 }
 
-// What one rank computes has the gradient that differences have.
-TEST(operator_chain, gradient_of_a_graph_is_the_central_difference) {
+// The gradient on one rank must match central differences.
+TEST(operator_chain, gradient_of_graph_matches_central_differences) {
   std::mt19937 random(seed_of_run());
   Device dev(false, Index(1) << 22);
   for (int number = 0; number < 40; ++number) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preferences on grids of up to 8 ranks: loss, gradients and what is predicted of pairs are those of one rank, wherever the tokens of the two texts
-// and the columns of the vocabulary lie.
+// Preference training (DPO) on grids of up to 8 ranks: loss, gradients and predictions of pairs equal those of one
+// rank, whichever ranks hold the tokens of the two texts and the columns of the vocabulary.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -46,13 +46,13 @@ StepOutcome step_on(Grid& grid, const RunConfig& run, Index batch, Index first) 
   return outcome;
 }
 
-TEST(preference, loss_and_gradients_are_those_of_one_rank) {
+TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
   std::mt19937 random(seed_of_run());
   for (const bool tied : {false, true}) {
     const RunConfig run = run_of(Index(33 + random() % 12), tied);
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
     const StepOutcome one = step_on(alone(4), run, batch, first);
-    ASSERT_GT(one.result.tokens, micros_of_all / 2) << "pairs";
+    ASSERT_GT(one.result.tokens, micros_of_all / 2) << "too few pairs";
     for (const Layout& layout : layouts_of_four_layers()) {
       Grid* const grid = grid_of(layout);
       if (!grid) continue;
@@ -66,7 +66,7 @@ TEST(preference, loss_and_gradients_are_those_of_one_rank) {
   meet();
 }
 
-// What a rank says of its own pairs alone, of all of them.
+// Expected validation: means of the predictions that one rank makes for all pairs.
 Validation by_hand(const RunConfig& run, Index batch, Index first) {
   EngineConfig config;
   config.model = run.model;
@@ -92,7 +92,7 @@ Validation by_hand(const RunConfig& run, Index batch, Index first) {
   return {loss / pairs, {{"accuracy", preferred / pairs}, {"margin", margins / pairs}}};
 }
 
-TEST(preference, validation_tells_on_any_grid_what_predictions_tell) {
+TEST(preference, validation_matches_predictions_on_any_grid) {
   std::mt19937 random(seed_of_run());
   const RunConfig run = run_of(Index(33 + random() % 12), random() % 2 == 0);
   const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);

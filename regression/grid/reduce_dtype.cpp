@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where gradients travel in bf16, two ranks have the bits of plain roundings: of what each has added up, and of their sum.
+// Gradients that are reduced in bf16: on two ranks, the result has the bits of rounding each rank's sum to bf16, adding
+// both, and rounding again.
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
 
@@ -16,7 +17,8 @@ EngineConfig config_of(const ModelConfig& model, std::optional<DType> reduce_dty
   return c;
 }
 
-// A replica's own gradients of the mean over both: half of those of its mean, as many labels being in each.
+// A replica's own gradients of the mean over both replicas. They are half of those of its own mean, because both have
+// equally many labels.
 template <class T>
 std::map<std::string, std::vector<double>> own_gradients(const ModelConfig& model, int replica) {
   Rig<T> rig(config_of(model, {}), alone(model.layers()));
@@ -47,11 +49,11 @@ void expect_rounded_on_two_ranks(const std::string& name) {
   meet();
 }
 
-TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_float) { expect_rounded_on_two_ranks<float>("T5"); }
-TEST(reduce_dtype, rounds_what_each_rank_has_and_the_sum_in_bf16) { expect_rounded_on_two_ranks<bf16>("T2"); }
+TEST(reduce_dtype, local_and_total_float_gradients_are_rounded) { expect_rounded_on_two_ranks<float>("T5"); }
+TEST(reduce_dtype, local_and_total_bf16_gradients_are_rounded) { expect_rounded_on_two_ranks<bf16>("T2"); }
 
-// One rank has nobody to send to.
-TEST(reduce_dtype, rounds_nothing_on_one_rank) {
+// A single rank has no other rank to send to.
+TEST(reduce_dtype, single_rank_rounds_nothing) {
   const ModelConfig model = widened(named("T2"));
   Rig<float> plain(config_of(model, {}), alone(model.layers())), narrow(config_of(model, DType::bf16), alone(model.layers()));
   for (Rig<float>* rig : {&plain, &narrow}) rig->engine.gradients([&](int) { return of_replica(0, model); }, 1, 1);

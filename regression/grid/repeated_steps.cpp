@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps that repeat themselves: models and layouts drawn at random are trained for some steps, once so that a device is told what it can be told as
-// graphs (src/engine/step/graphs.hpp) and once kernel by kernel. Both end with the same bits, and hand over in every step what the closed form says,
-// for the same purposes. Of devices without graphs it is the same twice.
+// Training steps with CUDA graph capture and replay (src/engine/step/graphs.hpp). Random models and layouts are trained for
+// some steps with graphs and without. Both must end with the same bits. Every step must transfer what the closed form
+// says, for the same purposes. On devices without graphs, both runs are the same.
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
 #include "regression/support/draw.hpp"
@@ -12,9 +12,10 @@
 namespace gyr::testing::repeated_steps_suite {
 namespace {
 
-constexpr int steps = 3;  // a slot's third micro-batch is the first that is launched and not told
+constexpr int steps = 3;  // the third micro-batch of a slot is the first that is replayed instead of captured
 
-// Of such a draw what the closed form knows and a device may be told as graphs; nothing where too little is left of it. In bf16 there are experts.
+// Restricts a draw to what the closed form knows and what CUDA graphs support. Empty if this is not possible. Draws in
+// bf16 get an expert layer.
 std::optional<Draw> repeated(Draw d, DType dtype) {
   ModelConfig& m = d.model;
   if (d.source_length > 0 || m.attention.relative_bias.buckets > 0) return std::nullopt;
@@ -23,7 +24,8 @@ std::optional<Draw> repeated(Draw d, DType dtype) {
   if (dtype == DType::bf16) m.pattern.back() = 'E';
   for (std::string* pattern : {&m.pattern, &d.ahead.pattern}) {
     if (dtype != DType::bf16) std::replace(pattern->begin(), pattern->end(), 'E', '-');
-    if (d.context > 3) std::replace(pattern->begin(), pattern->end(), 'W', '*');  // rings that end early do not end at a neighbour
+    // with windows, the ring exchange ends early, at a rank that is no neighbour
+    if (d.context > 3) std::replace(pattern->begin(), pattern->end(), 'W', '*');
   }
   if (d.context > 3 && d.context_mode == ContextMode::balanced) d.context_mode = ContextMode::ring;
   if (!can_shard(d.whole_model(), d.tensor, d.attention_ranks)) return std::nullopt;
@@ -32,7 +34,7 @@ std::optional<Draw> repeated(Draw d, DType dtype) {
   return d;
 }
 
-// The i-th micro-batch of a step, which learns something.
+// Micro-batch i of a step. The first one has at least one label.
 MicroBatch batch_of(const Draw& d, int step, Index i) {
   MicroBatch m = d.batch(100 * step + i);
   const bool some = std::any_of(m.labels.begin(), m.labels.end(), [](Token label) { return label != ignored_label; });
@@ -40,12 +42,12 @@ MicroBatch batch_of(const Draw& d, int step, Index i) {
   return m;
 }
 
-// By communicator, operation and what it is for.
+// Traffic by communicator, operation and purpose.
 using Lines = std::map<std::tuple<std::string, Operation, std::string>, Traffic>;
 
-// What each step says and hands over, and the bits that the last one leaves.
+// Results and traffic of each step, and the bytes of the final state.
 struct Course {
-  std::vector<double> said;  // loss and norm
+  std::vector<double> said;  // loss and gradient norm of each step
   std::vector<Ledger> ledgers;
   std::vector<Lines> lines;
   std::vector<std::vector<std::byte>> kept;
@@ -83,19 +85,19 @@ Ledger closed_form_in(DType dtype, const EngineConfig& config, const Layout& lay
   return dtype == DType::f32 ? closed_form<float>(config, layout, position) : closed_form<double>(config, layout, position);
 }
 
-TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
+TEST(repeated_steps, graph_replay_keeps_bits_and_traffic) {
   const std::uint64_t seed = seed_of_run();
   constexpr int courses = 4, most_ranks = 4;
   std::map<std::string, int> seen;
   for (Index number = 0, found = 0; found < courses || seen.size() < 6; ++number) {
-    ASSERT_LT(number, 400) << found << " draws that repeat themselves";
+    ASSERT_LT(number, 400) << found << " draws support graphs";
     const DType dtype = std::array{DType::bf16, DType::f32, DType::f64}[found % 3];
     const std::optional<Draw> drawn = repeated(draw(seed, number, most_ranks), dtype);
     if (!drawn) continue;
     const Draw& d = *drawn;
     ++found;
     SCOPED_TRACE(fmt::format("seed {}, draw {} in {}: {}", seed, number, name_of(dtype), d.text()));
-    number += 4 - number % 5;  // the next has another layout
+    number += 4 - number % 5;  // so that the next draw has another layout
     for (const auto& [axis, ranks] : {std::pair{"tensor", d.tensor}, {"pipeline", d.pipeline}, {"context", d.context}, {"data", d.data}})
       if (ranks > 1) ++seen[axis];
     if (d.packed) ++seen["with documents"];
@@ -106,7 +108,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
     EXPECT_EQ(graphs.graphs, DeviceGraph::possible() ? "micro-batches, gradient norm and optimizer" : "");
     EXPECT_EQ(kernels.graphs, "");
     EXPECT_EQ(graphs.said, kernels.said);
-    EXPECT_TRUE(graphs.kept == kernels.kept) << "what is kept has other bits";
+    EXPECT_TRUE(graphs.kept == kernels.kept) << "the final states differ";
     const Ledger closed = closed_form_in(dtype, d.config(d.micros), d.layout(), grid->position());
     for (int step = 0; step < steps; ++step) {
       EXPECT_EQ(graphs.ledgers[step], closed) << "step " << step + 1;
@@ -116,7 +118,7 @@ TEST(repeated_steps, have_the_bits_and_the_traffic_of_kernels) {
   meet();
   std::string all;
   for (const auto& [kind, times] : seen) all += fmt::format(" {} {}", times, kind);
-  fmt::print("courses of several ranks by axis:{}\n", all);
+  fmt::print("runs on several ranks, by axis and feature:{}\n", all);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One bit of one number of one replica's state, of any kind, is noticed by all ranks, and its rank is named.
+// A flipped bit in any kind of state of one replica is detected by all ranks, and the error names its rank.
 #include "src/engine/model/replicas.hpp"
 
 #include <array>
@@ -35,7 +35,7 @@ void expect_flipped_bit_detected(std::set<Content> kinds) {
           const std::size_t which = random(), element = random(), bit = random();
           const auto flip = [&] {
             if (grid->position() != culprit) return;
-            std::vector<std::pair<void*, std::size_t>> tensors;  // and their bytes
+            std::vector<std::pair<void*, std::size_t>> tensors;  // and their sizes in bytes
             visit_state(rig.engine, [&](auto x, Content content, const Parameter&, const Span&) {
               using S = typename decltype(x)::value_type;
               if (content == kind && x.extent(0) > 0) tensors.push_back({x.data(), x.extent(0) * sizeof(S)});
@@ -48,7 +48,7 @@ void expect_flipped_bit_detected(std::set<Content> kinds) {
           const Error error = error_of([&] { check_replicas(rig.engine, 5); });
           EXPECT_EQ(error.code, Exit::numeric) << name_of(kind) << " of rank " << culprit;
           EXPECT_NE(std::string(error.what()).find(fmt::format("rank {} holds", culprit)), std::string::npos) << error.what();
-          flip();  // back
+          flip();  // flips the bit back
           EXPECT_EQ(error_of([&] { check_replicas(rig.engine, 5); }).code, Exit::ok);
         }
     }
@@ -56,10 +56,10 @@ void expect_flipped_bit_detected(std::set<Content> kinds) {
   }
 }
 
-TEST(replicas, of_any_state_are_compared_to_the_last_bit) {
+TEST(replicas, flipped_bit_of_any_state_is_detected) {
   expect_flipped_bit_detected<float>({Content::weight, Content::first_moment, Content::second_moment});
 }
-TEST(replicas, of_masters_too) {
+TEST(replicas, flipped_bit_of_master_weight_is_detected) {
   expect_flipped_bit_detected<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master});
 }
 

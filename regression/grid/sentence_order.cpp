@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The order of halves on grids of up to 8 ranks: both losses and every gradient are those of one rank, with packed documents, types of tokens and
-// few labels, whichever way tokens are shared.
+// Sentence-order prediction on grids of up to 8 ranks: both losses and every gradient equal those of one rank, with
+// packed documents, token types and few labels, for all ways of sharding tokens.
 #include <gtest/gtest.h>
 
 #include "modules/objectives/masking.hpp"
@@ -12,7 +12,7 @@
 namespace gyr::testing::sentence_order_suite {
 namespace {
 
-constexpr Index seq_length = 21;  // which pads where ranks share it
+constexpr Index seq_length = 21;  // a length that is padded with context parallel
 constexpr int micros_of_all = 8;
 
 std::vector<Layout> layouts() {
@@ -25,7 +25,7 @@ std::vector<Layout> layouts() {
                           layout_with_context(1, 2, 2, 2),
                           with_sequence(layout_with_context(2, 1, 2, 2)),
                           layout_with_context(1, 2, 3, 1, SequenceOrder::contiguous)};
-  Layout heads = layout_with_context(2, 1, 2, 2);  // balanced attention is causal
+  Layout heads = layout_with_context(2, 1, 2, 2);  // not balanced, because balanced attention is causal
   heads.context_mode = ContextMode::heads;
   all.push_back(heads);
   for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
@@ -68,7 +68,7 @@ StepOutcome step_on(Grid& grid, NormPlacement placement, bool tied) {
   return outcome;
 }
 
-TEST(sentence_order, losses_and_gradients_are_those_of_one_rank) {
+TEST(sentence_order, losses_and_gradients_equal_those_of_one_rank) {
   for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after})
     for (const bool tied : {false, true}) {
       const StepOutcome one = step_on(alone(8), placement, tied);
@@ -86,7 +86,8 @@ TEST(sentence_order, losses_and_gradients_are_those_of_one_rank) {
   meet();
 }
 
-// Batches of which some have no hidden token and some no order to tell; of a vocabulary so small that some tokens are told rightly.
+// Micro-batches of which some have no masked token and some no order label. The vocabulary is so small that some
+// predictions are right.
 constexpr Index few_tokens = 5;
 MicroBatch validated_batch(Index number) {
   MicroBatch m = batch(number, few_tokens);
@@ -101,7 +102,7 @@ EngineConfig config_of_validation(int micros) {
   return config;
 }
 
-// By plain loops over logits, which are seen as they are made, and over losses of two classes.
+// Expected validation, by plain loops over the observed logits and over the losses of the two order classes.
 Validation by_hand() {
   Rig<double> rig(config_of_validation(1), alone(8));
   double hits = 0, labels = 0, right = 0, told = 0, loss = 0;
@@ -123,7 +124,7 @@ Validation by_hand() {
   return {loss / labels, {{"accuracy", hits / labels}, {"order accuracy", right / told}}};
 }
 
-TEST(sentence_order, validation_tells_on_any_grid_what_plain_loops_tell) {
+TEST(sentence_order, validation_matches_plain_loops_on_any_grid) {
   const Validation expected = by_hand();
   for (const auto& [name, value] : expected.figures) EXPECT_TRUE(value > 0.05 && value < 0.95) << name << " " << value;
   for (const Layout& layout : layouts()) {
@@ -132,7 +133,7 @@ TEST(sentence_order, validation_tells_on_any_grid_what_plain_loops_tell) {
     const int data = layout.size(Axis::data), micros = micros_of_all / data;
     Rig<double> rig(config_of_validation(micros), *grid);
     Validator validator(rig.engine);
-    for (const int half : {0, 1})  // two batches of which each has half of the micro-batches, where there are two
+    for (const int half : {0, 1})  // two calls with half of the micro-batches each, if there are at least two
       if (micros > 1 || half == 0)
         validator.add([&](int i) { return validated_batch(Index(half * (micros / 2) + i) * data + grid->coordinate(Axis::data)); },
                       std::max(1, micros / 2));

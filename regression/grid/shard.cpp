@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks cut among themselves changes nothing: with two of them and one micro-batch on each, sums are the same two numbers added, and whole
-// runs have the same bits. With more, losses stay those of the run that keeps all.
+// ZeRO sharding changes no result. On two ranks with one micro-batch each, every sum has the same two terms, so full
+// runs have the same bits. On more ranks, losses stay those of the unsharded run up to rounding.
 #include <cmath>
 
 #include "regression/support/grids.hpp"
@@ -27,11 +27,11 @@ struct TrainedOn {
   static EngineConfig config_of(const ModelConfig& model, const Setting& setting) {
     EngineConfig c;
     c.model = model, c.seq_length = seq_length, c.micros = setting.micros;
-    c.optimizer.clip_grad = 0;  // the norm is summed in another order
+    c.optimizer.clip_grad = 0;  // the sharded norm is summed in another order
     c.optimizer.frozen = setting.frozen, c.recompute = setting.recompute, c.schedule = setting.schedule;
     return c;
   }
-  // The loss of a step, or of a validation.
+  // Loss of a training step. Step 2 is a validation.
   double step(int number) {
     const auto source = [&](int micro) {
       return micro_batch((Index(number) * 4 + micro) * grid.size(Axis::data) + grid.coordinate(Axis::data), 1, seq_length,
@@ -44,7 +44,7 @@ struct TrainedOn {
   Grid& grid;
 };
 
-// Of what one engine keeps, and the same elements of what another keeps whole.
+// Compares the state that one engine keeps with the same elements of an engine that keeps everything.
 template <class T>
 void expect_same_bits(Engine& cut, Engine& whole, const std::string& where) {
   const auto& mine = cut.parameters();
@@ -83,12 +83,12 @@ void everywhere(const std::string& name) {
     expect_unsharded_bits<T>(model, layout, {}, name);
 }
 
-// T5: tied ends, one key head; T2: two norm groups.
-TEST(shard, keeps_the_bits_of_two_ranks_in_double) { everywhere<double>("T5"); }
-TEST(shard, keeps_the_bits_of_two_ranks_in_float) { everywhere<float>("T2"); }
-TEST(shard, keeps_the_bits_of_two_ranks_in_bf16) { everywhere<bf16>("T5"); }
+// T5: tied embeddings and one key head. T2: two norm groups.
+TEST(shard, sharding_keeps_bits_on_two_ranks_in_double) { everywhere<double>("T5"); }
+TEST(shard, sharding_keeps_bits_on_two_ranks_in_float) { everywhere<float>("T2"); }
+TEST(shard, sharding_keeps_bits_on_two_ranks_in_bf16) { everywhere<bf16>("T5"); }
 
-TEST(shard, keeps_the_bits_with_frozen_weights_and_recomputation) {
+TEST(shard, sharding_keeps_bits_with_frozen_weights_and_recomputation) {
   Setting setting;
   setting.frozen = {"*.k_proj.weight", "*.up_proj.weight", "model.layers.1.*", "*norm*"};
   setting.recompute.all = RecomputeCost::pass;
@@ -96,8 +96,8 @@ TEST(shard, keeps_the_bits_with_frozen_weights_and_recomputation) {
     expect_unsharded_bits<bf16>(widened(named("T2")), layout, setting, "T2 frozen");
 }
 
-// Sums over micro-batches and more ranks are taken in another order.
-TEST(shard, follows_the_loss_of_any_number_of_ranks) {
+// Sums over micro-batches and over more than two ranks are taken in another order.
+TEST(shard, sharding_keeps_the_loss_on_more_ranks) {
   const ModelConfig model = widened(named("T5"));
   for (const Schedule schedule : {one_f_one_b, zero_bubble})
     for (const Layout& layout : {layout_of(3, 1, 2), layout_of(4, 2, 1), layout_of(8, 1, 1)}) {
@@ -117,8 +117,9 @@ TEST(shard, follows_the_loss_of_any_number_of_ranks) {
     }
 }
 
-// Bytes of the optimizer fall as the number of ranks, and no rank has what another has: but for what makes the parts equal.
-TEST(shard, divides_the_bytes) {
+// Optimizer bytes per rank fall in proportion to the number of ranks, except for the padding that makes the shards
+// equal.
+TEST(shard, optimizer_bytes_fall_with_data_parallel_ranks) {
   const ModelConfig model = widened(named("T2"));
   EngineConfig config;
   config.model = model, config.seq_length = seq_length;
@@ -128,7 +129,7 @@ TEST(shard, divides_the_bytes) {
     for (const Shard level : levels) {
       const Layout cut_layout = sharded(layout, level, Index(1) << 30);
       const Capacity cut = predicted_capacity(in<bf16>(config), cut_layout, data - 1);
-      const Index padding = 2 * 64 * data * 4;  // of two sections, elements of four bytes
+      const Index padding = 2 * 64 * data * 4;  // padding of two sections, with elements of four bytes
       EXPECT_LE(cut.optimizer * data - whole.optimizer, 3 * padding);
       EXPECT_GE(cut.optimizer * data, whole.optimizer);
       EXPECT_TRUE(level != Shard::optimizer || cut.gradients - whole.gradients <= padding);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run asks of MPI before its first step does not grow with its ranks: communicators are made by axis, and what ranks tell each other
-// they tell a fixed number of times. Counted by MPI's own profiling interface, beneath everything.
+// MPI calls of a run before its first step do not grow with the number of ranks. Communicators are created per axis,
+// and ranks exchange data a fixed number of times. The calls are counted through the MPI profiling interface.
 #include <mpi.h>
 
 #include "regression/support/grids.hpp"
@@ -11,17 +11,17 @@
 
 namespace {
 
-// Calls of this rank.
+// MPI calls of this rank.
 struct Count {
-  int communicators = 0;  // made, this rank being in them
+  int communicators = 0;  // created ones that contain this rank
   int barriers = 0;
-  int wide = 0, narrow = 0;  // other collectives: of as many ranks as the job has, and of fewer
+  int wide = 0, narrow = 0;  // other collectives: over all ranks of the job, and over fewer
 };
 
 struct Counting {
   Count count;
-  int ranks = 0;  // of the job; 0: nothing is counted
-} counting;       // the profiling interface has no place for an argument
+  int ranks = 0;  // ranks of the job; 0 disables counting
+} counting;       // global, because the MPI profiling interface passes no argument
 
 int made(int error, const MPI_Comm* comm) {
   if (counting.ranks > 0 && *comm != MPI_COMM_NULL) ++counting.count.communicators;
@@ -39,7 +39,7 @@ void met() { counting.count.barriers += counting.ranks > 0; }
 
 }  // namespace
 
-// In place of the library's, which are called beneath.
+// These functions replace those of the MPI library, which they call through PMPI.
 extern "C" {
 int MPI_Comm_dup(MPI_Comm c, MPI_Comm* n) { return made(PMPI_Comm_dup(c, n), n); }
 int MPI_Comm_dup_with_info(MPI_Comm c, MPI_Info i, MPI_Comm* n) { return made(PMPI_Comm_dup_with_info(c, i, n), n); }
@@ -88,7 +88,8 @@ int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datat
 namespace gyr::testing::startup_suite {
 namespace {
 
-// Key heads and groups are fewer than tensor ranks can be: the tensor axis has blocks of 2 and 4 of its 8.
+// There are fewer key heads and groups than tensor-parallel ranks. The tensor axis of 8 ranks then has sub-groups of 2
+// and of 4 ranks.
 ModelConfig model() {
   ModelConfig m = widened(named("T2"));
   m.attention.num_kv_heads = 4, m.mamba.num_groups = 2;
@@ -107,7 +108,7 @@ RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::st
   return run;
 }
 
-// A run whose time is over before its first step: all of its start, and of its end a stop in which nothing is saved.
+// A run whose walltime is over before its first step: a complete start, and an end that saves nothing.
 Count start(RunConfig run, MPI_Comm comm) {
   run.train.walltime = 1e-6;
   ::testing::internal::CaptureStdout();
@@ -136,18 +137,19 @@ struct Shape {
   int data, pipeline, tensor;
   int ranks() const { return data * pipeline * tensor; }
   bool ends(int stage) const { return pipeline > 1 && (stage == 0 || stage == pipeline - 1); }
-  // Of the tensor axis, for key heads and for groups that several ranks hold.
+  // Number of tensor-axis sub-groups, for key heads and for SSM groups that several ranks hold.
   int blocks() const { return (tensor > 4) + (tensor > 2); }
 };
 constexpr Shape shapes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}, {1, 1, 4}, {8, 1, 1}, {1, 8, 1}, {1, 1, 8}, {2, 2, 2}};
 
-// Beside the two communicators named, and but for one rank, which has no other to talk to, all grids take the same.
-TEST(startup, takes_the_same_calls_on_any_number_of_ranks) {
+// All grids make the same calls, apart from the communicators counted by ends() and blocks(). A single rank makes fewer
+// calls, because there is no other rank.
+TEST(startup, mpi_calls_do_not_grow_with_ranks) {
   const SharedFolder folder;
   write_text(folder);
   const int rank = SharedFolder::rank();
   if (rank == 0) std::printf("ranks  data x pipeline x tensor  communicators  barriers  other collectives of all ranks  of fewer\n");
-  Count one, two;  // what one rank takes, and what two take
+  Count one, two;  // calls of one rank, and of two ranks
   for (const Shape& s : shapes) {
     const std::string name = fmt::format("{}x{}x{}", s.data, s.pipeline, s.tensor);
     const Layout layout = layout_of(s.data, s.pipeline, s.tensor);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ranks record of real steps: spans nest, transfers are those that communicators count, and what is to hide behind computation begins before it
-// and is waited for behind it.
-//   GYR_SEED=1 GYR_DRAWS=40: of layouts and models drawn at random
+// Traces of real steps. Spans nest, and transfers are those that the communicators count. A transfer that should overlap
+// computation begins before it and is waited for after it.
+//   GYR_SEED=1 GYR_DRAWS=40   selects the random layouts and models
 #include "src/trace/trace.hpp"
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ using Work = Recorder::Work;
 using Transfer = Recorder::Transfer;
 constexpr Index seq_length = 8;
 
-// What a rank has recorded of some steps; nothing is under way any more.
+// Records of some steps on one rank. No transfer is in progress any more.
 struct Recorded {
   std::unique_ptr<Recorder> recorder = std::make_unique<Recorder>(1 << 16);
   Ledger traffic;
@@ -74,7 +74,7 @@ Recorded recorded_on(const Layout& layout, const EngineConfig& config, int steps
 
 // ---- Spans and transfers
 
-// Each span lies in another or behind it, and all in the step.
+// Each span lies inside another one or after it, and all lie inside the step.
 void expect_nested(const std::vector<Work>& work) {
   std::vector<Work> around;
   for (const Work& w : work) {
@@ -90,7 +90,7 @@ void expect_nested(const std::vector<Work>& work) {
   }
 }
 
-// Waits are in order, apart from each other, and each inside every span that it touches.
+// Waits are in order and disjoint, and each lies inside every span that it overlaps.
 void expect_disjoint_waits(const Recorded& r) {
   std::vector<Work> all = r.work();
   std::map<Moment, Moment> waits;
@@ -126,7 +126,7 @@ Index number_of(const char* variable, Index otherwise) {
   return text ? std::atoll(text) : otherwise;
 }
 
-TEST(trace, of_any_step_nests_and_is_the_traffic) {
+TEST(trace, spans_nest_and_transfers_match_counted_traffic) {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const Index seed = number_of("GYR_SEED", 1), draws = number_of("GYR_DRAWS", 40);
@@ -150,7 +150,7 @@ TEST(trace, of_any_step_nests_and_is_the_traffic) {
   EXPECT_TRUE(draws < 40 || seen > 25);
 }
 
-TEST(trace, nobody_records_unless_asked) {
+TEST(trace, nothing_is_recorded_without_a_recorder) {
   const Layout layout = layout_of(2, 2, 2);
   Grid& grid = *grid_of(layout);
   Recorder recorder(1000);
@@ -163,15 +163,16 @@ TEST(trace, nobody_records_unless_asked) {
   meet();
 }
 
-// ---- What hides behind computation
+// ---- Transfers that overlap computation
 
-// Computations that begin behind the start of a transfer and are over before anybody waits for it.
+// Number of computations that begin after the start of a transfer and end before the wait for it.
 int overlapped_computations(const Transfer& t, const std::vector<Work>& work) {
   const Moment until = t.wait_end != 0 ? t.wait_begin : std::numeric_limits<Moment>::max();
   return int(std::count_if(work.begin(), work.end(), [&](const Work& w) { return is_computation(w) && w.begin >= t.begin && w.end <= until; }));
 }
 
-// look(layout, grid) on the ranks of each; all meet behind it, also those in which an ASSERT ends it.
+// Calls look(layout, grid) on the ranks of each layout. All ranks wait for each other afterwards, also if an ASSERT
+// ends it early.
 template <class Look>
 void on_each(const std::vector<Layout>& layouts, const Look& look) {
   for (const Layout& layout : layouts) {
@@ -190,9 +191,9 @@ std::vector<Layout> all_sharded(const std::vector<Layout>& plain, Shard shard) {
 
 Index layers_of(const Layout& layout) { return 8 / layout.size(Axis::pipeline); }
 
-// Gradients are summed bucket by bucket while the backward goes on: all but what the last part completes begin before its backward, and none is
-// waited for before all backwards are over.
-TEST(trace, sums_of_gradients_hide_behind_the_backward) {
+// Gradients are all-reduced bucket by bucket during the backward. All buckets but the last begin before the last
+// backward begins, and none is waited for before all backwards have ended.
+TEST(trace, gradient_all_reduce_overlaps_the_backward) {
   for (const Schedule schedule : {one_f_one_b, zero_bubble})
     on_each(all_sharded({layout_of(2, 1, 1), layout_of(2, 2, 2), layout_of(4, 1, 2), layout_of(8, 1, 1)}, Shard::none),
             [&](const Layout& layout, Grid&) {
@@ -203,25 +204,27 @@ TEST(trace, sums_of_gradients_hide_behind_the_backward) {
               Moment last_begin = 0, last_end = 0;
               for (const Work& w : r.work())
                 if (is_computation(w)) last_begin = std::max(last_begin, w.begin), last_end = std::max(last_end, w.end);
-              EXPECT_EQ(std::count_if(sums.begin(), sums.end(), [&](const Transfer& t) { return t.begin > last_begin; }), 1) << "left to the end";
+              EXPECT_EQ(std::count_if(sums.begin(), sums.end(), [&](const Transfer& t) { return t.begin > last_begin; }), 1)
+                  << "buckets that begin after the last backward began";
               for (const Transfer& t : sums) EXPECT_TRUE(t.wait_end == 0 || t.wait_begin >= last_end);
               for (std::size_t i = 0; i + 1 < sums.size(); ++i) EXPECT_GE(overlapped_computations(sums[i], r.work()), 1) << "sum " << i;
             });
 }
 
-// Where weights are cut, the next bucket is on its way while the present one is computed with: only the first of a step is waited for at once.
-TEST(trace, gathers_of_weights_hide_behind_the_computation_before) {
+// ZeRO-3: the all-gather of the next bucket overlaps the computation with the present one. Only the first bucket of a
+// step is waited for at once.
+TEST(trace, weight_all_gather_overlaps_previous_computation) {
   on_each(all_sharded({layout_of(2, 1, 1), layout_of(2, 2, 1), layout_of(4, 1, 2)}, Shard::weights), [](const Layout& layout, Grid&) {
     const Recorded r = recorded_on(layout, config_of(widened(named("T2")), 2));
     const std::vector<Transfer> gathers = r.transfers("data", Operation::all_gather);
     ASSERT_GE(Index(gathers.size()), 2 * layers_of(layout));
     const auto exposed = std::count_if(gathers.begin(), gathers.end(), [&](const Transfer& t) { return overlapped_computations(t, r.work()) == 0; });
-    EXPECT_LE(exposed, 2) << "of " << gathers.size();
+    EXPECT_LE(exposed, 2) << "exposed gathers out of " << gathers.size();
   });
 }
 
-// Where the optimizer is cut, weights come back during the next step's forward, each waited for where it is needed.
-TEST(trace, gathers_behind_the_optimizer_hide_behind_the_next_forward) {
+// ZeRO-1: updated weights are all-gathered during the forward of the next step. Each is waited for where it is needed.
+TEST(trace, optimizer_all_gather_overlaps_the_next_forward) {
   on_each(all_sharded({layout_of(2, 1, 1), layout_of(2, 2, 2), layout_of(4, 1, 2)}, Shard::optimizer), [](const Layout& layout, Grid&) {
     const Recorded r = recorded_on(layout, config_of(widened(named("T2")), 2), 2);
     const auto second = std::find_if(r.work().begin() + 1, r.work().end(), [](const Work& w) { return w.name == std::string_view(step_span); });
@@ -229,14 +232,14 @@ TEST(trace, gathers_behind_the_optimizer_hide_behind_the_next_forward) {
     for (const Transfer& t : r.transfers("data", Operation::all_gather))
       if (t.begin < second->begin) between.push_back(t);
     ASSERT_GE(Index(between.size()), layers_of(layout));
-    for (const Transfer& t : between) EXPECT_TRUE(t.wait_end == 0 || t.wait_begin >= second->begin) << "nobody waits in the step itself";
+    for (const Transfer& t : between) EXPECT_TRUE(t.wait_end == 0 || t.wait_begin >= second->begin) << "a gather is waited for in the same step";
     const auto late = std::count_if(between.begin(), between.end(), [&](const Transfer& t) { return overlapped_computations(t, r.work()) == 0; });
-    EXPECT_LE(late, 2) << "of " << between.size();
+    EXPECT_LE(late, 2) << "exposed gathers out of " << between.size();
   });
 }
 
-// What the first stage sends is on its way while it goes on with the next micro-batch.
-TEST(trace, messages_to_the_next_stage_hide_behind_the_next_forward) {
+// The sends of the first pipeline stage overlap its computation of the next micro-batch.
+TEST(trace, pipeline_send_overlaps_the_next_forward) {
   on_each({layout_of(1, 2, 1), layout_of(2, 2, 2), layout_of(1, 4, 2)}, [](const Layout& layout, Grid& grid) {
     const Recorded r = recorded_on(layout, config_of(widened(named("T2")), 6));
     if (grid.coordinate(Axis::pipeline) > 0) return;
@@ -246,7 +249,7 @@ TEST(trace, messages_to_the_next_stage_hide_behind_the_next_forward) {
   });
 }
 
-// ---- Ranks that share sequences
+// ---- Context-parallel ranks
 
 std::vector<Work> kernels_between(const Recorded& r, const std::string& name, Moment begin, Moment end) {
   std::vector<Work> some;
@@ -255,7 +258,7 @@ std::vector<Work> kernels_between(const Recorded& r, const std::string& name, Mo
   return some;
 }
 
-// The last transfer that was waited for before this one began.
+// End of the last wait before this transfer began.
 Moment end_of_wait_before(const Recorded& r, const Transfer& t) {
   Moment end = 0;
   for (const Transfer& other : r.recorder->transfers())
@@ -263,9 +266,10 @@ Moment end_of_wait_before(const Recorded& r, const Transfer& t) {
   return end;
 }
 
-// A forward exchanges twice a layer: inputs of the convolution, then states. No rank waits for another's states before it has scanned its own
-// tokens; and the k-th scan of every rank begins before the k-th exchange of any has ended: they scan at the same time, not one after the other.
-TEST(trace, scans_of_ranks_that_share_sequences_run_at_once) {
+// A forward exchanges twice per layer: convolution inputs, then states. No rank waits for the states of another rank
+// before it has scanned its own tokens. The k-th scan of every rank begins before the k-th exchange of any rank has
+// ended, so ranks scan concurrently.
+TEST(trace, context_parallel_ranks_scan_concurrently) {
   std::vector<Layout> layouts;
   for (const int ranks : {2, 4, 8})
     for (const SequenceOrder order : {SequenceOrder::contiguous, SequenceOrder::zigzag})
@@ -299,8 +303,8 @@ TEST(trace, scans_of_ranks_that_share_sequences_run_at_once) {
   });
 }
 
-// Keys and values go on to the next rank while attention to those at hand is computed.
-TEST(trace, keys_go_round_behind_attention) {
+// Ring attention: keys and values are sent to the next rank while attention to the present ones is computed.
+TEST(trace, ring_kv_transfer_overlaps_attention) {
   on_each({layout_with_context(1, 1, 2, 1), layout_with_context(1, 1, 4, 1)}, [](const Layout& layout, Grid&) {
     ModelConfig model = widened(named("T2"));
     model.pattern = "********";
@@ -318,11 +322,11 @@ TEST(trace, keys_go_round_behind_attention) {
   });
 }
 
-// ---- Ranks that share layers
+// ---- Tensor-parallel ranks
 
-// They add up gradients of a layer's input while they compute those of its weights; where each has a share of the rows, they gather what the branches
-// have read while they compute those of the input.
-TEST(trace, sums_over_shared_layers_hide_beside_gradients_of_weights) {
+// Tensor-parallel ranks reduce the input gradients of a layer while they compute its weight gradients. With sequence
+// parallelism, they all-gather the inputs of the branches while they compute the input gradients.
+TEST(trace, tensor_parallel_reduction_overlaps_weight_gradients) {
   std::vector<Layout> layouts;
   for (const Layout& whole : {layout_of(1, 1, 2), layout_of(2, 1, 4), layout_of(1, 2, 2)})
     for (const Layout& layout : {whole, with_sequence(whole)}) layouts.push_back(layout);
@@ -341,8 +345,8 @@ TEST(trace, sums_over_shared_layers_hide_beside_gradients_of_weights) {
 
 // ---- Files
 
-// Steps as a run traces them: read again, every rank's times add up.
-TEST(trace, is_written_by_all_ranks_and_adds_up) {
+// Traces steps as a run does. When the files are read, the times of every rank must add up.
+TEST(trace, trace_files_cover_all_ranks_and_add_up) {
   const SharedFolder folder;
   on_each({layout_of(2, 2, 2), layout_with_context(2, 1, 2, 1), layout_of(1, 2, 2, {2, 0, 3, 1})}, [&](const Layout& layout, Grid& grid) {
     const std::filesystem::path here = folder / fmt::format("{}{}", layout.text(), layout.permutation.size());
@@ -364,7 +368,7 @@ TEST(trace, is_written_by_all_ranks_and_adds_up) {
     EXPECT_EQ(int(files[0].ranks.size()), layout.ranks());
     for (const auto& [number, rank] : files[0].ranks) {
       EXPECT_EQ(files[1].ranks.at(number).steps.size(), 1u);
-      EXPECT_EQ(files[1].ranks.at(number).tasks.size(), rank.tasks.size()) << "the same program";
+      EXPECT_EQ(files[1].ranks.at(number).tasks.size(), rank.tasks.size()) << "two steps have different task counts";
     }
     for (const RankSummary& s : summary_of(files)) {
       double sum = s.busy + s.bubble + s.rest;

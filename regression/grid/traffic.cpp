@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a training step hands to every communicator equals the closed form of its layout, and what a plan says of a step
-// (traffic, bytes by category, flops) is what the step then takes.
+// The traffic of a training step on every communicator equals the closed form of its layout. The plan of a step
+// (traffic, bytes by category, FLOPs) equals what the step then uses.
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
 #include "regression/support/grids.hpp"
@@ -35,7 +35,7 @@ EngineConfig config_of(const ModelConfig& model, Index seq_length) {
   return c;
 }
 
-// What a step hands over on this rank, which is what its plan says.
+// Traffic of a step on this rank, which must equal its plan.
 template <class T>
 Ledger expect_planned_step(const EngineConfig& config, const Layout& layout, const std::string& where) {
   Grid& grid = *grid_of(layout);
@@ -74,17 +74,18 @@ void every_layout(const std::string& name, Index bucket_bytes) {
 
 class traffic : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(traffic, is_the_closed_form_and_the_plan_in_double) { every_layout<double>(GetParam(), part_by_part); }
-TEST_P(traffic, is_the_closed_form_and_the_plan_in_single) { every_layout<float>(GetParam(), together); }
-TEST_P(traffic, is_the_closed_form_and_the_plan_in_bf16) { every_layout<bf16>(GetParam(), part_by_part); }
+TEST_P(traffic, traffic_equals_closed_form_and_plan_in_double) { every_layout<double>(GetParam(), part_by_part); }
+TEST_P(traffic, traffic_equals_closed_form_and_plan_in_float) { every_layout<float>(GetParam(), together); }
+TEST_P(traffic, traffic_equals_closed_form_and_plan_in_bf16) { every_layout<bf16>(GetParam(), part_by_part); }
 
 INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
 
-// Gradients in half the bytes, whatever is cut.
-TEST(traffic, of_gradients_in_bf16) {
+// Gradients in bf16 take half the bytes, at every ZeRO level.
+TEST(traffic, bf16_gradient_traffic_equals_closed_form) {
   for (const Shard level : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
     for (const Shape& s : {Shape{8, 1, 1}, Shape{2, 2, 2}, Shape{4, 1, 2}}) {
-      if (level != Shard::none && s.tensor > 1) continue;  // what several of these hold is summed in parts of which the closed form is another
+      // weights that several tensor-parallel ranks hold are reduced in parts, which have another closed form
+      if (level != Shard::none && s.tensor > 1) continue;
       Layout layout = layout_of(s, part_by_part);
       layout.shard = level;
       EngineConfig config = config_of(widened(named("T5")), 5);
@@ -94,16 +95,17 @@ TEST(traffic, of_gradients_in_bf16) {
   meet();
 }
 
-// Logits go block by block: the head of a long micro-batch reduces each block by itself, the last one shorter.
-TEST(traffic, of_several_blocks_of_logits) {
+// Logits are computed block by block. For a long micro-batch, the LM head reduces each block separately, and the last
+// block is shorter.
+TEST(traffic, traffic_of_logit_blocks_equals_closed_form) {
   const Layout layout = layout_of({2, 1, 4});
   expect_closed_form<float>(config_of(widened(named("T5")), 150), layout, "300 rows");
   meet();
 }
 
-// Gradients of frozen weights are not sent: with the layers and the embedding frozen, the data axis sums those of the head alone. A step of
-// scattered frozen weights is planned as exactly.
-TEST(traffic, of_frozen_weights_is_none) {
+// Gradients of frozen weights are not sent. With the layers and the embedding frozen, the data-parallel group reduces
+// only those of the head. A step with scattered frozen weights must match its plan too.
+TEST(traffic, frozen_weights_cause_no_gradient_traffic) {
   for (const Shape& s : shapes) {
     const Layout layout = layout_of(s, part_by_part);
     const std::string where = fmt::format("data {} pipeline {} tensor {}", s.data, s.pipeline, s.tensor);
@@ -122,7 +124,7 @@ TEST(traffic, of_frozen_weights_is_none) {
 }
 
 // 64 ranks are planned one after the other; none of them exists.
-TEST(traffic, of_grids_larger_than_this_one_is_the_closed_form) {
+TEST(traffic, planned_traffic_of_larger_grids_equals_closed_form) {
   ModelConfig model = named("T3").model;
   model.pattern = std::string(16, 'P');
   model.hidden_size = 96, model.vocab_size = 1000;

@@ -21,7 +21,7 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
-// A corpus whose token i is i + `start`: a window says where it comes from.
+// Corpus in which token i is i + `start`, so that the tokens of a window show its position.
 class Corpus {
  public:
   Corpus(const std::vector<std::int32_t>& lengths, std::int32_t start = 0) {
@@ -47,7 +47,7 @@ class Corpus {
 
 constexpr std::int64_t vocab = 1 << 20;
 
-// The tokens of a sample, put together from its extracts.
+// Tokens of a sample, concatenated from its extracts.
 Ids read(const gyr::TokenFile& file, const gyr::Samples& samples, std::int64_t number, std::int64_t L) {
   Ids ids;
   for (const gyr::Extract& e : samples.extracts(number)) {
@@ -71,7 +71,7 @@ int code_of(const std::function<void()>& action) {
 
 }  // namespace
 
-TEST(samples, permutations_are_permutations) {
+TEST(samples, permuted_indices_are_a_permutation) {
   for (const std::int64_t n : {1, 2, 3, 5, 16, 17, 1000, 4096, 4097}) {
     std::set<std::int64_t> seen;
     for (std::int64_t i = 0; i < n; ++i) seen.insert(gyr::permuted(i, n, 42));
@@ -83,8 +83,9 @@ TEST(samples, permutations_are_permutations) {
   EXPECT_LT(gyr::permuted(huge - 1, huge, 1), huge);
 }
 
-// Over many keys every element is equally often in every place; chi-square of 25 cells, far beyond chance at 80.
-TEST(samples, permutations_have_no_favourites) {
+// Over many keys, every element is equally frequent in every place. The bound 80 on the chi-square of 25 cells is far
+// above chance.
+TEST(samples, permutations_are_uniform_over_keys) {
   constexpr int n = 5, keys = 5000;
   int count[n][n] = {};
   for (std::uint64_t key = 0; key < keys; ++key)
@@ -123,20 +124,20 @@ TEST(samples, every_epoch_visits_every_window_once) {
       file.read(e.sequence, e.offset, std::span(found).last(std::size_t(e.count)));
     }
     EXPECT_EQ(found, rest);
-    EXPECT_TRUE(W <= 10 || orders.size() == 3) << "epochs are shuffled apart";
+    EXPECT_TRUE(W <= 10 || orders.size() == 3) << "two epochs have the same order";
   }
   EXPECT_NE(read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 1), 0, 2), read(file, *gyr::shuffled_samples(file, {0, 7}, 2, 2), 0, 2));
 }
 
-// The arrays were drawn by numpy: regression/golden/megatron_order.py.
-TEST(samples, megatron_order_is_that_of_numpy) {
+// The arrays were drawn by numpy, see regression/golden/megatron_order.py.
+TEST(samples, megatron_order_matches_numpy) {
   const auto cases = nlohmann::json::parse(std::ifstream(GYR_SOURCE_DIR "/regression/golden/megatron_order.json"));
   ASSERT_EQ(cases.size(), 4u);
   for (const auto& c : cases) {
     const auto lengths = c["lengths"].get<Ids>(), documents = c["document_index"].get<Ids>();
     const Corpus corpus(lengths);
     const gyr::TokenFile file(corpus.prefix());
-    Ids stream;  // all documents in the golden order
+    Ids stream;  // tokens of all documents in the golden order
     std::vector<std::size_t> begins;
     for (const auto d : documents) {
       begins.push_back(stream.size());
@@ -154,7 +155,7 @@ TEST(samples, megatron_order_is_that_of_numpy) {
   }
 }
 
-TEST(samples, splits_as_megatron_does) {
+TEST(samples, data_splits_match_megatron) {
   using gyr::Split;
   const auto range = [](const char* shares, Split which, std::int64_t n) {
     const auto r = gyr::split_range(shares, which, n);
@@ -164,7 +165,7 @@ TEST(samples, splits_as_megatron_does) {
   EXPECT_EQ(range("949,50,1", Split::validation, 1000), std::pair(949l, 999l));
   EXPECT_EQ(range("949,50,1", Split::test, 1000), std::pair(999l, 1000l));
   EXPECT_EQ(range("1", Split::train, 7), std::pair(0l, 7l));
-  EXPECT_EQ(range("0.5,0.5", Split::train, 5), std::pair(0l, 2l));  // 2.5: half to even
+  EXPECT_EQ(range("0.5,0.5", Split::train, 5), std::pair(0l, 2l));  // 2.5 is rounded half to even
   EXPECT_EQ(range("0.5,0.5", Split::validation, 5), std::pair(2l, 5l));
   for (const char* bad : {"", "a", "1,", ",1", "1,2,3,4", "-1,2", "0,0,0", "nan,1", "inf", "1;2", "1 2"})
     EXPECT_EQ(code_of([&] { range(bad, Split::train, 10); }), int(Exit::config)) << bad;
@@ -196,14 +197,15 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   options.corpora = {{a.prefix(), {}}, {b.prefix(), {}}};
   options.order = gyr::SampleOrder::shuffled;
   options.which = gyr::Split::train;
-  const gyr::Dataset whole(options);  // in proportion to the windows: 299/9 = 33 and 749/9 = 83; one epoch visits each once
+  // without weights, corpora are mixed by their windows: 299/9 = 33 and 749/9 = 83. One epoch visits each window once.
+  const gyr::Dataset whole(options);
   std::set<std::int32_t> starts;
   for (int i = 0; i < 33 + 83; ++i) starts.insert(whole.sample(i).tokens[0]);
   EXPECT_EQ(starts.size(), 33u + 83u);
 }
 
-// Corpora of one size give their windows each in an order of its own.
-TEST(samples, dataset_shuffles_each_corpus_for_itself) {
+// Two corpora of the same size are shuffled in different orders.
+TEST(samples, dataset_shuffles_each_corpus_independently) {
   const std::vector<std::int32_t> documents(100, 10);
   const Corpus a(documents), b(documents, 5000);
   gyr::DatasetOptions options;
@@ -224,7 +226,7 @@ TEST(samples, dataset_shuffles_each_corpus_for_itself) {
   }
 }
 
-TEST(samples, dataset_says_what_is_wrong) {
+TEST(samples, invalid_dataset_options_give_matching_exit_codes) {
   const Corpus corpus({50, 50, 50});
   const auto code = [&](const std::function<void(gyr::DatasetOptions&)>& change) {
     gyr::DatasetOptions options;

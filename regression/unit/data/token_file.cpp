@@ -36,7 +36,7 @@ std::string raw_header(int type, std::uint64_t n, std::uint64_t d) {
   return std::string("MMIDIDX\0\0", 9) + raw<std::uint64_t>({1}) + char(type) + raw<std::uint64_t>({n, d});
 }
 
-// Two documents: the sequences {5, 6, 7} and {}, then {1, 2}. Tokens of type T.
+// Writes two documents: the sequences {5, 6, 7} and {}, then {1, 2}. Tokens have type T.
 template <class T>
 void write_small(const fs::path& prefix, int type) {
   write(gyr::tokens_path(prefix), raw<T>({5, 6, 7, 1, 2}));
@@ -61,7 +61,7 @@ Ids read(const TokenFile& file, std::int64_t sequence, std::int64_t offset, std:
 
 }  // namespace
 
-TEST(token_file, reads_files_made_by_hand) {
+TEST(token_file, hand_written_files_are_read) {
   const Folder folder;
   const fs::path prefix = folder / "my.corpus";
   const auto check = [&] {
@@ -86,7 +86,7 @@ TEST(token_file, reads_files_made_by_hand) {
   write_small<std::uint16_t>(prefix, 8), check();
 }
 
-TEST(token_file, writer_gives_the_published_bytes) {
+TEST(token_file, writer_output_matches_the_published_format) {
   const Folder folder;
   for (const bool wide : {false, true}) {
     const fs::path prefix = folder / "out";
@@ -139,7 +139,7 @@ TEST(token_file, unfinished_and_failed_writes_leave_nothing) {
   EXPECT_EQ(error_of([&] { gyr::TokenWriter(folder / "none" / "out", 100); }).first, int(Exit::missing));
 }
 
-TEST(token_file, says_what_is_wrong_and_where) {
+TEST(token_file, errors_name_the_file_and_the_damage) {
   const Folder folder;
   const fs::path prefix = folder / "bad", idx = gyr::index_path(prefix), bin = gyr::tokens_path(prefix);
   const auto refused = [&](const std::string& name, const std::function<void(std::string&, std::string&)>& damage) {
@@ -161,8 +161,8 @@ TEST(token_file, says_what_is_wrong_and_where) {
   refused("byte 17", [](auto& index, auto&) { index[17] = 7; });
   refused("byte 17", [](auto& index, auto&) { index[17] = 0; });
   refused("bytes 18", [&](auto& index, auto&) { put(index, 18, std::uint64_t(4)); });
-  refused("bytes 18", [&](auto& index, auto&) { put(index, 18, std::uint64_t(3) + (std::uint64_t(1) << 62)); });  // 12 n wraps
-  refused("bytes 18", [&](auto& index, auto&) { put(index, 26, std::uint64_t(3) + (std::uint64_t(1) << 61)); });  // 8 d wraps
+  refused("bytes 18", [&](auto& index, auto&) { put(index, 18, std::uint64_t(3) + (std::uint64_t(1) << 62)); });  // 12 n overflows 64 bits
+  refused("bytes 18", [&](auto& index, auto&) { put(index, 26, std::uint64_t(3) + (std::uint64_t(1) << 61)); });  // 8 d overflows 64 bits
   refused("byte 26", [&](auto& index, auto&) { put(index, 26, std::uint64_t(0)); });
   refused("bytes 18", [](auto& index, auto&) { index += std::string(3, '\0'); });
   refused("sequence 0 has -3 tokens", [&](auto& index, auto&) { put(index, 34, std::int32_t(-3)); });
@@ -189,8 +189,8 @@ TEST(token_file, says_what_is_wrong_and_where) {
   EXPECT_EQ(error_of([&] { TokenFile{prefix}; }).first, int(Exit::data));
 }
 
-// Any damage is an Error or leaves a file whose every token can be read; never a crash.
-TEST(token_file, survives_damaged_files) {
+// Any damage must give an Error or a file whose every token can be read, never a crash.
+TEST(token_file, damaged_files_never_crash_the_reader) {
   const Folder folder;
   const fs::path prefix = folder / "bad", idx = gyr::index_path(prefix), bin = gyr::tokens_path(prefix);
   write_small<std::uint16_t>(prefix, 8);
@@ -226,8 +226,8 @@ TEST(token_file, survives_damaged_files) {
   EXPECT_GT(refused, 450);
 }
 
-// More than 2^31 tokens: the .bin is a hole of 4 GiB, its last tokens real.
-TEST(token_file, counts_past_31_bits) {
+// More than 2^31 tokens in a sparse .bin file of 4 GiB, of which only a few tokens are written.
+TEST(token_file, token_counts_may_exceed_31_bits) {
   const Folder folder;
   const fs::path prefix = folder / "big";
   const std::int32_t half = 1'100'000'000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ids and texts are those of Hugging Face's `tokenizers`: regression/golden/tokenizer_suite.py made the tokenizers and says what the library
-// gave.
+// Token ids and texts must equal those of Hugging Face `tokenizers`. regression/golden/tokenizer_suite.py has created
+// the tokenizers and recorded the results of the library.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -56,7 +56,7 @@ void expect_same(const Tokenizer& t, const json& expected, const std::vector<std
   }
 }
 
-TEST_P(tokenizer_golden, gives_the_ids_of_the_library) {
+TEST_P(tokenizer_golden, ids_match_hugging_face_tokenizers) {
   const auto texts = read("texts.json").get<std::vector<std::string>>();
   const json expected = read(GetParam() + ".expected.json");
   const auto t = Tokenizer::load(folder / (GetParam() + ".json"));
@@ -66,8 +66,9 @@ TEST_P(tokenizer_golden, gives_the_ids_of_the_library) {
   expect_same(Tokenizer::load(temporary / "again.json"), expected, texts);
 }
 
-// A token file with every character on either side of letters gives the text back, so no character falls between two pieces.
-TEST_P(tokenizer_golden, any_bytes_pass) {
+// A text with every byte next to letters must be encoded. Byte-level tokenizers must decode it to the same text, so
+// that no character is lost between two pieces.
+TEST_P(tokenizer_golden, any_bytes_can_be_encoded) {
   const auto t = Tokenizer::load(folder / (GetParam() + ".json"));
   std::string text;
   for (int b = 0; b < 256; ++b) text += std::string("a ") + char(b) + char(255 - b);
@@ -81,7 +82,7 @@ TEST_P(tokenizer_golden, any_bytes_pass) {
 
 INSTANTIATE_TEST_SUITE_P(all, tokenizer_golden, ::testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
-TEST(tokenizer_golden_set, is_there) { EXPECT_GE(names().size(), 20u); }
+TEST(tokenizer_golden_set, golden_tokenizers_are_present) { EXPECT_GE(names().size(), 20u); }
 
 }  // namespace
 

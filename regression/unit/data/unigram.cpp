@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pieces are cut into the tokens of most probability: no other way scores more. Files that are wrong are refused by name, and damaged maps of
-// characters are refused or do no harm.
+// Unigram tokenizer: a piece is split into its most probable tokens, and no other split scores more. Invalid files are
+// refused by name. Damaged character maps are refused or do no harm.
 #include "src/tokenizer/unigram.hpp"
 
 #include <fstream>
@@ -24,7 +24,7 @@ struct Way {
   std::vector<std::string> parts;
 };
 
-// The best of all ways, every one of which is tried.
+// Best split of a piece, found by trying all splits.
 Way best_of(const std::string& piece, const std::map<std::string, double>& scores, double unknown) {
   if (piece.empty()) return {0, {}};
   Way best;
@@ -41,7 +41,7 @@ Way best_of(const std::string& piece, const std::map<std::string, double>& score
   return best;
 }
 
-TEST(unigram, no_other_way_to_cut_a_piece_scores_more) {
+TEST(unigram, no_other_split_of_a_piece_scores_more) {
   Dice dice(seed_of_run());
   const auto word = [&](int most) {
     std::string text;
@@ -92,16 +92,16 @@ json file() {
             {"vocab", json::array({{"<unk>", 0.0}, {"</s>", 0.0}, {"_", -3.0}, {"a", -3.0}, {"_a", -4.0}, {"ab", -5.0}, {"b", -4.5}})}}}};
 }
 
-TEST(unigram, marks_stand_for_spaces_and_words_begin_with_them) {
+TEST(unigram, metaspace_marks_replace_spaces_and_begin_words) {
   const Tokenizer t = Tokenizer::parse(file().dump(), "file");
-  EXPECT_EQ(t.encode("a ab"), (Ids{4, 2, 5}));  // _ab: _a and b take 8.5, _ and ab 8
+  EXPECT_EQ(t.encode("a ab"), (Ids{4, 2, 5}));  // _ab: _a and b score -8.5, _ and ab score -8
   EXPECT_EQ(t.encode("a  xyb"), (Ids{4, 2, 2, 0, 6}));
   EXPECT_EQ(t.decode(Ids{4, 2, 5, 1}), "a ab</s>");
   EXPECT_EQ(t.decode(Ids{4, 2, 5, 1}, Tokenizer::Shown::without_specials), "a ab");
   EXPECT_EQ(t.word_begins(Ids{4, 2, 5, 6}), (std::vector<std::uint8_t>{1, 1, 0, 0}));
 }
 
-TEST(unigram, files_that_are_wrong_are_refused_by_name) {
+TEST(unigram, invalid_files_are_refused_by_name) {
   const auto refused = [](const std::function<void(json&)>& change, const std::string& why) {
     json wrong = file();
     change(wrong);
@@ -126,8 +126,8 @@ TEST(unigram, files_that_are_wrong_are_refused_by_name) {
   refused([](json& f) { f["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "////fw=="}}; }, "at most 0");
 }
 
-// The map of a golden tokenizer, with bytes that are not its own.
-TEST(unigram, a_damaged_map_of_characters_does_no_harm) {
+// The character map of a golden tokenizer, with random damage.
+TEST(unigram, damaged_character_map_does_no_harm) {
   Dice dice(seed_of_run());
   std::ifstream in(std::string(GYR_SOURCE_DIR) + "/regression/golden/tokenizers/t5.json");
   std::string bytes;

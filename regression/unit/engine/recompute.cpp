@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever a forward keeps for the backward, and wherever that lies meanwhile, every gradient has the same bits; what is run again, and what that
-// saves, is what the policy says.
+// Activation checkpointing and offloading. The gradients have the same bits whatever the forward keeps for the backward
+// and wherever it keeps it. The policy determines which kernels are recomputed and how much memory this saves.
 #include "src/engine/config/recompute.hpp"
 
 #include <array>
@@ -16,7 +16,8 @@ constexpr int micros = 2;
 
 struct Policy {
   const char* name;
-  // Times that the forward of a layer runs kernels of each kind.
+  // Times that the forward runs each kind of kernel of a layer: elementwise passes and convolution, GEMMs, and
+  // attention or SSD.
   Index passes, products, mixing;
 };
 constexpr Policy policies[] = {{"none", 1, 1, 1}, {"selective", 2, 1, 1}, {"attention_output", 2, 2, 1}, {"full", 2, 2, 2}};
@@ -24,7 +25,7 @@ constexpr Policy policies[] = {{"none", 1, 1, 1}, {"selective", 2, 1, 1}, {"atte
 struct Step {
   StepResult result;
   std::vector<std::byte> gradients;
-  std::map<std::string, Index> calls;  // of kernels
+  std::map<std::string, Index> calls;  // calls per kernel name
   Index activations, host;
   double flops;
 };
@@ -58,7 +59,7 @@ void expect_same_bits(const Step& a, const Step& b) {
 class recompute : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(T, recompute, ::testing::Values("T1", "T2", "T3", "T4", "T5", "T6"), [](const auto& info) { return info.param; });
 
-TEST_P(recompute, keeps_every_bit) {
+TEST_P(recompute, recomputation_keeps_every_gradient_bit) {
   for (const char* pattern : {"PPP", "M*-P", "-", "*", "M", "E", "B"})
     for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
       const Step kept = step(named(GetParam()), pattern, precision, "none");
@@ -69,18 +70,19 @@ TEST_P(recompute, keeps_every_bit) {
     }
 }
 
-TEST_P(recompute, of_some_layer_types_keeps_every_bit) {
+TEST_P(recompute, recomputing_some_layer_types_keeps_every_gradient_bit) {
   const Step kept = step(named(GetParam()), "PM*-P", DType::f32, "none");
   RecomputeConfig config{recompute_of("selective")};
   config.by_type = {{'P', recompute_of("full")}, {'*', recompute_of("none")}, {'-', recompute_of("attention_output")}};
   const Step again = step(named(GetParam()), "PM*-P", DType::f32, config);
   expect_same_bits(kept, again);
-  EXPECT_EQ(again.calls.at("attention"), kept.calls.at("attention") / 3 * (1 + 2 * 2));  // '*' once, each 'P' twice
-  EXPECT_EQ(again.calls.at("ssd"), kept.calls.at("ssd") / 3 * (1 + 2 * 2));              // 'M' once
+  // '*' runs once per micro-batch, each of the two 'P' layers twice
+  EXPECT_EQ(again.calls.at("attention"), kept.calls.at("attention") / 3 * (1 + 2 * 2));
+  EXPECT_EQ(again.calls.at("ssd"), kept.calls.at("ssd") / 3 * (1 + 2 * 2));  // 'M' runs once, each of the two 'P' layers twice
   EXPECT_EQ(again.calls.at("glu"), kept.calls.at("glu") / 3 * (2 + 2 * 2));
 }
 
-TEST(recompute, runs_again_what_the_policy_says) {
+TEST(recompute, policy_determines_which_kernels_are_recomputed) {
   const Case& c = named("T3");
   const Index layers = 3;
   const Step kept = step(c, std::string(layers, 'P'), DType::f32, "none");
@@ -93,30 +95,31 @@ TEST(recompute, runs_again_what_the_policy_says) {
     EXPECT_EQ(times(s, "ssd"), policy.mixing);
     EXPECT_EQ(times(s, "convolution"), policy.passes);
     EXPECT_EQ(times(s, "glu"), policy.passes);
-    EXPECT_EQ(s.calls.at("rmsnorm"), micros * (2 * layers * policy.passes + 1));  // and the head's
-    EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward turns back once
+    EXPECT_EQ(s.calls.at("rmsnorm"), micros * (2 * layers * policy.passes + 1));  // plus the norm before the LM head
+    EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward rotates once
     EXPECT_TRUE(before == 0 || s.activations < before) << s.activations;
     before = s.activations;
   }
 }
 
-// As far as products of a part of the rows have the bits of a product of all, which is the library's business.
+// Agreement up to rounding: a GEMM over some of the rows need not have the bits of a GEMM over all rows. That depends
+// on the BLAS library.
 void expect_same_numbers(const Step& a, const Step& b, DType precision) {
   const double within = precision == DType::f64 ? 1e-12 : precision == DType::f32 ? 1e-5 : 1e-2;
   EXPECT_EQ(a.result.loss, b.result.loss);
   EXPECT_NEAR(a.result.gradient_norm, b.result.gradient_norm, within * a.result.gradient_norm);
 }
 
-// So many rows that a share of them is some.
+// A case with enough rows that each tested fraction alpha is a nonzero number of rows.
 Case long_case(const std::string& name) {
   Case c = named(name);
   c.batch = 2, c.seq_length = 140;
   return c;
 }
 
-TEST_P(recompute, swapping_keeps_every_bit) {
+TEST_P(recompute, offloading_activations_keeps_loss_and_gradients) {
   const Case c = long_case(GetParam());
-  int turn = 0;  // every pattern and every precision meets every policy
+  int turn = 0;  // rotates the policies, so that every pattern and every precision is tested with every policy
   for (const char* pattern : {"PPPP", "M*-PM*", "-E*E-", "LWB-M"})
     for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
       const Step kept = step(c, pattern, precision, "none");
@@ -131,14 +134,14 @@ TEST_P(recompute, swapping_keeps_every_bit) {
     }
 }
 
-TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
+TEST(recompute, offloading_limits_device_memory_to_few_layers) {
   const Case c = long_case("T3");
   const auto memory = [&](int layers, const OffloadConfig& offload) { return step(c, std::string(layers, 'P'), DType::f32, {}, offload); };
   const Step few = memory(4, {true, 1}), many = memory(9, {true, 1}), kept = memory(9, {});
-  EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.05);  // but for gaps
+  EXPECT_NEAR(double(many.activations) / double(few.activations), 1, 0.05);  // the tolerance covers gaps between allocations
   EXPECT_LT(many.activations, kept.activations / 2);
   EXPECT_EQ(kept.host, 0);
-  EXPECT_EQ(many.host, few.host / 2 * 7);  // the last two stay
+  EXPECT_EQ(many.host, few.host / 2 * 7);  // the last two layers stay on the device
   const auto bytes = [](const Step& s, const char* kernel) { return s.calls.count(kernel) ? s.calls.at(kernel) : 0; };
   EXPECT_EQ(bytes(many, "copy to host"), 7 * micros);
   EXPECT_EQ(bytes(many, "copy from host"), 7 * micros);
@@ -150,7 +153,7 @@ TEST(recompute, swapping_keeps_the_memory_of_few_layers_on_the_device) {
   }
 }
 
-TEST(recompute, what_is_swapped_to_a_file_keeps_every_bit_and_leaves_none_behind) {
+TEST(recompute, offloading_to_file_keeps_bits_and_cleans_up) {
   const Folder folder;
   const Case c = long_case("T3");
   expect_same_bits(step(c, "PPPP", DType::f32, "none"), step(c, "PPPP", DType::f32, {}, {true, 1, folder.path().string()}));
@@ -161,7 +164,7 @@ TEST(recompute, what_is_swapped_to_a_file_keeps_every_bit_and_leaves_none_behind
   EXPECT_NE(std::string(error.what()).find("nowhere"), std::string::npos) << error.what();
 }
 
-TEST(recompute, takes_no_other_word) {
+TEST(recompute, unknown_recompute_policy_is_refused) {
   EXPECT_EQ(recompute_of("none"), std::nullopt);
   EXPECT_EQ(error_of([] { recompute_of("everything"); }).code, Exit::internal);
 }

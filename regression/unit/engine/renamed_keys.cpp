@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys of older decks: refused with the name they have now where a user writes them, read where a checkpoint holds them.
+// Renamed deck keys. In a user's deck an old key is refused, and the error names the new key. In the stored deck of a
+// checkpoint old keys are still read.
 #include "src/deck/renamed_keys.hpp"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace gyr::testing::renamed_keys_suite {
 namespace {
 
-// No value is its key's default.
+// Every value differs from the default of its key.
 const char* const older = R"(
 model:
   pattern: P*
@@ -66,7 +67,7 @@ std::string refusal(const std::string& text, const std::vector<std::string>& ove
 
 }  // namespace
 
-TEST(renamed_keys, are_declared_under_their_new_names_alone) {
+TEST(renamed_keys, renamed_keys_are_declared_only_under_new_names) {
   Deck deck = Deck::describe();
   read_run_config(deck);
   const auto settings = deck.settings();
@@ -80,7 +81,7 @@ TEST(renamed_keys, are_declared_under_their_new_names_alone) {
   }
 }
 
-TEST(renamed_keys, are_answered_with_their_new_names) {
+TEST(renamed_keys, error_for_old_key_names_the_new_key) {
   for (const RenamedKey& key : renamed_keys()) {
     const std::string change = std::string(key.before) + "=1", answer = fmt::format("{} is called {} now", key.before, key.now);
     EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + answer), std::string::npos) << change;
@@ -90,7 +91,7 @@ TEST(renamed_keys, are_answered_with_their_new_names) {
   EXPECT_NE(said.find("and 21 more"), std::string::npos) << said;
 }
 
-TEST(renamed_keys, of_other_programs_are_answered_with_ours) {
+TEST(renamed_keys, error_for_foreign_program_key_names_our_key) {
   Deck deck = Deck::describe();
   read_run_config(deck);
   const auto settings = deck.settings();
@@ -104,7 +105,7 @@ TEST(renamed_keys, of_other_programs_are_answered_with_ours) {
   }
 }
 
-TEST(renamed_keys, of_a_stored_deck_are_read) {
+TEST(renamed_keys, old_keys_of_a_stored_deck_are_read) {
   const std::string now = effective(Deck::parse(newer, "run.yaml"));
   EXPECT_EQ(effective(Deck::stored(older, "model")), now);
   EXPECT_EQ(effective(Deck::stored(newer, "model")), now);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run says: lines that scripts can parse, files other programs can read, and nothing a log file should not hold.
+// Reports of a run: log lines that scripts can parse, files that other programs can read, and log files without control
+// characters.
 #include <unistd.h>
 
 #include <bit>
@@ -61,7 +62,7 @@ StepReport step(Index n, double time = 1.7e9) {
   return r;
 }
 
-// Everything a Progress writes.
+// Text that a Progress object has written after `use` has called it.
 template <class Use>
 std::string written(ProgressStyle style, Use&& use) {
   char* text = nullptr;
@@ -83,10 +84,10 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// ---- a small reader of TensorBoard's files ----
+// ---- minimal reader of TensorBoard event files (protobuf) ----
 
 std::uint64_t read_number(std::string_view& bytes, std::size_t size) {
-  if (bytes.size() < size) throw std::runtime_error("cut short");
+  if (bytes.size() < size) throw std::runtime_error("the record is truncated");
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < size; ++i) value |= std::uint64_t(std::uint8_t(bytes[i])) << (8 * i);
   bytes.remove_prefix(size);
@@ -103,7 +104,7 @@ std::uint64_t read_varint(std::string_view& bytes) {
 }
 
 std::string_view read_bytes(std::string_view& bytes, std::size_t size) {
-  if (bytes.size() < size) throw std::runtime_error("cut short");
+  if (bytes.size() < size) throw std::runtime_error("the record is truncated");
   const std::string_view part = bytes.substr(0, size);
   bytes.remove_prefix(size);
   return part;
@@ -125,13 +126,14 @@ Message message(std::string_view bytes) {
       case 1: m.numbers[int(key >> 3)] = read_number(bytes, 8); break;
       case 2: m.parts[int(key >> 3)] = read_bytes(bytes, read_varint(bytes)); break;
       case 5: m.numbers[int(key >> 3)] = read_number(bytes, 4); break;
-      default: throw std::runtime_error("no such wire type");
+      default: throw std::runtime_error("unknown protobuf wire type");
     }
   }
   return m;
 }
 
-// TensorFlow's sum of a record, from its definition: the remainder by Castagnoli's polynomial bit by bit, then rotated right by 15, plus a constant.
+// Masked CRC-32C of a TensorFlow record, computed from its definition: the CRC with the Castagnoli polynomial bit by
+// bit, rotated right by 15 bits, plus a constant.
 std::uint32_t record_sum(std::string_view bytes) {
   std::uint32_t remainder = 0xffffffff;
   for (const char byte : bytes)
@@ -158,7 +160,7 @@ std::vector<Message> events(std::string_view file) {
 
 }  // namespace
 
-TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
+TEST(report, log_lines_keep_the_field_order_for_scripts) {
   StepReport r = step(100);
   r.params_norm = 99.9;
   const std::regex order(R"( \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] iteration +100/ +500 \| consumed samples: +25600 \|)"
@@ -181,8 +183,8 @@ TEST(report, plain_lines_keep_the_field_order_that_scripts_parse) {
       " micro F1: 0.7500 |");
 }
 
-// Where no text is so long that a token stands so far ahead.
-TEST(report, a_loss_that_is_of_nothing_is_none) {
+// The MTP loss of a depth has no value if every document is too short for a target token at that depth.
+TEST(report, mtp_loss_without_target_tokens_is_none) {
   StepReport r = step(300);
   r.mtp_losses = {1.5, std::nullopt};
   EXPECT_NE(step_line(r).find("| mtp_1 loss: 1.500000E+00 | mtp_2 loss: none |"), std::string::npos) << step_line(r);
@@ -195,7 +197,7 @@ TEST(report, a_loss_that_is_of_nothing_is_none) {
   EXPECT_EQ(all.find("mtp_2 loss"), std::string::npos);
 }
 
-TEST(report, a_file_gets_no_control_characters) {
+TEST(report, log_file_has_no_control_characters) {
   const std::string log = written({.every = 10}, [](Progress& p) {
     for (Index n = 1; n <= 25; ++n) p.show(step(n));
     p.show(ValidationReport{.time = 0, .step = 25, .samples = 1, .loss = 3});
@@ -205,14 +207,14 @@ TEST(report, a_file_gets_no_control_characters) {
     p.show(last);
   });
   for (const char c : log) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int(c);
-  EXPECT_EQ(count(log, "\n"), 5u) << log;  // steps 10, 20 and the last, the validation, "saved"
+  EXPECT_EQ(count(log, "\n"), 5u) << log;  // lines for steps 10, 20 and 500, the validation and "saved"
   EXPECT_EQ(count(log, "] iteration "), 3u);
   EXPECT_NE(log.find("lm loss: NAN"), std::string::npos) << log;
 }
 
-TEST(report, a_terminal_gets_one_line_redrawn_ten_times_a_second) {
+TEST(report, terminal_line_is_redrawn_ten_times_a_second) {
   const auto run = [](Progress& p) {
-    for (Index n = 1; n <= 500; ++n) p.show(step(n, 1.7e9 + 0.01 * double(n)));  // 5 seconds
+    for (Index n = 1; n <= 500; ++n) p.show(step(n, 1.7e9 + 0.01 * double(n)));  // 500 steps in 5 seconds
   };
   const std::string screen = written({.live = true, .colour = true, .width = 100}, run);
   EXPECT_EQ(count(screen, "\n"), 1u);
@@ -220,7 +222,7 @@ TEST(report, a_terminal_gets_one_line_redrawn_ten_times_a_second) {
   EXPECT_GE(count(screen, "\r"), 40u);
   EXPECT_NE(screen.find("step 500/500"), std::string::npos);
   EXPECT_EQ(count(screen, "\x1b[32m"), count(screen, "\r"));
-  EXPECT_EQ(count(written({.live = true, .width = 100}, run), "\x1b[3"), 0u);  // no colour
+  EXPECT_EQ(count(written({.live = true, .width = 100}, run), "\x1b[3"), 0u);  // no colour codes
 }
 
 TEST(report, other_lines_do_not_break_the_live_line) {
@@ -232,7 +234,7 @@ TEST(report, other_lines_do_not_break_the_live_line) {
   EXPECT_EQ(screen, erase + line + erase + "saved\n" + line + "\n");
 }
 
-TEST(report, the_live_line_fits_its_terminal) {
+TEST(report, live_line_fits_the_terminal_width) {
   for (int width = 0; width < 200; ++width) EXPECT_LT(int(live_line(step(77), width, false).size()), std::max(width, 1));
   for (const char* part : {"step 77/500 [====>", "loss 2.3457", "425k tokens/s", "MFU 41.7%", "left 1:02:05"})
     EXPECT_NE(live_line(step(77), 120, false).find(part), std::string::npos) << part;
@@ -253,7 +255,7 @@ TEST(report, pipes_and_files_are_not_terminals) {
   std::fclose(file);
 }
 
-TEST(report, durations_read_as_clocks) {
+TEST(report, durations_are_formatted_as_clock_times) {
   EXPECT_EQ(duration(0), "0:00:00");
   EXPECT_EQ(duration(59.6), "0:01:00");
   EXPECT_EQ(duration(3725), "1:02:05");
@@ -263,7 +265,7 @@ TEST(report, durations_read_as_clocks) {
   EXPECT_EQ(duration(INFINITY), "unknown");
 }
 
-TEST(report, json_takes_any_bytes_and_reads_half_a_line_as_none) {
+TEST(report, json_accepts_any_bytes_and_discards_truncated_lines) {
   EXPECT_EQ(json_text({{"file",
                         "a\xff"
                         "b"},
@@ -277,17 +279,17 @@ TEST(report, json_takes_any_bytes_and_reads_half_a_line_as_none) {
   EXPECT_TRUE(json_of_file("not there").is_discarded());
 }
 
-TEST(report, json_lines_are_json_with_the_same_numbers) {
+TEST(report, json_lines_hold_the_reported_values) {
   const Folder folder;
   const fs::path file = folder.path / "steps.jsonl";
-  std::ofstream(file) << R"({"kind":"step","step":1,"lo)";  // the line a killed run left
+  std::ofstream(file) << R"({"kind":"step","step":1,"lo)";  // truncated last line of a killed run
   {
     JsonLines lines(file);
     StepReport r = step(2);
     r.loss = NAN;
     r.grad_norm = INFINITY;
     lines.write(r);
-    EXPECT_EQ(count(content(file), "\n"), 2u);  // on disk at once
+    EXPECT_EQ(count(content(file), "\n"), 2u);  // each line is flushed at once
     r.loss = 0.1 + 0.2;
     r.mtp_losses = {1.5, std::nullopt};
     lines.write(r);
@@ -299,7 +301,7 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
   std::getline(in, cut), std::getline(in, first), std::getline(in, second), std::getline(in, third);
   const auto a = nlohmann::json::parse(first), b = nlohmann::json::parse(second), c = nlohmann::json::parse(third);
   EXPECT_TRUE(a["loss"].is_null() && a["grad_norm"].is_null() && a["params_norm"].is_null());
-  EXPECT_EQ(b["loss"].get<double>(), 0.1 + 0.2);  // to the last bit
+  EXPECT_EQ(b["loss"].get<double>(), 0.1 + 0.2);  // equal to the last bit
   EXPECT_EQ(b["consumed_tokens"].get<Index>(), 2 * 256 * 2048);
   EXPECT_EQ(b["mfu"].get<double>(), 0.417);
   EXPECT_EQ(b["mtp_losses"], nlohmann::json::parse("[1.5, null]"));
@@ -312,11 +314,11 @@ TEST(report, json_lines_are_json_with_the_same_numbers) {
   EXPECT_THROW(JsonLines(folder.path / "no" / "such" / "folder"), Error);
 }
 
-TEST(report, a_full_disk_is_an_error) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+TEST(report, write_to_a_full_disk_is_an_error) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
   try {
     JsonLines("/dev/full").line("{}");
-    ADD_FAILURE() << "written to a full disk";
+    ADD_FAILURE() << "a write to a full disk reported no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::io);
   }
@@ -366,8 +368,9 @@ TEST(report, tensorboard_files_decode_to_what_was_written) {
   for (const auto& [tag, value] : expected) EXPECT_EQ(scalars[tag], value) << tag;
 }
 
-// TensorBoard drops what is at or beyond the step of a START message, so that one is the first step of the new run.
-TEST(report, a_resumed_run_tells_tensorboard_where_it_starts) {
+// TensorBoard drops all events at or after the step of a START message. A resumed run therefore sends START with its
+// first new step.
+TEST(report, resumed_run_sends_its_start_step_to_tensorboard) {
   const Folder folder;
   EventFile file(folder.path, 5, 120);
   const std::string bytes = content(file.name());
@@ -375,10 +378,10 @@ TEST(report, a_resumed_run_tells_tensorboard_where_it_starts) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].numbers.at(2), 121u);
   EXPECT_EQ(message(all[1].parts.at(7)).numbers.at(1), 1u);
-  EXPECT_THROW(EventFile(folder.path, 5, 120), Error);  // the same name again: nothing is overwritten
+  EXPECT_THROW(EventFile(folder.path, 5, 120), Error);  // a second file of the same name is refused, so nothing is overwritten
 }
 
-TEST(report, timers_count_and_nest) {
+TEST(report, nested_timers_count_calls_and_seconds) {
   Timers timers({"step", "forward", "unused"});
   for (int i = 0; i < 3; ++i) {
     auto whole = timers.scope("step");
@@ -418,7 +421,7 @@ TEST(report, timers_merge_over_ranks) {
   EXPECT_THROW(Timers::table(names, all), Error);
 }
 
-TEST(report, tables_line_up_and_lose_no_letter) {
+TEST(report, tables_are_aligned_and_wrap_long_cells) {
   Table table({{"name", false, 10}, {"value", true, 6}});
   table.row({"a", "1"});
   table.row({"several words that wrap", "22"});
@@ -438,7 +441,7 @@ TEST(report, tables_line_up_and_lose_no_letter) {
             "\xc3\xa9\xc3\xa9              4\n");
 }
 
-TEST(report, the_last_line_tells_how_it_went) {
+TEST(report, last_line_reports_the_exit_status) {
   EXPECT_EQ(last_line(Exit::ok), "RUN OK");
   EXPECT_EQ(last_line(Exit::config), "RUN FAILED 78 (invalid deck)");
   EXPECT_TRUE(last_line(Exit::again).starts_with("RUN STOPPED 75 "));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of a run's settings: the batch follows its ramp, grids take the ranks there are, and what does not fit is
-// refused with a way out.
+// Settings of a run: the batch size follows its ramp, the grid uses the available ranks, and an invalid setting is
+// refused with an error that names a valid one.
 #include "src/config/run_config.hpp"
 
 #include <algorithm>
@@ -28,14 +28,14 @@ const std::string ramped = "train: {ramp: [\"0:16\", \"1000:32\", \"1e6:64\"], g
 void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
   try {
     what();
-    FAIL() << "was not refused";
+    FAIL() << "an invalid setting was not refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.code, Exit::config);
     for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }
 }
 
-TEST(run_config, the_batch_follows_its_ramp) {
+TEST(run_config, batch_size_follows_its_ramp) {
   const RunConfig run = run_of(ramped);
   for (const auto& [tokens, batch] : std::vector<std::pair<double, Index>>{{0, 16}, {999, 16}, {1000, 32}, {999999, 32}, {1e6, 64}, {1e15, 64}})
     EXPECT_EQ(run.batch_after(tokens), batch) << tokens;
@@ -46,21 +46,22 @@ TEST(run_config, the_batch_follows_its_ramp) {
   EXPECT_EQ(plain.largest_batch(), 8);
 }
 
-// The largest batch need not be the last one, and the engine has room for it.
-TEST(run_config, the_engine_has_room_for_the_largest_batch) {
+// The largest batch of a ramp need not be its last one. The engine is sized for the largest.
+TEST(run_config, engine_is_sized_for_the_largest_batch) {
   const RunConfig run = run_of("train: {ramp: [\"0:16\", \"10:64\", \"20:8\"], micro_batch_size: 2, seq_length: 10}\nmodel: {pattern: P x 8}");
   EXPECT_EQ(run.largest_batch(), 64);
   EXPECT_EQ(engine_config(run, layout_of(run, 4)).micros, 8);
 }
 
-TEST(run_config, sequences_are_no_longer_than_learned_positions) {
+TEST(run_config, sequences_longer_than_learned_positions_are_refused) {
   EXPECT_EQ(run_of("model: {positions: 16}\ntrain: {seq_length: 16}").model.positions, 16);
   expect_refused([] { run_of("model: {positions: 16}\ntrain: {seq_length: 17}"); },
                  {"train.seq_length", "model.positions", "17 tokens", "16 positions"});
 }
 
-// Spans are left out of the whole of a sample: it must be one text, of two tokens at least, and without padding.
-TEST(run_config, samples_with_spans_are_text_alone) {
+// Span corruption removes spans anywhere in a sample. A sample must therefore be a single text of at least two tokens
+// without padding.
+TEST(run_config, span_corruption_refuses_padding_and_separate_documents) {
   const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: span_corruption, seq_length: 8}\n";
   EXPECT_EQ(run_of(deck).data.order, "shuffled");
   expect_refused([&] { run_of(deck, {"train.seq_length=1"}); }, {"too short for span corruption", "train.seq_length"});
@@ -68,8 +69,8 @@ TEST(run_config, samples_with_spans_are_text_alone) {
   expect_refused([&] { check_padding(run_of(deck, {"data.order=documents"})); }, {"data.order = documents", "padding", "shuffled"});
 }
 
-// A source and its text are a sample, of any lengths up to those of the deck.
-TEST(run_config, pairs_are_samples_of_their_own) {
+// A seq2seq sample is a pair of an encoder input and a target text, each of any length up to the limit in the deck.
+TEST(run_config, seq2seq_lengths_and_conflicting_keys_are_checked) {
   const std::string deck = "model: {pattern: '*>*X', hidden_size: 16}\ntrain: {objective: seq2seq, seq_length: 8}\ndata: {order: documents}\n";
   EXPECT_EQ(run_of(deck).lengths().source, 8);
   const RunConfig run = run_of(deck, {"train.seq2seq.source_length=20"});
@@ -82,8 +83,9 @@ TEST(run_config, pairs_are_samples_of_their_own) {
   expect_refused([&] { run_of(deck, {"train.seq2seq.end_token=40000", "model.vocab_size=300"}); }, {"train.seq2seq.end_token = 40000", "300"});
 }
 
-// What another objective reads is not passed over in silence, but for what says nothing new: a run's own deck has every key.
-TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
+// A key that only another objective reads is refused, or reported if the deck sets train.objective explicitly. A
+// default value is accepted, because the effective deck of a run contains every key.
+TEST(run_config, keys_of_other_objectives_are_reported_or_refused) {
   std::string effective;
   const auto idle = [&](const std::string& text) {
     Deck deck = Deck::parse(text, "test.yaml");
@@ -120,25 +122,25 @@ TEST(run_config, keys_of_other_objectives_are_told_or_refused) {
   }
 }
 
-TEST(run_config, a_text_that_is_seen_both_ways_sees_no_padding) {
+TEST(run_config, bidirectional_attention_refuses_padding) {
   const std::string deck = "model: {pattern: '*-', attention: {causal: false}}\ntrain: {objective: mlm}\ndata: {order: documents}\n";
   expect_refused([&] { check_padding(run_of(deck)); }, {"data.order = documents", "padding", "data.documents: separate"});
   for (const char* other : {"data.documents=separate", "data.order=shuffled", "model.attention.causal=true"}) check_padding(run_of(deck, {other}));
 }
 
-TEST(run_config, refuses_ramps_that_are_none) {
+TEST(run_config, malformed_batch_ramps_are_refused) {
   for (const char* ramp : {"\"16\"", "\"0:\"", "\"0:0\"", "\"0:-4\"", "\"a:4\"", "\"0:4x\"", "\"-1:4\"", "\"0:4\", \"0:8\"", "\"10:4\", \"5:8\""})
     expect_refused([&] { run_of(fmt::format("train: {{ramp: [{}]}}", ramp)); }, {"train.ramp"});
 }
 
-TEST(run_config, lists_that_belong_together_have_one_length) {
+TEST(run_config, paired_lists_must_have_equal_length) {
   expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 values for 2 prefixes"});
   expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
 }
 
-// What training would refuse whatever the data, a plan refuses too.
-TEST(run_config, impossible_shares_of_the_data_are_refused_before_the_data_is_there) {
+// Data settings that training would refuse for any data are also refused when a run is only planned.
+TEST(run_config, invalid_data_splits_and_weights_are_refused_early) {
   for (const char* split : {"x", "", "1,", "0,50,50", "1,2,3,4", "-1,2", "nan", "0"})
     expect_refused([&] { run_of(fmt::format("data: {{split: \"{}\"}}", split)); }, {"data.split", "949,50,1"});
   for (const char* split : {"949,50,1", "100", "1,0,0", "0.5,0.5"})
@@ -151,7 +153,7 @@ TEST(run_config, impossible_shares_of_the_data_are_refused_before_the_data_is_th
   expect_refused([] { run_of("data: {order: megatron}\ntrain: {non_finite: rollback}"); }, {"rollback", "data.order"});
 }
 
-TEST(run_config, a_time_of_zero_is_none_and_the_help_says_so) {
+TEST(run_config, walltime_of_zero_means_no_limit) {
   EXPECT_EQ(run_of("train: {walltime: \"0\"}").train.walltime, 0);
   Deck deck = Deck::describe();
   read_run_config(deck);
@@ -160,11 +162,11 @@ TEST(run_config, a_time_of_zero_is_none_and_the_help_says_so) {
   EXPECT_NE(walltime->help.find("empty or 0: none"), std::string::npos) << walltime->help;
 }
 
-TEST(run_config, an_absurd_spread_of_initial_weights_is_refused_by_name) {
+TEST(run_config, excessive_init_std_is_refused_by_name) {
   expect_refused([] { run_of("model: {init_std: 1.0e+308}"); }, {"model.init_std", "1000"});
 }
 
-TEST(run_config, heads_that_cannot_be_sharded_name_their_key) {
+TEST(run_config, error_for_unshardable_heads_names_the_key) {
   expect_refused([] { layout_of(run_of("model: {mamba: {num_heads: 9}}\nparallel: {tensor: 2}"), 2); },
                  {"model.mamba.num_heads = 9", "parallel.tensor"});
   expect_refused([] { layout_of(run_of("model: {attention: {num_heads: 6, num_kv_heads: 3}}\nparallel: {tensor: 2}"), 2); },
@@ -173,7 +175,7 @@ TEST(run_config, heads_that_cannot_be_sharded_name_their_key) {
                  {"model.mlp.intermediate_size = 33", "parallel.tensor"});
 }
 
-TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
+TEST(run_config, patterns_select_parameter_groups_and_frozen_weights) {
   const RunConfig run = run_of("optimizer: {groups: [\"*.A_log\"], group_lrs: [0.5], frozen: [\"model.layers.*.mamba.*\", \"lm_head*\"]}");
   EXPECT_EQ(run.optimizer.frozen.size(), 2u);
   const auto trained = [&](const std::string& name) { return run.optimizer.trained()({name, {1}, replicated(), ones()}); };
@@ -187,13 +189,13 @@ TEST(run_config, groups_and_frozen_weights_are_named_by_patterns) {
   expect_refused([] { run_of("optimizer: {groups: [\"*.D\"], group_lrs: [0]}"); }, {"group_lrs"});
 }
 
-TEST(run_config, every_step_of_a_ramp_must_split_over_the_grid) {
+TEST(run_config, every_ramp_batch_must_divide_over_data_ranks) {
   const RunConfig run = run_of(ramped);
   EXPECT_EQ(layout_of(run, 16).size(Axis::data), 16);
   expect_refused([&] { layout_of(run, 32); }, {"16 sequences", "32 data ranks"});
 }
 
-TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
+TEST(run_config, data_axis_takes_the_remaining_ranks) {
   const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.tensor=2"});
   const Layout layout = layout_of(run, 16);
   EXPECT_EQ(layout.size(Axis::data), 4);
@@ -203,7 +205,7 @@ TEST(run_config, data_takes_the_ranks_the_other_axes_leave) {
   expect_refused([&] { layout_of(run, 6); }, {"there are 6"});
 }
 
-// Whether the deck works on this grid.
+// True if the deck is valid on this grid (data, pipeline, context, tensor).
 bool works(RunConfig run, const std::array<int, 4>& grid, int ranks) {
   const auto [data, pipeline, context, tensor] = grid;
   run.parallel.data = data, run.parallel.pipeline = pipeline, run.parallel.context = context, run.parallel.tensor = tensor;
@@ -215,7 +217,7 @@ bool works(RunConfig run, const std::array<int, 4>& grid, int ranks) {
   }
 }
 
-TEST(run_config, where_a_grid_does_not_fit_the_nearest_that_do_are_named) {
+TEST(run_config, error_for_invalid_grid_lists_nearest_valid_grids) {
   std::mt19937 random(1);
   const auto pick = [&](std::initializer_list<int> from) { return from.begin()[random() % from.size()]; };
   int named = 0;
@@ -257,7 +259,7 @@ TEST(run_config, where_a_grid_does_not_fit_the_nearest_that_do_are_named) {
   EXPECT_GT(named, 20);
 }
 
-TEST(run_config, axes_stand_in_the_order_given) {
+TEST(run_config, grid_axes_follow_the_configured_order) {
   const std::vector<std::string> grid{"parallel.pipeline=2", "parallel.tensor=4"};
   const auto with = [&](const std::string& order) {
     auto overrides = grid;
@@ -269,7 +271,7 @@ TEST(run_config, axes_stand_in_the_order_given) {
   expect_refused([&] { with("[tensor, data, pipelines]"); }, {"parallel.order", "data, pipeline, context, tensor", "[tensor, data, pipelines]"});
 }
 
-TEST(run_config, ranks_share_sequences_that_are_long_enough) {
+TEST(run_config, context_parallel_requires_long_enough_sequences) {
   const auto with = [](std::vector<std::string> overrides) {
     overrides.push_back("parallel.context=4");
     return layout_of(run_of("model: {pattern: P}\ntrain: {global_batch_size: 1}\n", overrides), 4);
@@ -281,11 +283,11 @@ TEST(run_config, ranks_share_sequences_that_are_long_enough) {
             "1 data x 1 pipeline x 4 context x 1 tensor (load-balanced attention)");
   EXPECT_EQ(with({"train.seq_length=64", "parallel.context_mode=balanced"}).sequences(1, 1, 64).place(0), 16);
   expect_refused([&] { with({"parallel.context_mode=helped"}); }, {"parallel.context_mode", "ring | heads | balanced", "helped"});
-  EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention takes any length";
+  EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention accepts any sequence length";
   expect_refused([&] { with({"train.seq_length=16"}); }, {"parallel.context = 4", "blocks of 2", "model.mamba.conv_kernel = 4", "2 ranks or fewer"});
 }
 
-TEST(run_config, layers_of_stages_are_taken_as_given) {
+TEST(run_config, configured_layers_per_stage_are_used) {
   const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[3, 5]"});
   const Layout layout = layout_of(run, 2);
   EXPECT_EQ(layout.stages[0].size(), 3);
@@ -294,7 +296,7 @@ TEST(run_config, layers_of_stages_are_taken_as_given) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.layers=[8]"}), 2); }, {"1 stages", "2"});
 }
 
-TEST(run_config, a_policy_of_activations_says_what_is_recomputed_and_takes_only_its_own_keys) {
+TEST(run_config, activation_policy_sets_recomputation_and_checks_its_keys) {
   const auto with = [](const std::vector<std::string>& keys) { return run_of(ramped, {keys.begin(), keys.end()}); };
   const auto recompute = [&](const char* policy) { return with({std::string("activation.policy=") + policy}).recompute.all; };
   EXPECT_EQ(recompute("keep"), recompute_of("none"));
@@ -311,7 +313,7 @@ TEST(run_config, a_policy_of_activations_says_what_is_recomputed_and_takes_only_
   expect_refused([&] { with({"activation.policy=memo", "activation.alpha=1.5"}); }, {"activation.alpha", "1.5"});
 }
 
-TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
+TEST(run_config, recompute_types_must_be_known_layer_types) {
   const RunConfig run = run_of(ramped, {"activation.recompute=selective", "activation.recompute_types=['P:full']"});
   EXPECT_EQ(engine_config(run, layout_of(run, 1)).recompute.of('P'), recompute_of("full"));
   EXPECT_EQ(run.recompute.of('M'), recompute_of("selective"));
@@ -322,7 +324,7 @@ TEST(run_config, recomputation_is_of_layer_types_that_there_are) {
   expect_refused([] { run_of(ramped, {"activation.recompute=most"}); }, {"activation.recompute", "selective"});
 }
 
-TEST(run_config, schedules_are_for_one_chunk_of_layers) {
+TEST(run_config, virtual_stages_require_the_1f1b_schedule) {
   const std::vector<std::string> pipeline{"parallel.pipeline=2", "parallel.data=1"};
   for (const NamedSchedule& named : schedules) {
     std::vector<std::string> keys = pipeline;
@@ -335,7 +337,7 @@ TEST(run_config, schedules_are_for_one_chunk_of_layers) {
   expect_refused([] { run_of(ramped, {"parallel.schedule=zero_buble"}); }, {"gpipe | zero_bubble", "did you mean"});
 }
 
-TEST(run_config, gradients_in_fp64_travel_as_they_are) {
+TEST(run_config, reduce_dtype_is_refused_for_fp64_training) {
   EXPECT_EQ(run_of(ramped, {"parallel.reduce_dtype=bf16"}).parallel.reduce_dtype, DType::bf16);
   EXPECT_FALSE(run_of(ramped).parallel.reduce_dtype);
   expect_refused(
@@ -345,7 +347,7 @@ TEST(run_config, gradients_in_fp64_travel_as_they_are) {
       {"parallel.reduce_dtype", "fp64", "full"});
 }
 
-TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
+TEST(run_config, virtual_stages_split_the_layers_of_a_rank) {
   const RunConfig run = run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.layers=[1, 3, 2, 2]"});
   const Layout layout = layout_of(run, 2);
   EXPECT_EQ(layout.ranks(), 2);
@@ -358,7 +360,7 @@ TEST(run_config, virtual_stages_share_the_layers_of_a_rank) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=5"}), 2); }, {"10 pipeline stages", "8 or less"});
 }
 
-TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
+TEST(run_config, samples_of_run_equal_sum_over_steps) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {
     RunConfig run = run_of("train: {seq_length: 10}\nmodel: {pattern: P}");
@@ -372,7 +374,7 @@ TEST(run_config, the_samples_of_a_run_are_those_of_its_steps) {
   EXPECT_EQ(samples_of(run_of("train: {steps: 1099511627776, global_batch_size: 8}")), Index(8) << 40);
 }
 
-TEST(run_config, what_keys_make_together_is_bounded_and_named) {
+TEST(run_config, too_large_key_combinations_are_refused_by_name) {
   expect_refused([] { run_of("model:\n  attention:\n    num_heads: 4194304\n    num_kv_heads: 1", {"model.attention.head_dim=4"}); },
                  {"test.yaml:3: model.attention.num_heads = 4194304", "command line `model.attention.head_dim=4`", "together", "channels"});
   expect_refused([] { run_of("train:\n  micro_batch_size: 16777216\n  global_batch_size: 16777216"); },
@@ -381,7 +383,7 @@ TEST(run_config, what_keys_make_together_is_bounded_and_named) {
   expect_refused([] { run_of("parallel: {pipeline: 1024, tensor: 1024}"); }, {"parallel.pipeline", "parallel.tensor", "ranks of one model"});
 }
 
-TEST(run_config, patterns_expand_and_are_checked) {
+TEST(run_config, layer_patterns_are_expanded_and_checked) {
   EXPECT_EQ(run_of("model: {pattern: P x 3}").model.pattern, "PPP");
   EXPECT_EQ(run_of("model: {pattern: M*- x 2}").model.pattern, "M*-M*-");
   EXPECT_EQ(run_of("model: {pattern: M*-P}").model.pattern, "M*-P");

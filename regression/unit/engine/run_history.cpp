@@ -33,10 +33,11 @@ std::string step_line(Index step, double time, double loss) {
          "\n";
 }
 
-// A run that is killed, rolled back or ends at random moments, as its metrics tell of it and as plain bookkeeping does.
+// Metrics file of a run that is killed, rolled back or stopped at random moments, and the expected counts by plain
+// bookkeeping.
 struct Drawn {
   std::string metrics;
-  std::map<Index, double> counts;  // loss of each step the last time it was taken
+  std::map<Index, double> counts;  // loss of each step that counts, when it was last taken
   Index taken = 0, starts = 0, kills = 0, ends = 0, broken = 0;
 };
 Drawn drawn(std::mt19937& random) {
@@ -50,7 +51,7 @@ Drawn drawn(std::mt19937& random) {
     running = true, ++d.starts;
     d.metrics += json_text({{"kind", "start"}, {"time", time += 1}, {"step", step}, {"ranks", 4}, {"grid", "g"}}) + "\n";
   };
-  if (upto(1) > 0) d.metrics += step_line(500, 1, 7) + "{\"kind\":\"run\",\"run\":\"0123\"}\n";  // another run before this one
+  if (upto(1) > 0) d.metrics += step_line(500, 1, 7) + "{\"kind\":\"run\",\"run\":\"0123\"}\n";  // lines of an earlier run
   start();
   for (int i = 0; i < 60; ++i) {
     const int what = upto(19);
@@ -74,14 +75,14 @@ Drawn drawn(std::mt19937& random) {
   return d;
 }
 
-// What a page's script reads.
+// JSON data embedded in an HTML page, which the page's script reads.
 Json numbers_of(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"numbers\">";
   const std::size_t from = page.find(begin) + begin.size();
   return json_in(page.substr(from, page.find("</script>", from) - from));
 }
 
-TEST(run_history, counts_every_step_once_whatever_ended_in_between) {
+TEST(run_history, each_step_counts_once_despite_kills_and_rollbacks) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 100; ++trial) {
     const Drawn d = drawn(random);
@@ -90,7 +91,7 @@ TEST(run_history, counts_every_step_once_whatever_ended_in_between) {
     write_outcome(folder.path(), {"running", 0, 0, -1, ""});
     const RunHistory history = read_history(trial % 2 > 0 ? folder.path() : folder / "metrics.jsonl");
     std::map<Index, double> counted;
-    for (const TakenStep* s : history.counted()) EXPECT_TRUE(counted.emplace(s->step, s->loss).second) << "step " << s->step << " counts twice";
+    for (const TakenStep* s : history.counted()) EXPECT_TRUE(counted.emplace(s->step, s->loss).second) << "step " << s->step << " is counted twice";
     EXPECT_EQ(counted, d.counts) << d.metrics;
     EXPECT_EQ(Index(history.steps.size()), d.taken);
     EXPECT_EQ(history.count(RunEvent::Kind::start), d.starts);
@@ -103,7 +104,7 @@ TEST(run_history, counts_every_step_once_whatever_ended_in_between) {
   }
 }
 
-TEST(run_history, a_run_that_is_gone_and_has_not_said_so_was_killed) {
+TEST(run_history, run_without_final_status_is_reported_as_killed) {
   const Folder folder;
   folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3));
   EXPECT_EQ(read_history(folder.path()).events.back().kind, RunEvent::Kind::killed);
@@ -114,8 +115,8 @@ TEST(run_history, a_run_that_is_gone_and_has_not_said_so_was_killed) {
   EXPECT_EQ(history.state, "done");
 }
 
-// Nobody writes "killed" into status.json: whoever looks has to see that the ranks are gone.
-TEST(run_history, a_run_that_calls_itself_running_was_killed_where_no_rank_gives_a_sign_of_life) {
+// No program writes "killed" into status.json. The reader of a run detects from the heartbeats that its ranks are gone.
+TEST(run_history, running_status_without_heartbeat_is_reported_as_killed) {
   std::mt19937 random(seed_of_run());
   const std::int64_t second = 1'000'000'000, now = wall_nanoseconds();
   for (int trial = 0; trial < 60; ++trial) {
@@ -137,7 +138,7 @@ TEST(run_history, a_run_that_calls_itself_running_was_killed_where_no_rank_gives
         lives = lives || (!last && ago < (gone && !elsewhere ? 3 : 60));
       }
     }
-    if (random() % 4 == 0) {  // a keeper has seen the end of this attempt, or of another long before
+    if (random() % 4 == 0) {  // an exit record holds the end of this attempt, or of one long before
       const double time = random() % 2 > 0 ? 12 : 1;
       lives = lives && time < 10;
       write_exit_record(exit_record_path(folder.path(), 0), {"here", 5, 1, "SIGSEGV", 0, time});
@@ -149,7 +150,7 @@ TEST(run_history, a_run_that_calls_itself_running_was_killed_where_no_rank_gives
   }
 }
 
-TEST(run_history, a_run_that_has_not_come_to_a_step_is_told_of_beside_others) {
+TEST(run_history, run_without_steps_is_shown_next_to_others) {
   const Folder folder;
   std::filesystem::create_directory(folder / "none");
   folder.write("none/metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}, {"ranks", 2}, {"grid", "g"}}) + "\n" +
@@ -165,18 +166,18 @@ TEST(run_history, a_run_that_has_not_come_to_a_step_is_told_of_beside_others) {
   EXPECT_EQ(error_of([&] { picture_of({runs[0]}); }).code, Exit::data);
 }
 
-TEST(run_history, rows_of_numbers_begin_and_end_with_those_of_the_first_and_last_step) {
+TEST(run_history, loss_row_shows_first_and_last_values) {
   const Folder folder;
   std::string metrics;
   for (Index step = 1; step <= 5000; ++step) metrics += step_line(step, double(step), step == 5000 ? NAN : 1 + 1.0 / double(step));
   folder.write("metrics.jsonl", metrics);
   const std::string text = text_of(std::vector{read_history(folder.path())});
   EXPECT_TRUE(std::regex_search(text, std::regex("\nloss +2\\.0000 .* 1\\.0002  1\\.0002  2\\.0000\n"))) << text;
-  EXPECT_TRUE(std::regex_search(text, std::regex("\nloss +1\\.0002\n"))) << text;  // mean of the last ones that are numbers
+  EXPECT_TRUE(std::regex_search(text, std::regex("\nloss +1\\.0002\n"))) << text;  // mean of the last finite losses
 }
 
-// All that happened lies on the page's axis of time; of many checkpoints few are left, the first and last end of the run are not.
-TEST(run_history, no_end_is_left_out_of_a_page_or_text_however_much_happened) {
+// All events lie on the page's time axis. Many checkpoints are thinned out, but every start and end of the run is kept.
+TEST(run_history, page_and_text_keep_every_end_of_run) {
   const Folder folder;
   std::string metrics;
   double time = 0;
@@ -201,15 +202,16 @@ TEST(run_history, no_end_is_left_out_of_a_page_or_text_however_much_happened) {
   EXPECT_NE(text_of(std::vector{run}).find("the end of all"), std::string::npos);
 }
 
-// Steps that were taken again are parts: one for each time that they were left, and none goes back.
-TEST(run_history, no_line_joins_steps_that_were_left_at_different_times) {
+// Steps that were repeated later form separate parts of the curve, one for each rollback or restart. Steps increase
+// within a part.
+TEST(run_history, curve_does_not_join_steps_of_different_attempts) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 100; ++trial) {
     const Folder folder;
     folder.write("metrics.jsonl", drawn(random).metrics);
     const RunHistory run = read_history(folder.path());
     const Json curve = numbers_of(page_of({run}))["runs"][0]["curves"]["loss_overtaken"];
-    std::vector<std::size_t> taken;  // places among all steps
+    std::vector<std::size_t> taken;  // indices into run.steps
     for (std::size_t i = 0; i < run.steps.size(); ++i)
       if (run.steps[i].overtaken) taken.push_back(i);
     ASSERT_EQ(curve.is_null(), taken.empty());
@@ -220,7 +222,7 @@ TEST(run_history, no_line_joins_steps_that_were_left_at_different_times) {
   }
 }
 
-TEST(run_history, buckets_keep_sum_least_and_most) {
+TEST(run_history, thinned_curve_keeps_minimum_and_maximum) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 100; ++trial) {
     const std::size_t n = 1 + random() % 300, buckets = 1 + random() % 100;
@@ -243,7 +245,7 @@ TEST(run_history, buckets_keep_sum_least_and_most) {
   }
 }
 
-TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
+TEST(run_history, page_holds_data_and_escapes_script_end_tags) {
   const Folder folder;
   std::filesystem::create_directory(folder / "a<b");
   std::string metrics;
@@ -258,13 +260,14 @@ TEST(run_history, the_page_has_the_numbers_and_no_name_ends_its_script) {
   ASSERT_EQ(json["runs"].size(), 2U);
   EXPECT_EQ(json["runs"][0]["name"], "a<b");
   EXPECT_EQ(json["runs"][0]["curves"]["loss"]["value"].size(), 1000U);
-  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["most"][0], 3.0);  // of 1, 2, 3 modulo 7: the first bucket
+  EXPECT_EQ(json["runs"][0]["curves"]["loss"]["most"][0], 3.0);  // the first bucket holds the losses 1, 2 and 3
   EXPECT_EQ(json["runs"][0]["events"][0]["text"], "</script><b>");
   EXPECT_EQ(json["differences"], Json::parse(R"([["train.steps", ["5", "6"]]])"));
-  EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // the name of a format, and nothing that is fetched
+  EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // only the name of the SVG format: the page fetches nothing
 }
 
-// Elements of a document in XML that is well-formed: every element ends, in its order, and no text has a bare < or &.
+// Element names of an XML document. It must be well-formed: every element is closed in order, and no text has a bare <
+// or &.
 std::multiset<std::string> elements_of(const std::string& xml) {
   std::multiset<std::string> all;
   std::vector<std::string> open;
@@ -287,7 +290,7 @@ std::multiset<std::string> elements_of(const std::string& xml) {
   return all;
 }
 
-// x and y of every point of the path whose element says this.
+// Coordinates (x, y) of all points of the path that follows the text `element`.
 std::vector<std::pair<double, double>> points_of(const std::string& svg, const std::string& element) {
   const std::size_t from = svg.find("d=\"", svg.find(element)) + 3;
   const std::string d = svg.substr(from, svg.find('"', from) - from);
@@ -297,7 +300,7 @@ std::vector<std::pair<double, double>> points_of(const std::string& svg, const s
   return points;
 }
 
-TEST(run_history, a_picture_has_a_point_of_every_step_that_counts_where_its_loss_is) {
+TEST(run_history, picture_shows_each_counted_step_at_its_loss) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 100; ++trial) {
     const Drawn d = drawn(random);
@@ -317,7 +320,7 @@ TEST(run_history, a_picture_has_a_point_of_every_step_that_counts_where_its_loss
     const std::string drawing = svg.substr(svg.find(">step</text>"));
     const auto points = points_of(drawing, "<path class=\"line\"");
     ASSERT_EQ(points.size(), d.counts.size());
-    // Right where a step is later, and below where a loss is less.
+    // A later step is further right, and a smaller loss is further down.
     auto before = d.counts.begin();
     for (std::size_t i = 1; i < points.size(); ++i) {
       const auto now = std::next(before);
@@ -329,7 +332,7 @@ TEST(run_history, a_picture_has_a_point_of_every_step_that_counts_where_its_loss
   }
 }
 
-TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is_drawn) {
+TEST(run_history, picture_is_small_and_handles_extreme_losses) {
   const Folder folder;
   std::string metrics;
   for (Index step = 1; step <= 100000; ++step) metrics += step_line(step, double(step), 2 + 100.0 / double(step) + double(step % 7) / 10);
@@ -338,7 +341,7 @@ TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is
   const std::string svg = picture_of({run, run});
   EXPECT_LT(svg.size(), 32768U);
   EXPECT_EQ(elements_of(svg).count("path") - elements_of(svg).count("circle"),
-            elements_of(picture_of({run})).count("path") + 3);  // a name, a band, a line
+            elements_of(picture_of({run})).count("path") + 3);  // a second run adds three paths: for its name, its band and its line
   RunHistory validated = run;
   for (const TakenStep& s : run.steps)
     if (s.step % 100 == 0)
@@ -353,7 +356,7 @@ TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is
   EXPECT_GE(ticks, 5);
   RunHistory single = run;
   single.steps.resize(1);
-  EXPECT_NE(picture_of({single}).find("h0\"/>"), std::string::npos);  // a dot
+  EXPECT_NE(picture_of({single}).find("h0\"/>"), std::string::npos);  // a single step is drawn as a dot
 
   EXPECT_EQ(points_of(svg, "<path class=\"band\"").size(), 2 * points_of(svg.substr(svg.find("class=\"band\"")), "<path class=\"line\"").size());
 
@@ -367,7 +370,7 @@ TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is
     EXPECT_LE(std::stod((*at)[1]) + 7 * double((*at)[3].length()), 760);
     EXPECT_LE((*at)[3].length(), 40);
   }
-  EXPECT_EQ(places.size(), many.size());  // none upon another
+  EXPECT_EQ(places.size(), many.size());  // no two names overlap
 
   for (const std::vector<double>& losses :
        {std::vector<double>{5}, {0, 0}, {-1e308, 1e308}, {1e-300, 2e-300}, {3, NAN, INFINITY, 3}, {1e15, 1e15 + 1}}) {
@@ -385,7 +388,7 @@ TEST(run_history, a_picture_of_a_long_run_is_small_and_one_of_strange_numbers_is
   EXPECT_EQ(error_of([&] { picture_of({none}); }).code, Exit::data);
 }
 
-TEST(run_history, an_end_that_several_ranks_tell_is_one_and_times_that_are_none_are_shown_as_such) {
+TEST(run_history, repeated_end_records_of_ranks_count_once) {
   const Folder folder;
   const std::string end = json_text({{"kind", "end"}, {"state", "hung"}, {"code", 75}, {"message", "rank 3"}}) + "\n";
   folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3) + end + end + end);
@@ -396,15 +399,15 @@ TEST(run_history, an_end_that_several_ranks_tell_is_one_and_times_that_are_none_
   EXPECT_EQ(sparkline({-1e308, 1e308}), "▁█");
 }
 
-TEST(run_history, folders_without_steps_are_told) {
+TEST(run_history, folder_without_steps_is_an_error) {
   const Folder folder;
   EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::missing);
   folder.write("metrics.jsonl", "{\"kind\":\"run\"}\nnonsense\n");
   EXPECT_EQ(error_of([&] { read_history(folder.path()); }).code, Exit::data);
 }
 
-// A socket stands for what is there and cannot be opened, whoever tests.
-TEST(run_history, metrics_that_cannot_be_read_are_not_called_missing) {
+// A socket is a file that exists but cannot be opened, not even by root.
+TEST(run_history, unreadable_metrics_are_not_reported_as_missing) {
   const Folder folder;
   sockaddr_un name{.sun_family = AF_UNIX, .sun_path = {}};
   std::snprintf(name.sun_path, sizeof name.sun_path, "%s", (folder / "metrics.jsonl").c_str());
@@ -414,7 +417,7 @@ TEST(run_history, metrics_that_cannot_be_read_are_not_called_missing) {
   ::close(socket);
 }
 
-TEST(run_history, bars_rise_with_numbers) {
+TEST(run_history, sparkline_bars_rise_with_values) {
   EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}), "▁▂▃▄▅▆▇█");
   EXPECT_EQ(sparkline({5, NAN, 5}), "▁ ▁");
 }

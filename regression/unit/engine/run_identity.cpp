@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whose a checkpoint is: that of the run whose id it carries, or, of older programs, whatever `latest` had come to.
+// Run that a checkpoint belongs to. Newer checkpoints carry a run id. Checkpoints of older programs have none and
+// belong to the run up to the step that `latest` names.
 #include "src/checkpoint/run_identity.hpp"
 
 #include <random>
@@ -25,24 +26,25 @@ void save(const fs::path& output, std::int64_t step, const std::string& run, boo
   if (is_latest) put_contents(output / "checkpoints/latest", checkpoint_path({}, step).string() + "\n");
 }
 
-TEST(run_identity, is_drawn_and_not_guessed) {
+TEST(run_identity, drawn_run_ids_are_unique) {
   std::set<std::string> ids;
   for (int i = 0; i < 100; ++i) ids.insert(RunIdentity::drawn().id);
   EXPECT_EQ(ids.size(), 100u);
   for (const std::string& id : ids) EXPECT_EQ(id.size(), 16u);
 }
 
-TEST(run_identity, travels_with_a_checkpoint) {
+TEST(run_identity, run_id_is_stored_in_each_checkpoint) {
   const Folder folder;
   const std::string id = RunIdentity::drawn().id;
   save(folder.path(), 3, id);
   EXPECT_EQ(read_header(checkpoint_path(folder / "checkpoints", 3)).run, id);
-  EXPECT_EQ(identity_in(folder.path())->id, id);  // of checkpoints that were copied into another folder
+  EXPECT_EQ(identity_in(folder.path())->id, id);  // also if the checkpoints were copied into another folder
   EXPECT_EQ(newest_step_of_run(folder.path()), 3);
 }
 
-// An older program began anew in a folder with checkpoints: its own are those up to the one it called the latest.
-TEST(run_identity, of_older_checkpoints_ends_at_the_latest) {
+// An older program has restarted from the beginning in a folder with checkpoints. Its own checkpoints are those up to
+// the one that `latest` names.
+TEST(run_identity, checkpoints_without_run_id_count_to_latest) {
   std::mt19937 random(5);
   for (int draw = 0; draw < 10; ++draw) {
     const Folder folder;
@@ -53,7 +55,8 @@ TEST(run_identity, of_older_checkpoints_ends_at_the_latest) {
     EXPECT_EQ(newest_step_of_run(folder.path()), own);
     auto run = identity_in(folder.path());
     ASSERT_TRUE(run);
-    // A new program goes on: later checkpoints of the older one belong to no run, and all up to there are used.
+    // A newer program resumes the run. Later checkpoints of the older program then belong to no run, and those up to
+    // `own` are used.
     write_identity(folder.path(), *run);
     EXPECT_EQ(newest_step_of_run(folder.path()), own);
     const int further = own + 1 + int(random() % 3);
@@ -66,19 +69,19 @@ TEST(run_identity, of_older_checkpoints_ends_at_the_latest) {
   }
 }
 
-TEST(run_identity, of_older_checkpoints_without_a_latest_is_that_of_the_newest) {
+TEST(run_identity, without_latest_the_newest_valid_checkpoint_counts) {
   const Folder folder;
   EXPECT_FALSE(identity_in(folder.path()));
   EXPECT_EQ(newest_step_of_run(folder.path()), 0);
   for (const int step : {2, 5}) save(folder.path(), step, "", false);
   EXPECT_EQ(newest_step_of_run(folder.path()), 5);
-  put_contents(folder / "checkpoints/latest", "step_00000004\n");  // which is not there
+  put_contents(folder / "checkpoints/latest", "step_00000004\n");  // names a missing checkpoint
   EXPECT_EQ(newest_step_of_run(folder.path()), 5);
   put_contents(checkpoint_path(folder / "checkpoints", 5) / "manifest.json", "{}");
   EXPECT_EQ(newest_step_of_run(folder.path()), 2);
 }
 
-TEST(run_identity, that_cannot_be_read_is_no_other) {
+TEST(run_identity, unreadable_run_identity_is_an_error) {
   const Folder folder;
   save(folder.path(), 1, "");
   for (const char* text :
@@ -88,7 +91,7 @@ TEST(run_identity, that_cannot_be_read_is_no_other) {
   }
 }
 
-TEST(run_identity, of_a_run_that_is_set_aside_goes_with_it) {
+TEST(run_identity, run_identity_moves_with_a_run_set_aside) {
   const Folder folder;
   EXPECT_FALSE(set_aside(folder.path()));
   for (int times = 1; times <= 2; ++times) {
@@ -108,8 +111,8 @@ TEST(run_identity, of_a_run_that_is_set_aside_goes_with_it) {
   EXPECT_EQ(set_aside(folder.path())->filename().string(), "unknown");
 }
 
-// A relative link points to the same place from where it has moved to, unless its target has moved with it.
-TEST(run_identity, of_a_run_that_is_set_aside_keeps_what_its_links_point_to) {
+// A relative link in the moved folder still points to the same file, unless that file was moved with it.
+TEST(run_identity, run_set_aside_keeps_its_link_targets) {
   const Folder folder;
   const fs::path output = folder / "out";
   fs::create_directories(output / "dumps" / "deep");
@@ -127,7 +130,7 @@ TEST(run_identity, of_a_run_that_is_set_aside_keeps_what_its_links_point_to) {
   EXPECT_FALSE(fs::is_symlink(output / "metrics.jsonl"));
 }
 
-TEST(run_identity, decides_which_old_checkpoints_make_room) {
+TEST(run_identity, pruning_keeps_checkpoints_of_other_runs) {
   const Folder folder;
   const std::string mine = "00000000000000aa", other = "00000000000000bb";
   const auto steps = [&] { return committed_steps(folder / "checkpoints"); };

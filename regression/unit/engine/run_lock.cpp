@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One run at a time has an output folder; what a dead one has left does not block the next one on the same machine.
+// Lock of an output folder: one run at a time holds it. The lock of a dead run does not block the next run on the same
+// machine.
 #include "src/job/run_lock.hpp"
 
 #include <sys/wait.h>
@@ -22,12 +23,12 @@ std::string host() {
   return name;
 }
 
-TEST(run_lock, is_given_to_one_run_at_a_time) {
+TEST(run_lock, lock_is_held_by_one_run_only) {
   const Folder folder;
   {
     const RunLock first(folder.path());
     EXPECT_EQ(first.note(), "");
-    for (const bool take_over : {false, true}) {  // a run that lives is never pushed aside
+    for (const bool take_over : {false, true}) {  // the lock of a live run is never taken over
       const Error error = error_of([&] { RunLock(folder.path(), {.take_over = take_over}); });
       EXPECT_EQ(error.code, Exit::io);
       for (const std::string& part : {(folder / "lock").string(), std::to_string(getpid()), host(), std::string("output.folder")})
@@ -38,12 +39,12 @@ TEST(run_lock, is_given_to_one_run_at_a_time) {
   EXPECT_EQ(next.note(), "");
 }
 
-TEST(run_lock, of_a_run_that_died_here_is_taken_over_with_a_note) {
+TEST(run_lock, lock_of_dead_local_run_is_taken_over) {
   const Folder folder;
   const pid_t pid = fork();
   if (pid == 0) {
     const RunLock lock(folder.path());
-    _exit(0);  // without giving it back
+    _exit(0);  // without releasing the lock
   }
   waitpid(pid, nullptr, 0);
   const RunLock lock(folder.path());
@@ -58,7 +59,7 @@ double seconds_of(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-TEST(run_lock, of_another_machine_is_taken_over_when_it_has_stood_still) {
+TEST(run_lock, idle_lock_of_another_machine_is_taken_over) {
   const Folder folder;
   folder.write("lock", elsewhere);
   std::string said, note;
@@ -72,13 +73,13 @@ TEST(run_lock, of_another_machine_is_taken_over_when_it_has_stood_still) {
   EXPECT_NE(said.find("--take-over"), std::string::npos) << said;
 }
 
-TEST(run_lock, of_another_machine_is_left_alone_while_it_gives_signs_of_life) {
+TEST(run_lock, lock_of_live_remote_run_is_not_taken) {
   for (const char* sign : {"lock", "heartbeat.bin"}) {
     SCOPED_TRACE(sign);
     const Folder folder;
     folder.write("lock", elsewhere);
     std::atomic<bool> done{false};
-    std::thread holder([&] {  // beats seldom, and no clock of ours tells when
+    std::thread holder([&] {  // a live holder updates its file every 200 ms
       for (int beat = 0; !done; ++beat) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         std::ofstream(folder / sign, std::ios::app) << (beat % 2 ? " " : "\n");
@@ -94,14 +95,14 @@ TEST(run_lock, of_another_machine_is_left_alone_while_it_gives_signs_of_life) {
   }
 }
 
-TEST(run_lock, of_another_machine_is_taken_over_at_once_where_that_is_said) {
+TEST(run_lock, take_over_option_takes_a_remote_lock_immediately) {
   const Folder folder;
   folder.write("lock", elsewhere);
   const RunLock lock(folder.path(), {.take_over = true});
   EXPECT_NE(lock.note().find("elsewhere"), std::string::npos);
 }
 
-TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
+TEST(run_lock, lock_of_previous_attempt_is_taken_over) {
   const Folder folder;
   const auto before = [&](const char* id, int attempt) {
     folder.write("lock",
@@ -116,7 +117,7 @@ TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
   const double seconds = seconds_of([&] { note = RunLock(folder.path()).note(); });
   EXPECT_NE(note.find("its job has been started again"), std::string::npos) << note;
   EXPECT_LT(seconds, 2);
-  for (const auto& [id, attempt] : {std::pair("36", 1), {"35", 0}}) {  // another step of this attempt; another element of an array
+  for (const auto& [id, attempt] : {std::pair("36", 1), {"35", 0}}) {  // another job step of this attempt; another element of a job array
     before(id, attempt);
     EXPECT_GE(seconds_of([&] { note = RunLock(folder.path(), {.patience = 0.5}).note(); }), 0.5);
     EXPECT_NE(note.find("no sign of life"), std::string::npos) << note;
@@ -124,7 +125,7 @@ TEST(run_lock, of_the_attempt_before_of_the_same_job_is_taken_over_at_once) {
   for (const char* name : {"SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_STEP_ID"}) unsetenv(name);
 }
 
-TEST(run_lock, waiting_for_a_sign_of_life_ends_with_a_signal) {
+TEST(run_lock, waiting_for_a_lock_ends_on_stop_signal) {
   const Folder folder;
   folder.write("lock", elsewhere);
   const StopSignals signals;
@@ -137,8 +138,9 @@ TEST(run_lock, waiting_for_a_sign_of_life_ends_with_a_signal) {
   EXPECT_EQ(error.code, Exit::again) << error.what();
 }
 
-// What a holder finds at its file's name decides, looked up now and within a beat or two.
-TEST(run_lock, is_lost_with_its_file) {
+// A lock is lost if its path has no file, another file or another owner. require_held() checks this at once, and the
+// heartbeat every second.
+TEST(run_lock, lock_is_lost_with_its_file) {
   const auto losing = [](const char* words, const std::function<void(const Folder&)>& how) {
     SCOPED_TRACE(words);
     const Folder folder;
@@ -163,7 +165,7 @@ TEST(run_lock, is_lost_with_its_file) {
   losing("process 77 on elsewhere", [](const Folder& f) { put_contents(f / "out/lock", elsewhere); });
 }
 
-TEST(run_lock, beats_and_is_given_back_empty) {
+TEST(run_lock, lock_has_heartbeat_and_is_emptied_on_release) {
   const Folder folder;
   {
     const RunLock lock(folder.path());
@@ -176,7 +178,7 @@ TEST(run_lock, beats_and_is_given_back_empty) {
   EXPECT_EQ(contents(folder / "lock"), "");
 }
 
-TEST(run_lock, with_an_unreadable_owner_is_nobodys) {
+TEST(run_lock, lock_with_unreadable_owner_is_free) {
   const Folder folder;
   for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff\xfe"}) {
     folder.write("lock", text);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rates that a run tells: tokens are those of all ranks, operations those of each, and MFU is the part of a rank's peak.
+// Rates in the run log. Tokens per second count the tokens of all ranks, FLOP/s are per rank, and MFU is the FLOP/s as
+// a fraction of the peak of a rank.
 #include "src/train/run_log.hpp"
 
 #include <fstream>
@@ -37,7 +38,7 @@ Json told(const Folder& folder, int ranks) {
   return json;
 }
 
-TEST(run_log, operations_are_shared_among_ranks_and_tokens_are_counted_once) {
+TEST(run_log, flops_are_per_rank_and_tokens_are_global) {
   const Folder folder;
   const Json one = told(folder, 1), six = told(folder, 6);
   EXPECT_EQ(one.at("tokens_per_second").get<double>(), 2400);

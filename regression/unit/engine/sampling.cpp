@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of drawing a token: frequencies are softmax(logits / temperature) over the tokens that --top-k and --top-p leave, every sequence has
-// numbers of its own, and ties at a border go to the lower tokens.
+// Token sampling. Frequencies are softmax(logits / temperature) over the tokens that --top-k and --top-p keep. Every
+// sequence has its own random stream. Ties at a limit keep the lower token.
 #include <set>
 
 #include "regression/support/cases.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 const std::vector<double> logits{0.3, 2.1, -1.2, 1.4, 0.9, -0.4, 2.0, -3.0, 0.0, 1.1};
 
-// Probabilities written down from the definition: of the tokens from likely to unlikely the first k, of these the shortest run that
-// reaches p of their mass, and what is left taken as the whole.
+// Expected probabilities by definition: keep the k most likely tokens, then the shortest prefix of these with at least
+// p of their mass, and normalize.
 std::vector<double> expected(const std::vector<double>& x, double temperature, Index k, double p) {
   std::vector<std::pair<double, std::size_t>> sorted;
   for (std::size_t v = 0; v < x.size(); ++v) sorted.push_back({-std::exp(x[v] / temperature), v});
@@ -28,7 +28,8 @@ std::vector<double> expected(const std::vector<double>& x, double temperature, I
   return probability;
 }
 
-// Chi-square of counts against probabilities, as a normal deviate (Wilson and Hilferty); infinite where what cannot be was drawn.
+// Chi-square of counts against probabilities, as a normal deviate (Wilson and Hilferty). Infinite if a token of
+// probability zero was drawn.
 double surprise(const std::vector<Index>& counts, const std::vector<double>& probability) {
   double draws = 0, square = 0;
   for (const Index n : counts) draws += double(n);
@@ -52,9 +53,9 @@ std::vector<Index> drawn(const std::vector<double>& x, const Sampling& s, Index 
   return counts;
 }
 
-constexpr double rare = 4;  // deviates: one of 30,000 honest draws lies beyond, and the seed is fixed
+constexpr double rare = 4;  // standard deviations: one of 30,000 correct samples exceeds this, and the seed is fixed
 
-TEST(sampling, frequencies_are_the_softmax_of_what_is_left) {
+TEST(sampling, frequencies_match_softmax_of_the_kept_tokens) {
   for (const double temperature : {0.4, 1.0, 2.5})
     for (const Index k : {0, 1, 4, 9, 10, 99})
       for (const double p : {1.0, 0.95, 0.7, 0.3, 0.0}) {
@@ -63,15 +64,15 @@ TEST(sampling, frequencies_are_the_softmax_of_what_is_left) {
       }
 }
 
-// A test of the test: the mistakes that are easily made are far beyond its bound.
-TEST(sampling, frequencies_tell_wrong_rules_apart) {
+// Check of the test itself: common mistakes in sampling exceed its bound by far.
+TEST(sampling, frequency_test_detects_wrong_sampling_rules) {
   const auto honest = drawn(logits, {0.4, 0, 0.7, 3}, 20000);
-  EXPECT_GT(surprise(honest, expected(logits, 1 / 0.4, 0, 0.7)), rare) << "temperature inverted";
-  EXPECT_GT(surprise(honest, expected(logits, 0.4, 0, 1)), rare) << "no nucleus";
-  EXPECT_EQ(surprise(drawn(logits, {0.4, 0, 1, 3}, 20000), expected(logits, 0.4, 0, 0.7)), INFINITY) << "the whole mass";
+  EXPECT_GT(surprise(honest, expected(logits, 1 / 0.4, 0, 0.7)), rare) << "an inverted temperature is not detected";
+  EXPECT_GT(surprise(honest, expected(logits, 0.4, 0, 1)), rare) << "missing top-p is not detected";
+  EXPECT_EQ(surprise(drawn(logits, {0.4, 0, 1, 3}, 20000), expected(logits, 0.4, 0, 0.7)), INFINITY) << "draws outside of top-p are not detected";
 }
 
-TEST(sampling, ties_go_to_the_lower_token) {
+TEST(sampling, ties_keep_the_lower_token) {
   const auto kept = [](const std::vector<double>& x, Index k, double p) {
     const auto counts = drawn(x, {1, k, p, 5}, 2000);
     std::set<std::size_t> tokens;
@@ -81,18 +82,18 @@ TEST(sampling, ties_go_to_the_lower_token) {
   };
   using Tokens = std::set<std::size_t>;
   const std::vector<double> equal(8, 1.25), steps{0, 3, 1, 3, 1, 1, 3, 0};
-  EXPECT_EQ(kept(equal, 0, 0.5), (Tokens{0, 1, 2, 3})) << "reached exactly: no token more";
+  EXPECT_EQ(kept(equal, 0, 0.5), (Tokens{0, 1, 2, 3})) << "p is reached exactly, so no further token is kept";
   EXPECT_EQ(kept(equal, 0, 0.51), (Tokens{0, 1, 2, 3, 4}));
   EXPECT_EQ(kept(equal, 3, 1), (Tokens{0, 1, 2}));
-  EXPECT_EQ(kept(equal, 4, 0.5), (Tokens{0, 1})) << "p counts of what k leaves";
+  EXPECT_EQ(kept(equal, 4, 0.5), (Tokens{0, 1})) << "p applies to the mass that k keeps";
   EXPECT_EQ(kept(steps, 2, 1), (Tokens{1, 3}));
   EXPECT_EQ(kept(steps, 5, 1), (Tokens{1, 2, 3, 4, 6}));
   EXPECT_EQ(kept(steps, 0, 0.5), (Tokens{1, 3}));
   EXPECT_EQ(kept(steps, 0, 0), (Tokens{1}));
-  EXPECT_EQ(sample_token(steps, {0, 0, 1, 1}, Stream(1, ""), 0), 1) << "greedy";
+  EXPECT_EQ(sample_token(steps, {0, 0, 1, 1}, Stream(1, ""), 0), 1) << "temperature 0 is greedy";
 }
 
-// Texts of a model that knows nothing: with a head of zeros all tokens are equally likely.
+// Generated texts of a model whose LM head is zero, so that all tokens are equally likely.
 std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& prompts, std::uint64_t seed, Index made) {
   const Case& c = named("T1");
   Generator generator(c.model, DType::f64, alone(c.model.layers()), {Index(prompts.size()), {Index(prompts[0].size())}, made});
@@ -103,19 +104,19 @@ std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& p
   return generator.generate(prompts, {1, 0, 1, seed, made}, [](Index, Token) { return false; });
 }
 
-TEST(sampling, every_sequence_has_random_numbers_of_its_own) {
+TEST(sampling, each_sequence_has_its_own_random_stream) {
   constexpr Index made = 24;
   const std::vector<Token> prompt{5, 9, 2};
   const auto texts = guesses(std::vector(4, prompt), 7, made);
-  EXPECT_EQ(guesses(std::vector(4, prompt), 7, made), texts) << "equal seeds";
+  EXPECT_EQ(guesses(std::vector(4, prompt), 7, made), texts) << "equal seeds give different texts";
   const auto others = guesses(std::vector(4, prompt), 8, made);
   std::set<std::vector<Token>> different(texts.begin(), texts.end());
   different.insert(others.begin(), others.end());
-  EXPECT_EQ(different.size(), 8u) << "equal prompts, and other seeds";
-  EXPECT_EQ(guesses({prompt}, 7, made).front(), texts.front()) << "whatever the others are";
+  EXPECT_EQ(different.size(), 8u) << "two sequences or two seeds give the same text";
+  EXPECT_EQ(guesses({prompt}, 7, made).front(), texts.front()) << "a text depends on the other sequences";
 }
 
-TEST(sampling, a_model_that_knows_nothing_draws_all_tokens_alike) {
+TEST(sampling, model_with_zero_head_samples_tokens_uniformly) {
   const auto texts = guesses(std::vector(16, std::vector<Token>{5, 9, 2}), 11, 40);
   std::vector<Index> counts(named("T1").model.vocab_size, 0), repeats(2, 0);
   for (const auto& text : texts)
@@ -125,7 +126,7 @@ TEST(sampling, a_model_that_knows_nothing_draws_all_tokens_alike) {
     }
   const double each = 1.0 / double(counts.size());
   EXPECT_LT(surprise(counts, std::vector(counts.size(), each)), rare);
-  EXPECT_LT(surprise(repeats, {1 - each, each}), rare) << "one token says nothing about the next";
+  EXPECT_LT(surprise(repeats, {1 - each, each}), rare) << "consecutive tokens are correlated";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 struct Named {
   const char* name;
   Schedule schedule;
-  bool chunks;  // takes several on a rank
+  bool chunks;  // supports several chunks per rank (virtual pipeline stages)
 };
 const std::vector<Named> schedules{{"all_forward_all_backward", all_forward_all_backward, false},
                                    {"one_f_one_b", one_f_one_b, false},
@@ -30,7 +30,7 @@ std::vector<Program> programs(Schedule schedule, const PipelineShape& shape, con
   return all;
 }
 
-// Every schedule for every pipeline up to 8 ranks and 16 micro-batches that it takes.
+// Calls body for every schedule and every pipeline of up to 8 ranks and 16 micro-batches that the schedule supports.
 void for_all(const std::function<void(const Named&, const PipelineShape&)>& body) {
   for (const Named& named : schedules)
     for (int p = 1; p <= 8; ++p)
@@ -44,7 +44,7 @@ void for_all(const std::function<void(const Named&, const PipelineShape&)>& body
 
 bool is_computation(Op op) { return op == Op::forward || op == Op::backward || op == Op::backward_input || op == Op::backward_weights; }
 
-TEST(schedule, every_chunk_passes_every_micro_batch_once_forward_and_once_back) {
+TEST(schedule, each_chunk_runs_each_micro_batch_once) {
   for_all([](const Named& named, const PipelineShape& shape) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
       const std::vector<Turn> list = named.schedule(shape, rank);
@@ -60,8 +60,8 @@ TEST(schedule, every_chunk_passes_every_micro_batch_once_forward_and_once_back) 
   });
 }
 
-// Programs are the turns of the schedule, in order, and what goes with them.
-TEST(schedule, a_program_computes_what_the_schedule_says) {
+// A program contains the computations of its schedule, in order, and the communication that they need.
+TEST(schedule, program_computes_the_tasks_of_its_schedule) {
   for_all([](const Named& named, const PipelineShape& shape) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
       std::vector<Turn> computed;
@@ -72,12 +72,13 @@ TEST(schedule, a_program_computes_what_the_schedule_says) {
   });
 }
 
-// simulate() refuses deadlocks, also of sends that wait for their receivers, and messages that are not received in the order of their sending.
-TEST(schedule, no_program_deadlocks_and_every_message_has_a_tag_of_its_own) {
+// simulate() refuses deadlocks, even those that occur only if a send waits for its receiver. It also refuses messages
+// that are received in another order than they were sent.
+TEST(schedule, programs_do_not_deadlock_and_tags_are_unique) {
   for_all([](const Named& named, const PipelineShape& shape) {
     const auto all = programs(named.schedule, shape);
     EXPECT_NO_THROW(simulate(all, {}));
-    std::set<std::tuple<int, int, int>> sent, received;  // from, to, tag
+    std::set<std::tuple<int, int, int>> sent, received;  // (sender, receiver, tag) of each message
     int messages = 0;
     for (int rank = 0; rank < shape.ranks; ++rank)
       for (const Task& t : all[rank].tasks) {
@@ -92,8 +93,8 @@ TEST(schedule, no_program_deadlocks_and_every_message_has_a_tag_of_its_own) {
   });
 }
 
-// What a micro-batch has in a slot is there from its first task to its last, and nobody else's in between.
-TEST(schedule, no_slot_is_taken_before_it_is_free) {
+// A slot holds the data of one micro-batch from its first task to its last. No other micro-batch uses it in between.
+TEST(schedule, slot_is_reused_only_after_it_is_free) {
   for_all([](const Named& named, const PipelineShape& shape) {
     BucketPlan parts{std::vector<int>(shape.chunks, 2), {}, std::vector<bool>(2 * shape.chunks, false)};
     for (int part = 2 * shape.chunks; part-- > 0;) parts.buckets.push_back({part});
@@ -114,7 +115,7 @@ TEST(schedule, no_slot_is_taken_before_it_is_free) {
   });
 }
 
-TEST(schedule, a_bucket_is_reduced_when_its_parts_are_complete_and_not_before) {
+TEST(schedule, bucket_is_reduced_when_its_gradients_are_complete) {
   for_all([](const Named& named, const PipelineShape& shape) {
     BucketPlan parts;
     for (int chunk = 0; chunk < shape.chunks; ++chunk) parts.parts.push_back(2 + chunk);
@@ -140,7 +141,8 @@ TEST(schedule, a_bucket_is_reduced_when_its_parts_are_complete_and_not_before) {
   });
 }
 
-// Buckets of one to three parts; of a model with a tied head the embedding's, which the head uses too, is kept whole.
+// Random assignment of parts to buckets. With tied embeddings, the bucket of the embedding is also used by the head,
+// and is kept unsharded.
 BucketPlan bucket_plan(const PipelineShape& shape, int rank, Shard shard, std::mt19937& random) {
   BucketPlan plan;
   plan.shard = shard, plan.head = rank == shape.ranks - 1;
@@ -150,7 +152,7 @@ BucketPlan bucket_plan(const PipelineShape& shape, int rank, Shard shard, std::m
     if (plan.kept_whole.empty() || random() % 2) plan.kept_whole.push_back(false);
     *part = {int(plan.kept_whole.size()) - 1};
   }
-  if (random() % 2) {  // tied
+  if (random() % 2) {  // tied embeddings
     plan.kept_whole.push_back(true);
     if (rank == 0) plan.buckets.front() = {int(plan.kept_whole.size()) - 1};
     if (plan.head && plan.buckets.size() > 1) plan.buckets.back().push_back(int(plan.kept_whole.size()) - 1);
@@ -158,7 +160,7 @@ BucketPlan bucket_plan(const PipelineShape& shape, int rank, Shard shard, std::m
   return plan;
 }
 
-// What stands in the buffers while a program runs.
+// Models the weight and gradient buffers while a program runs. `complaint` is the first violation.
 class Buffers {
  public:
   explicit Buffers(const BucketPlan& plan) : plan_(plan) {}
@@ -173,8 +175,8 @@ class Buffers {
     if (t.op == Op::forward || t.op == Op::backward || t.op == Op::backward_input || t.op == Op::backward_weights) compute(t);
   }
   void end() {
-    for (const int open : open_) complain(open < 0, "gradients are left");
-    complain(unreduced_.empty(), "gradients are not reduced");
+    for (const int open : open_) complain(open < 0, "gradients remain in a buffer");
+    complain(unreduced_.empty(), "some gradients are not reduced");
   }
 
  private:
@@ -186,19 +188,19 @@ class Buffers {
     ++gathers;
     behind_step += stepped_;
     const bool cut = plan_.shard == Shard::weights;
-    complain((t.buffer >= 0) == (cut && turns(t.bucket)), "a gather into the wrong place");
-    complain(cut != stepped_, "a gather at the wrong time");
+    complain((t.buffer >= 0) == (cut && turns(t.bucket)), "a gather goes to the wrong buffer");
+    complain(cut != stepped_, "a gather happens at the wrong time");
     if (t.buffer < 0) whole_.insert(t.bucket);
     else holds_[t.buffer] = t.bucket;
   }
   void clear(const Task& t) {
-    complain(plan_.shard >= Shard::gradients && turns(t.bucket) && open_[t.buffer] < 0, "a clear of what is in use");
+    complain(plan_.shard >= Shard::gradients && turns(t.bucket) && open_[t.buffer] < 0, "a buffer in use is cleared");
     open_[t.buffer] = t.bucket;
   }
   void reduce(const Task& t) {
-    if (t.buffer >= 0) complain(std::exchange(open_[t.buffer], -1) == t.bucket, "a reduction of what is not there");
-    complain(unreduced_.erase(t.bucket) == 1, "a reduction of nothing");
-    complain(t.buffer >= 0 || reduced_.insert(t.bucket).second, "reduced twice");
+    if (t.buffer >= 0) complain(std::exchange(open_[t.buffer], -1) == t.bucket, "the reduced bucket is not in its buffer");
+    complain(unreduced_.erase(t.bucket) == 1, "a bucket without gradients is reduced");
+    complain(t.buffer >= 0 || reduced_.insert(t.bucket).second, "a bucket is reduced twice");
   }
   void compute(const Task& t) {
     for (Index i = t.parts.first; i < t.parts.last; ++i) {
@@ -206,9 +208,9 @@ class Buffers {
       const bool head = plan_.head && part == Index(plan_.buckets.size()) - 1, forward = t.op == Op::forward;
       for (const int bucket : plan_.buckets[part]) {
         if ((forward || !head) && plan_.shard == Shard::weights)
-          complain(turns(bucket) ? holds_[0] == bucket || holds_[1] == bucket : whole_.count(bucket) == 1, "computed without weights");
+          complain(turns(bucket) ? holds_[0] == bucket || holds_[1] == bucket : whole_.count(bucket) == 1, "a computation lacks gathered weights");
         if (forward != head) continue;
-        if (plan_.shard >= Shard::gradients && turns(bucket)) complain(open_[0] == bucket || open_[1] == bucket, "gradients without a place");
+        if (plan_.shard >= Shard::gradients && turns(bucket)) complain(open_[0] == bucket || open_[1] == bucket, "gradients lack a buffer");
         unreduced_.insert(bucket);
       }
     }
@@ -220,7 +222,7 @@ class Buffers {
   bool stepped_ = false;
 };
 
-TEST(schedule, what_is_cut_is_there_when_it_is_computed_with_and_reduced_before_it_goes) {
+TEST(schedule, sharded_buckets_are_gathered_before_use_and_reduced) {
   std::mt19937 random(1);
   for_all([&](const Named& named, const PipelineShape& shape) {
     for (const Shard shard : {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights})
@@ -240,35 +242,36 @@ TEST(schedule, what_is_cut_is_there_when_it_is_computed_with_and_reduced_before_
   });
 }
 
-// A bucket is on its way before the computation that runs ahead of the one that needs it.
-TEST(schedule, the_next_weights_are_gathered_while_computation_goes_on) {
+// The gather of a bucket starts at least one computation before the computation that needs it.
+TEST(schedule, gather_of_next_weights_overlaps_computation) {
   for_all([](const Named& named, const PipelineShape& shape) {
     BucketPlan plan;
     plan.shard = Shard::weights;
     plan.parts.assign(shape.chunks, 3);
     for (int part = 3 * shape.chunks; part-- > 0;) plan.buckets.push_back({part}), plan.kept_whole.push_back(false);
     const Program program = compile(named.schedule, shape, 0, plan);
-    int computed = 0;  // since the last gather began
+    int computed = 0;  // computations between the gather of a bucket and its use
     int late = 0;
     for (std::size_t i = 0; i < program.tasks.size(); ++i) {
       const Task& t = program.tasks[i];
       if (t.op != Op::forward && t.op != Op::backward && t.op != Op::backward_input && t.op != Op::backward_weights) continue;
       const int needed = plan.buckets[plan.of(t.chunk).first + t.parts.first].front();
-      int at = int(i);  // the gather it goes back to
+      int at = int(i);  // index of the last gather of this bucket
       while (at >= 0 && !(program.tasks[at].op == Op::gather && program.tasks[at].bucket == needed)) --at;
       ASSERT_GE(at, 0);
       computed = 0;
       for (std::size_t k = at; k < i; ++k) computed += program.tasks[k].micro >= 0 && program.tasks[k].parts.size() > 0;
       late += computed == 0;
     }
-    EXPECT_EQ(late, 1) << "only the first has nothing to hide behind\n" << to_text(program);
+    EXPECT_EQ(late, 1) << "only the first gather cannot overlap computation\n" << to_text(program);
   });
 }
 
 double makespan(Schedule schedule, const PipelineShape& shape) { return simulate(programs(schedule, shape), {}).makespan; }
 
-// With forward 1 and backward 2 per rank: 3 m + 3 (p - 1) / v, and a bubble of p - 1 where backwards are split (ZB-H1).
-TEST(schedule, makespan_is_the_closed_form) {
+// Makespan for forward 1 and backward 2 per rank: 3 m + 3 (p - 1) / v with m micro-batches, p ranks and v chunks per
+// rank. With split backwards (ZB-H1) the bubble is p - 1.
+TEST(schedule, makespan_matches_the_closed_form) {
   EXPECT_EQ(makespan(one_f_one_b, {4, 1, 8}), 33);
   EXPECT_EQ(makespan(one_f_one_b, {8, 1, 16}), 69);
   EXPECT_EQ(makespan(interleaved, {4, 2, 8}), 28.5);
@@ -282,8 +285,9 @@ TEST(schedule, makespan_is_the_closed_form) {
   });
 }
 
-// Whatever the number of micro-batches, it takes no longer than 1F1B, and no less than the closed form of full groups.
-TEST(schedule, interleaving_pays_for_any_number_of_micro_batches) {
+// For any number of micro-batches, interleaved 1F1B takes no longer than 1F1B, and no less than the closed form for
+// full groups.
+TEST(schedule, interleaved_schedule_is_never_slower_than_1f1b) {
   for (int p = 2; p <= 8; ++p)
     for (int v = 2; v <= 4; ++v)
       for (int m = 1; m <= 24; ++m) {
@@ -293,14 +297,14 @@ TEST(schedule, interleaving_pays_for_any_number_of_micro_batches) {
       }
 }
 
-TEST(schedule, the_idle_part_is_that_of_the_simulation) {
+TEST(schedule, idle_fraction_matches_the_simulation) {
   for_all([](const Named& named, const PipelineShape& shape) {
     const Simulation s = simulate(programs(named.schedule, shape), {});
     EXPECT_NEAR(bubble_fraction(named.schedule, shape), 1 - s.busy[0] / s.makespan, 1e-12);
   });
 }
 
-TEST(schedule, split_backwards_are_faster_than_1f1b_in_the_memory_of_its_first_rank) {
+TEST(schedule, zero_bubble_is_faster_within_1f1b_memory) {
   for (int p = 2; p <= 8; ++p)
     for (int m = 1; m <= 24; ++m) {
       EXPECT_LT(makespan(zero_bubble, {p, 1, m}), makespan(one_f_one_b, {p, 1, m})) << "p " << p << " m " << m;
@@ -309,11 +313,12 @@ TEST(schedule, split_backwards_are_faster_than_1f1b_in_the_memory_of_its_first_r
     }
 }
 
-// Parts of a step that were measured to be idle (Qi et al., "Zero Bubble Pipeline Parallelism", 2024, table 5; GPT on A100) beside simulated ones.
-// With three equal thirds of work and free transfers 1F1B is within 0.03, plain and interleaved with as many chunks as there are layers on a
-// rank. Gradients of weights cost less than thirds, for norms and attention scores have none: with 0.6 of a forward, and transfers of 0.02 of it, so
-// is ZB-H1.
-TEST(schedule, simulated_bubbles_are_those_that_were_measured) {
+// Measured idle fractions of a step (Qi et al., "Zero Bubble Pipeline Parallelism", 2024, table 5; GPT on A100) next to
+// simulated ones. Forward, input gradients and weight gradients cost the same and transfers are free: then 1F1B and
+// interleaved 1F1B agree within 0.03. Interleaved 1F1B has as many chunks per rank as layers per rank. Weight gradients
+// cost less in practice, because norms and attention scores have none. With 0.6 of a forward for them, and 0.02 for a
+// transfer, ZB-H1 agrees within 0.03 as well.
+TEST(schedule, simulated_bubbles_match_published_measurements) {
   struct Row {
     int ranks, chunks, micros;
     double one_f_one_b, interleaved, split;
@@ -334,7 +339,7 @@ TEST(schedule, simulated_bubbles_are_those_that_were_measured) {
   }
 }
 
-TEST(schedule, holds_as_many_micro_batches_as_its_closed_form_says) {
+TEST(schedule, micro_batches_in_flight_match_the_closed_form) {
   for_all([](const Named& named, const PipelineShape& shape) {
     const auto [p, v, m] = shape;
     for (int r = 0; r < p; ++r) {
@@ -345,9 +350,9 @@ TEST(schedule, holds_as_many_micro_batches_as_its_closed_form_says) {
                            : named.schedule == all_forward_all_backward ? m
                            : named.schedule == zero_bubble              ? std::min(p, m)
                                                                         : std::min(2 * (p - r - 1) + (v - 1) * p + 1, m * v);
-      // Chunks do not hold most of theirs at the same time.
+      // The chunks of a rank do not all reach their maximum at the same time.
       if (named.chunks && m % p != 0) EXPECT_LE(held, m * v);
-      else EXPECT_TRUE(held == expected || (v > 1 && held > expected)) << "rank " << r << " holds " << held << " and not " << expected;
+      else EXPECT_TRUE(held == expected || (v > 1 && held > expected)) << "rank " << r << " holds " << held << ", expected " << expected;
     }
   });
 }
@@ -361,7 +366,7 @@ std::string complaint_about(const std::vector<Program>& all) {
   }
 }
 
-// The send of the only micro-batch behind its backward.
+// Moves the send of the only micro-batch after its backward.
 void send_late(Program& program) {
   const auto send =
       std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::send && t.payload == Payload::activations; });
@@ -370,14 +375,14 @@ void send_late(Program& program) {
   std::rotate(send, send + 1, backward + 1);
 }
 
-TEST(schedule, tasks_that_wait_for_each_other_are_named_in_their_circle) {
+TEST(schedule, deadlock_error_names_the_cycle_of_tasks) {
   auto two = programs(one_f_one_b, {2, 1, 1});
   send_late(two[0]);
   EXPECT_EQ(
       complaint_about(two),
       "the schedule deadlocks: rank 0 at 'backward' of chunk 0, micro-batch 0 waits for rank 1 at 'forward' of chunk 0, micro-batch 0 waits for "
       "rank 0 at 'backward' of chunk 0, micro-batch 0");
-  auto three = programs(one_f_one_b, {3, 1, 1});  // the first waits as well, and is not in the circle
+  auto three = programs(one_f_one_b, {3, 1, 1});  // rank 0 waits as well, but is not part of the cycle
   send_late(three[1]);
   EXPECT_EQ(
       complaint_about(three),
@@ -385,13 +390,13 @@ TEST(schedule, tasks_that_wait_for_each_other_are_named_in_their_circle) {
       "rank 1 at 'backward' of chunk 0, micro-batch 0");
 }
 
-TEST(schedule, what_nobody_sends_is_awaited_in_vain) {
+TEST(schedule, missing_send_is_reported_as_deadlock) {
   auto all = programs(one_f_one_b, {2, 1, 1});
   all[0].tasks.clear();
   EXPECT_EQ(complaint_about(all), "the schedule deadlocks: rank 1 at 'forward' of chunk 0, micro-batch 0 waits for rank 0 at its end");
 }
 
-TEST(schedule, messages_that_overtake_each_other_are_refused) {
+TEST(schedule, reordered_messages_are_refused) {
   auto all = programs(all_forward_all_backward, {2, 1, 2});
   std::vector<Task*> sends;
   for (Task& t : all[0].tasks)

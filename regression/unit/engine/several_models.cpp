@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models of different precision in one process do not touch each other's numbers.
+// Models of different precision in one process do not change each other's data.
 #include <memory>
 
 #include "regression/support/cases.hpp"
@@ -18,7 +18,7 @@ EngineConfig config_of(DType precision, const Case& c) {
   return e;
 }
 
-// A model in training.
+// A model that is trained step by step.
 struct Model : AnyRig {
   Model(DType precision, const std::string& name, const Arena* working = nullptr)
       : AnyRig(config_of(precision, named(name)), alone(named(name).model.layers()), working), c(named(name)) {}
@@ -56,7 +56,8 @@ Outcome by_itself(DType precision, const std::string& name) {
   return o;
 }
 
-// Models in turns, in memory of their own or in one that all compute in.
+// Trains several models alternately, each with its own working memory or all with `working`. The results must equal
+// those of separate training.
 void expect_independent_training(const Arena* working) {
   const std::pair<DType, std::string> models[] = {{DType::f64, "T2"}, {DType::bf16, "T5"}, {DType::f32, "T2"}, {DType::bf16, "T2"}};
   std::vector<Outcome> apart, together(std::size(models));
@@ -72,21 +73,21 @@ void expect_independent_training(const Arena* working) {
     EXPECT_EQ(all[m]->engine.precision(), models[m].first);
     EXPECT_EQ(together[m].losses, apart[m].losses) << models[m].second << " in " << name_of(models[m].first);
     EXPECT_TRUE(together[m].state == apart[m].state) << models[m].second << " in " << name_of(models[m].first);
-    for (std::size_t other = 0; other < m; ++other) EXPECT_NE(apart[m].losses, apart[other].losses) << "two models are one";
+    for (std::size_t other = 0; other < m; ++other) EXPECT_NE(apart[m].losses, apart[other].losses) << "two models have the same losses";
   }
 }
 
-TEST(several_models, of_different_precision_train_as_if_alone) { expect_independent_training(nullptr); }
+TEST(several_models, models_of_different_precision_train_independently) { expect_independent_training(nullptr); }
 
-TEST(several_models, share_their_working_memory) {
+TEST(several_models, models_can_share_working_memory) {
   const Arena working(Memory::activations, Model(DType::f64, "T2").capacity.working());
   expect_independent_training(&working);
   const Arena little(Memory::activations, 256);
   EXPECT_EQ(error_of([&] { Model(DType::f64, "T2", &little); }).code, Exit::internal);
 }
 
-// What a model is asked for through the interface is what it holds.
-TEST(several_models, tell_what_they_hold_of_each_weight) {
+// The state reports for each weight the data types and sizes of the tensors that the model holds.
+TEST(several_models, state_reports_dtype_and_size_per_weight) {
   for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
     Model m(precision, "T2");
     m.step(1);

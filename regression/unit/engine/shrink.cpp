@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Published decks with grids and sizes drawn at random (seed 1; GYR_SEED=2 for others): made small, every weight is dealt over the tensor axis as it
-// was, and what divides, is left over or is held by several ranks stays so.
+// Shrinking of the published decks, with random grids and sizes (seed 1; GYR_SEED=2 for others). In the shrunk model
+// every weight is sharded over the tensor-parallel group as before. An extent that divides, leaves a remainder or is
+// held by several ranks stays so.
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -41,12 +42,12 @@ std::vector<std::string> published() {
 }
 
 struct Drawn {
-  std::vector<std::string> words;  // deck and overrides
+  std::vector<std::string> words;  // deck file and overrides
   RunConfig run;
   Layout layout;
 };
 
-// Nothing where no such run can be.
+// Empty if the drawn settings are invalid.
 std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   const Index tensor = dice.of<Index>({1, 2, 3, 4, 6, 8, 16}), pipeline = dice.of<Index>({1, 1, 2, 3, 4}), context = dice.of<Index>({1, 1, 2, 3, 4}),
               data = dice.of<Index>({1, 2, 3}), micro = dice.between(1, 3), virtual_stages = pipeline > 1 ? dice.of<Index>({1, 1, 2, 3}) : 1;
@@ -96,7 +97,7 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   }
 }
 
-// How a rank of the tensor axis holds a weight, whatever its extents are.
+// Describes how a tensor-parallel rank holds a weight, independently of the weight's extents.
 std::string holding(const Weight& w, int ranks, int rank) {
   Coordinates at;
   at[Axis::tensor] = {ranks, rank};
@@ -105,7 +106,7 @@ std::string holding(const Weight& w, int ranks, int rank) {
   Index covered = 0;
   for (const Held& held : p.boxes) {
     covered += elements(held.box.count);
-    text += fmt::format("[copy {} of {}{}]", held.copy().rank, held.copy().ranks, held.box.count == w.shape ? ", whole" : "");
+    text += fmt::format("[copy {} of {}{}]", held.copy().rank, held.copy().ranks, held.box.count == w.shape ? ", unsharded" : "");
   }
   return text + (covered < elements(p.shape) ? " and padding" : "");
 }
@@ -194,7 +195,7 @@ void expect_smaller(const RunConfig& deck, const RunConfig& small, const std::st
   if (a.pattern.find('L') != std::string::npos) {
     EXPECT_LE(std::max({b.latent.head_dim, b.latent.rope_dim, b.latent.v_head_dim, b.latent.q_rank, b.latent.kv_rank}), 24) << where;
   }
-  EXPECT_LE(b.vocab_size, std::min<Index>(a.vocab_size, 400)) << where;  // 16 ranks squared and what is left over
+  EXPECT_LE(b.vocab_size, std::min<Index>(a.vocab_size, 400)) << where;  // 16 ranks squared, plus a remainder
   EXPECT_LE(small.train.seq_length, std::min<Index>(deck.train.seq_length, 400)) << where;
 }
 
@@ -208,7 +209,7 @@ bool refused(const RunConfig& run, const Layout& layout, int position) {
   }
 }
 
-TEST(shrink, decks_meet_their_layouts_as_before) {
+TEST(shrink, shrunk_decks_keep_their_sharding_and_schedule) {
   const char* given = std::getenv("GYR_SEED");
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
   Dice dice(seed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records of a step, clocks of several machines, files of them, and what is said of such a file: known answers and plain counting.
+// Traces of a step: records, clock differences of machines, trace files and reports about them, compared with known
+// results and plain counting.
 #include <random>
 
 #include "regression/support/folder.hpp"
@@ -25,7 +26,7 @@ std::mt19937& random_numbers() {
 }
 int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_numbers()); }
 
-// ---- Intervals, against cells of one microsecond each
+// ---- Intervals, compared with cells of one microsecond
 
 constexpr int cells = 60;
 using Cells = std::vector<bool>;
@@ -53,7 +54,7 @@ int count(Wanted&& wanted) {
   return sum;
 }
 
-TEST(trace, intervals_are_counted_cell_by_cell) {
+TEST(trace, interval_sums_match_cell_counts) {
   for (int trial = 0; trial < 500; ++trial) {
     const auto some = drawn_intervals(6), others = drawn_intervals(6);
     const Cells a = cells_of(some), b = cells_of(others);
@@ -67,8 +68,8 @@ TEST(trace, intervals_are_counted_cell_by_cell) {
 
 // ---- Clocks
 
-// Ranks come to meetings when they like; who leaves, leaves behind the last that comes.
-TEST(trace, clocks_are_compared_as_well_as_is_said) {
+// Ranks arrive at each meeting at random times. Each rank leaves a meeting after the last one has arrived.
+TEST(trace, clock_difference_is_within_its_uncertainty) {
   double tightest = 1e9;
   for (int trial = 0; trial < 300; ++trial) {
     const double ahead = draw(-1000000, 1000000);
@@ -106,15 +107,16 @@ TEST(trace, records_are_bounded_and_counted) {
   nothing.done();
 }
 
-TEST(trace, channels_keep_their_numbers) {
+TEST(trace, channels_keep_their_ids) {
   Recorder recorder(1);
   for (int again = 0; again < 2; ++again)
     for (int i = 0; i < 40; ++i) EXPECT_EQ(recorder.channel(fmt::format("channel {}", i)), i);
   for (int i = 0; i < 40; ++i) EXPECT_EQ(recorder.channels()[i], fmt::format("channel {}", i));
 }
 
-// A transfer that ends in a later step is found again; of one that is forgotten nothing is written.
-TEST(trace, transfers_under_way_outlast_a_step) {
+// A transfer that ends in a later step is still recorded. The handle of a transfer that has been cleared writes
+// nothing.
+TEST(trace, transfers_in_progress_outlast_a_step) {
   Recorder recorder(100);
   std::vector<Recorder::Handle> handles;
   for (int i = 0; i < 20; ++i) handles.push_back(recorder.transfer(0, "send", i, true));
@@ -163,8 +165,9 @@ TraceFile read(const Json& json) {
   return read_trace_file(folder.write("trace.json", json.dump()));
 }
 
-// Two ranks of a pipeline by hand, microseconds. Rank 0: data to 100, forward 100 to 400 of which it waits 50 for tensor, a receive of the
-// pipeline 450 to 650 outside all tasks, backward 700 to 900 with a hidden transfer of 150 behind it, a sum over the pipeline 950 to 1000.
+// Hand-written trace of two pipeline ranks, in microseconds. Rank 0: data 0 to 100; forward 100 to 400, of which 50 is
+// waiting for tensor parallel; a pipeline receive 450 to 650 outside all tasks; backward 700 to 900, which overlaps 150
+// of a transfer; a pipeline all-gather 950 to 1000.
 std::vector<Json> by_hand() {
   std::vector<Json> events{process(0, 0),
                            task(0, "step", 0, 1000),
@@ -187,7 +190,7 @@ std::vector<Json> by_hand() {
   return events;
 }
 
-TEST(trace, of_a_file_by_hand_has_the_known_answer) {
+TEST(trace, summary_of_hand_written_trace_is_correct) {
   const std::vector<RankSummary> ranks = summary_of({read(file_of(by_hand()))});
   ASSERT_EQ(ranks.size(), 2u);
   const RankSummary &a = ranks[0], &b = ranks[1];
@@ -195,22 +198,23 @@ TEST(trace, of_a_file_by_hand_has_the_known_answer) {
   EXPECT_NEAR(a.step, 1000 * us, exact);
   EXPECT_NEAR(a.busy, 550 * us, exact);
   EXPECT_NEAR(a.exposed.at("tensor"), 50 * us, exact);
-  EXPECT_NEAR(a.exposed.at("pipeline"), 50 * us, exact) << "a sum over the stages is no bubble";
+  EXPECT_NEAR(a.exposed.at("pipeline"), 50 * us, exact) << "a collective over the stages is no bubble";
   EXPECT_NEAR(a.bubble, 200 * us, exact);
   EXPECT_NEAR(a.rest, 150 * us, exact);
   EXPECT_NEAR(a.hidden, 150 * us, exact);
-  EXPECT_NEAR(a.forward.at(0), 250 * us, exact) << "without waiting";
+  EXPECT_NEAR(a.forward.at(0), 250 * us, exact) << "forward time excludes waits";
   EXPECT_NEAR(a.backward.at(0), 200 * us, exact);
   EXPECT_NEAR(b.busy, 1000 * us, exact);
   EXPECT_TRUE(b.exposed.empty());
-  EXPECT_NEAR(b.forward.at(0), 100 * us, exact) << "of micro-batches of 200 and 50 + 50 the lower";
-  EXPECT_NEAR(b.backward.at(0), 300 * us, exact) << "of 200 + 100 and 400 the lower";
+  EXPECT_NEAR(b.forward.at(0), 100 * us, exact) << "lower of the times 200 and 50 + 50 of two micro-batches";
+  EXPECT_NEAR(b.backward.at(0), 300 * us, exact) << "lower of the times 200 + 100 and 400 of two micro-batches";
   EXPECT_EQ(a.name, "rank 0: data 0");
   EXPECT_EQ(b.stage, 1);
 }
 
-// Tasks and waits anywhere, over each other and beyond the step: parts of the time are those of counting, and none is counted twice.
-TEST(trace, parts_of_a_step_are_the_step) {
+// Tasks and waits at random times, overlapping each other and beyond the step. The parts of the step time must equal
+// counted cells, and no time is counted twice.
+TEST(trace, parts_of_a_step_add_up) {
   for (int trial = 0; trial < 300; ++trial) {
     const int begin = draw(0, 20), end = draw(begin + 1, cells);
     std::vector<Json> events{process(0, 0), task(0, "step", begin, end)};
@@ -232,8 +236,8 @@ TEST(trace, parts_of_a_step_are_the_step) {
   }
 }
 
-// What a recorder has is what is read from the file, to the nanosecond, with names that JSON must spell otherwise.
-TEST(trace, written_and_read_is_the_same) {
+// A trace file must hold the records of the recorder to the nanosecond, also with names that JSON must escape.
+TEST(trace, written_trace_is_read_back_exactly) {
   Recorder recorder(100);
   std::optional<Recorder::Handle> open;
   {
@@ -270,7 +274,7 @@ TEST(trace, written_and_read_is_the_same) {
     EXPECT_NEAR(rank.transfers[i].begin, us(recorder.transfers()[i].begin), 1e-6);
     EXPECT_EQ(rank.waits[i].communicator, "a \"name\"\n");
   }
-  EXPECT_NEAR(rank.transfers[3].end, us(step.end), 1e-6) << "what is under way at the end is cut there";
+  EXPECT_NEAR(rank.transfers[3].end, us(step.end), 1e-6) << "a transfer in progress ends with the step";
   EXPECT_EQ(open.has_value(), true);
 }
 
@@ -282,23 +286,24 @@ double ratio_of(const std::vector<Comparison>& all, const std::string& what, std
   return -1;
 }
 
-TEST(trace, a_rank_is_slow_beside_those_of_its_stage) {
+TEST(trace, ranks_are_compared_within_their_stage) {
   const auto rank = [](int number, int stage, double forward, double backward) {
     RankSummary r;
     r.rank = number, r.stage = stage, r.forward[0] = forward, r.backward[0] = backward, r.busy = forward + backward, r.step = 10;
     return r;
   };
-  // The second stage does three times as much, which is no rank's fault; of its ranks the last is slow.
+  // The second stage has three times as much work, which makes no rank slow. Of its ranks, the last one is slow.
   const auto both = comparisons_of({rank(0, 0, 1, 2), rank(1, 0, 1.1, 2), rank(2, 1, 3, 6), rank(3, 1, 4, 6)});
   EXPECT_NEAR(ratio_of(both, "forward", 1), 1.1, 1e-12);
   EXPECT_NEAR(ratio_of(both, "forward", 2), 1, 1e-12);
   EXPECT_NEAR(ratio_of(both, "forward", 3), 4.0 / 3, 1e-12);
   EXPECT_NEAR(ratio_of(both, "backward", 3), 1, 1e-12);
-  // Stages of one rank are compared with each other.
+  // Stages with one rank each are compared with each other.
   const auto single = comparisons_of({rank(0, 0, 1, 2), rank(1, 1, 1, 2), rank(2, 2, 5, 2)});
   EXPECT_NEAR(ratio_of(single, "forward", 2), 5, 1e-12);
   EXPECT_NEAR(ratio_of(single, "work", 2), 7.0 / 3, 1e-12);
-  // Mixers that are apart have other work: a team of one rank in a stage is compared with those of the other stages.
+  // Ranks of a separate mixer team (attention or SSM) have different work. A team with one rank per stage is compared
+  // with that team in other stages.
   std::vector<RankSummary> apart{rank(0, 0, 1, 2), rank(1, 0, 3, 6), rank(2, 1, 1, 2), rank(3, 1, 6, 6)};
   apart[1].team = apart[3].team = 1;
   EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 2), 1, 1e-12);
@@ -306,7 +311,7 @@ TEST(trace, a_rank_is_slow_beside_those_of_its_stage) {
   EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 3), 2, 1e-12);
 }
 
-TEST(trace, the_report_names_who_is_slow_and_nobody_else) {
+TEST(trace, report_names_only_the_stragglers) {
   std::vector<Json> events;
   for (int r = 0; r < 4; ++r) {
     const double time = r == 2 ? 300 : 100;
@@ -324,9 +329,9 @@ TEST(trace, the_report_names_who_is_slow_and_nobody_else) {
   EXPECT_NE(trace_report({read(file_of(even))}).find("no rank is slow"), std::string::npos);
 }
 
-// ---- Files of others
+// ---- Invalid and damaged files
 
-TEST(trace, files_that_are_no_traces_are_refused_by_name) {
+TEST(trace, invalid_trace_files_are_refused_by_name) {
   const Folder folder;
   const auto refusal = [&](const std::string& text) {
     const Error error = error_of([&] { read_trace_file(folder.write("t.json", text)); });
@@ -362,7 +367,7 @@ TEST(trace, files_that_are_no_traces_are_refused_by_name) {
   EXPECT_EQ(error_of([&] { read_traces(folder.path()); }).code, Exit::missing);
 }
 
-// Any damage is refused or read; what is read adds up still.
+// A damaged file is refused or read. If it is read, the parts of a step must still add up.
 TEST(trace, damaged_files_are_refused_or_read) {
   const Folder folder;
   const std::string good = file_of(by_hand()).dump();
@@ -397,7 +402,7 @@ TEST(trace, folders_are_read_step_by_step) {
     const std::vector<TraceFile> files = read_traces(from);
     ASSERT_EQ(files.size(), 2u);
     EXPECT_EQ(files[0].step, 2);
-    EXPECT_NEAR(summary_of(files)[0].busy, 550e-6, 1e-12) << "of one step";
+    EXPECT_NEAR(summary_of(files)[0].busy, 550e-6, 1e-12) << "busy time is per step";
     EXPECT_NE(trace_report(files).find("steps 2, 10 of 2 ranks"), std::string::npos);
   }
   put_contents(folder / "trace/step_00000004.json", file_of({process(0, 0), task(0, "step", 0, 1)}, 4).dump());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// In which order a run steps, validates, compares and saves, with an engine in its place that computes nothing and writes down what it is asked.
+// Order in which a run trains, validates, checks replicas and saves. The engine is a fake that computes nothing and
+// records its calls.
 #include "src/train/training_loop.hpp"
 
 #include "regression/support/cases.hpp"
@@ -65,7 +66,7 @@ class RecordingEngine final : public TrainingEngine {
   const Capacity none_;
 };
 
-// A run of six steps of four samples, in a folder of its own.
+// A run of six steps of four samples each, in its own folder.
 class training_loop : public ::testing::Test {
  protected:
   training_loop() {
@@ -104,43 +105,43 @@ class training_loop : public ::testing::Test {
   RecordingEngine engine{events};
 };
 
-TEST_F(training_loop, validates_before_it_saves_and_compares_replicas_before_both) {
+TEST_F(training_loop, run_checks_replicas_then_validates_then_saves) {
   EXPECT_EQ(run("eval_every: 2, check_replicas: 2").code, Exit::ok);
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "check 2", "validate", "step 3 of samples 8 to 12",
                             "check 3", "save 3", "step 4 of samples 12 to 16", "check 4", "validate", "step 5 of samples 16 to 20",
                             "step 6 of samples 20 to 24", "check 6", "validate", "save 6", "finish"}));
 }
 
-TEST_F(training_loop, told_to_stop_it_saves_without_validating) {
+TEST_F(training_loop, stop_request_saves_without_validation) {
   engine.on_step = [](StepResult& result, const Span& samples) { result.stop_request = samples.first == 4 ? stop_file_reason : 0; };
   folder.write("STOP", "");
   const Error error = run("eval_every: 2");
   EXPECT_EQ(error.code, Exit::again);
   EXPECT_STREQ(error.what(), "stopped by the file STOP after step 2 of 6, everything saved; go on with --resume");
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "save 2", "finish"}));
-  EXPECT_FALSE(std::filesystem::exists(folder / "STOP")) << "it has been followed";
+  EXPECT_FALSE(std::filesystem::exists(folder / "STOP")) << "the file STOP was not removed";
 }
 
-TEST_F(training_loop, told_to_stop_while_it_validates_it_saves_and_leaves) {
+TEST_F(training_loop, stop_signal_during_validation_saves_and_ends) {
   engine.on_validation = [] { ::raise(SIGTERM); };
   EXPECT_EQ(run("eval_every: 2").code, Exit::again);
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "validate", "save 2", "finish"}));
 }
 
-TEST_F(training_loop, told_to_stop_at_the_last_step_it_is_done) {
+TEST_F(training_loop, stop_at_the_last_step_completes_the_run) {
   engine.on_step = [](StepResult& result, const Span& samples) { result.stop_request = samples.last == 24 ? SIGTERM : 0; };
   EXPECT_EQ(run("eval_every: 0").code, Exit::ok);
   EXPECT_EQ(events.back(), "finish");
   EXPECT_EQ(events[events.size() - 2], "save 6");
 }
 
-TEST_F(training_loop, a_step_that_is_left_out_counts_as_taken) {
+TEST_F(training_loop, skipped_step_counts_as_taken) {
   engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
   EXPECT_EQ(run("eval_every: 0, non_finite: skip").code, Exit::ok);
   EXPECT_EQ(events[3], "step 3 of samples 8 to 12");
 }
 
-TEST_F(training_loop, where_it_goes_back_it_never_takes_the_samples_again) {
+TEST_F(training_loop, rollback_does_not_repeat_the_bad_samples) {
   engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
   EXPECT_EQ(run("eval_every: 0, non_finite: rollback").code, Exit::ok);
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "finish", "initialise", "step 1 of samples 0 to 4",
@@ -148,7 +149,7 @@ TEST_F(training_loop, where_it_goes_back_it_never_takes_the_samples_again) {
                             "step 5 of samples 20 to 24", "step 6 of samples 24 to 28", "save 6", "finish"}));
 }
 
-TEST_F(training_loop, records_the_steps_that_are_traced_and_no_others) {
+TEST_F(training_loop, only_configured_steps_are_traced) {
   EXPECT_EQ(run("eval_every: 0}\ntrace: {on: true, steps: [2, 4, 9], kernels: true").code, Exit::ok);
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "record kernels", "step 2 of samples 4 to 8", "record no more",
                             "step 3 of samples 8 to 12", "save 3", "record kernels", "step 4 of samples 12 to 16", "record no more",
@@ -157,12 +158,12 @@ TEST_F(training_loop, records_the_steps_that_are_traced_and_no_others) {
   EXPECT_EQ(read_traces(folder.path()).size(), 2u);
 }
 
-TEST_F(training_loop, ends_where_bad_numbers_end_a_run) {
+TEST_F(training_loop, non_finite_stop_ends_run_without_saving) {
   engine.on_step = [](StepResult& result, const Span& samples) { result.finite = result.applied = samples.first != 4; };
   const Error error = run("eval_every: 0, non_finite: stop");
   EXPECT_EQ(error.code, Exit::numeric);
   EXPECT_STREQ(error.what(), "bad number in step 2");
-  EXPECT_EQ(events.back(), "step 2 of samples 4 to 8") << "nothing is saved";
+  EXPECT_EQ(events.back(), "step 2 of samples 4 to 8") << "nothing may be saved after the failed step";
 }
 
 }  // namespace

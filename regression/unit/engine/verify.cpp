@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The measure by which a layout is compared with one rank sees what it has to see: each number disturbed beyond its limit, and nothing below it.
+// Comparison of a layout with one rank: a value that deviates beyond its limit must be detected, and a smaller
+// deviation accepted.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -37,7 +38,7 @@ std::string name_of(const std::string& weight) {
   return kind.substr(0, kind.find(".weight"));
 }
 
-// The laws that do not hold.
+// Names of the violated laws.
 std::string broken(const std::vector<Law>& laws) {
   std::string names;
   for (const Law& law : laws)
@@ -45,18 +46,18 @@ std::string broken(const std::vector<Law>& laws) {
   return names;
 }
 
-TEST(verify, equal_outcomes_obey_every_law) {
+TEST(verify, equal_outcomes_satisfy_every_law) {
   const StepOutcome one = random_outcome(1);
   for (const DType dtype : {DType::f64, DType::f32}) {
     const auto laws = laws_of(one, one, 2, 2, dtype);
-    EXPECT_EQ(laws.size(), 3u + 4u);  // layers of a kind are one
+    EXPECT_EQ(laws.size(), 3u + 4u);  // the same weight of several layers is one law
     EXPECT_TRUE(all_hold(laws));
     EXPECT_TRUE(within_limits(errors_of(one, one), dtype));
   }
 }
 
-// One element of one gradient, by so much of what may be, in either direction.
-TEST(verify, a_disturbed_gradient_breaks_its_law_and_no_other) {
+// Changes one element of one gradient by half of its limit or by twice its limit.
+TEST(verify, wrong_gradient_violates_only_its_own_law) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const StepOutcome one = random_outcome(seed);
     for (const DType dtype : {DType::f64, DType::f32})
@@ -73,7 +74,7 @@ TEST(verify, a_disturbed_gradient_breaks_its_law_and_no_other) {
   }
 }
 
-TEST(verify, limits_of_float_are_twice_as_wide_for_few_sums_of_both_signs) {
+TEST(verify, float_limit_is_doubled_for_dt_bias) {
   EXPECT_EQ(limit_of(DType::f64, "model.layers.0.mamba.A_log"), 1e-12);
   EXPECT_EQ(limit_of(DType::f32, "model.layers.0.mamba.D"), 1e-5);
   EXPECT_EQ(limit_of(DType::f32, "model.layers.0.mamba.dt_bias"), 2e-5);
@@ -81,7 +82,7 @@ TEST(verify, limits_of_float_are_twice_as_wide_for_few_sums_of_both_signs) {
   EXPECT_EQ(kind_of("model.final_layernorm.weight"), "model.final_layernorm.weight");
 }
 
-TEST(verify, sees_losses_norms_counts_and_what_is_no_number) {
+TEST(verify, loss_norm_count_and_nan_errors_are_detected) {
   const StepOutcome one = random_outcome(3);
   const auto changed = [&](auto&& change) {
     StepOutcome many = one;
@@ -101,7 +102,7 @@ TEST(verify, sees_losses_norms_counts_and_what_is_no_number) {
   EXPECT_EQ(broken(laws_of(one, one, 2, nan, DType::f64)), "loss after the update;");
 }
 
-TEST(verify, bf16_may_round_as_one_rank_does) {
+TEST(verify, bf16_error_may_match_single_rank_rounding) {
   const StepOutcome exact = random_outcome(4);
   const auto off_by = [&](double factor, std::uint64_t seed) {
     StepOutcome o = exact;
@@ -125,7 +126,7 @@ RunConfig run_of(const std::string& order, bool separate) {
   return run;
 }
 
-TEST(verify, random_samples_are_of_the_decks_kind) {
+TEST(verify, random_samples_match_the_deck_settings) {
   for (const bool separate : {false, true})
     for (const char* order : {"shuffled", "documents"}) {
       const RunConfig run = run_of(order, separate);
@@ -149,7 +150,7 @@ TEST(verify, random_samples_are_of_the_decks_kind) {
         counts.insert(std::count(s.learned.begin(), s.learned.end(), 1));
         padded = padded || (s.tokens[40] == 0 && s.tokens[39] == 0 && s.learned[40] == 0 && s.learned[39] == 0);
       }
-      EXPECT_GT(counts.size(), 4u);  // unequal numbers of labels
+      EXPECT_GT(counts.size(), 4u);  // samples have different label counts
       EXPECT_EQ(padded, order == std::string("documents"));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the watchdog and the supervisor conclude from heartbeats and times.
+// Conclusions that the watchdog and the supervisor draw from heartbeats and times.
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/outcome.hpp"
@@ -28,7 +28,7 @@ Heartbeat beat(int rank, Index step, bool waiting, std::int64_t written, std::in
   return h;
 }
 
-TEST(watch, a_silent_rank_is_to_blame_before_one_that_computes_and_one_that_is_behind) {
+TEST(watch, silent_then_computing_then_lagging_rank_is_blamed) {
   const std::vector<Heartbeat> before{beat(0, 7, true, 1 * second, 0), beat(1, 7, false, 1 * second, 0), beat(2, 6, true, 1 * second, 0),
                                       beat(3, 7, true, 1 * second, 0)};
   auto after = before;
@@ -43,20 +43,20 @@ TEST(watch, a_silent_rank_is_to_blame_before_one_that_computes_and_one_that_is_b
       << judge(before, after).text;
 }
 
-TEST(watch, of_ranks_that_wait_for_nobody_the_one_that_has_stood_longest_is_to_blame) {
+TEST(watch, longest_stalled_computing_rank_is_blamed) {
   const std::vector<Heartbeat> before{beat(0, 7, false, 1 * second, 900), beat(1, 7, false, 1 * second, 800), beat(2, 7, true, 1 * second, 100)};
   auto after = before;
   for (Heartbeat& h : after) h.written = 2 * second;
   EXPECT_EQ(judge(before, after).rank, 1);
 }
 
-TEST(watch, a_rank_that_has_ended_is_not_silent) {
+TEST(watch, ended_rank_is_not_silent) {
   std::vector<Heartbeat> records{beat(0, 7, true, 1 * second, 0), beat(1, 7, true, 1 * second, 0)};
   std::strcpy(records[1].phase, last_phase);
   EXPECT_EQ(silent(records, records), std::vector<int>{0});
 }
 
-TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_attempt_only) {
+TEST(watch, heartbeats_of_newest_attempt_are_read_by_rank) {
   const Folder folder;
   const auto path = heartbeat_path(folder.path());
   EXPECT_TRUE(read_heartbeats(path).empty());
@@ -78,7 +78,7 @@ TEST(watch, heartbeats_read_back_by_rank_and_of_the_newest_attempt_only) {
   EXPECT_EQ(std::filesystem::file_size(path), 5 * 256u);
 }
 
-TEST(watch, a_beacon_tells_of_the_wait_and_its_length) {
+TEST(watch, progress_record_shows_current_wait_and_its_duration) {
   ProgressRecord progress_record;
   const int tensor = progress_record.channel("tensor");
   EXPECT_EQ(progress_record.channel("a name of more than fifteen letters"), tensor + 1);
@@ -91,7 +91,7 @@ TEST(watch, a_beacon_tells_of_the_wait_and_its_length) {
     EXPECT_TRUE(sight.waiting);
     EXPECT_EQ(sight.channel, "tensor");
     EXPECT_EQ(sight.number, 7u);
-    EXPECT_EQ(progress_record.progress(), progress);  // waiting is no progress
+    EXPECT_EQ(progress_record.progress(), progress);  // waiting is not progress
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_FALSE(progress_record.look().waiting);
@@ -99,7 +99,7 @@ TEST(watch, a_beacon_tells_of_the_wait_and_its_length) {
   EXPECT_GE(progress_record.waited(), 0.02);
 }
 
-TEST(watch, times_are_hours_minutes_seconds_or_minutes) {
+TEST(watch, walltime_formats_are_parsed) {
   EXPECT_EQ(walltime_seconds(""), 0);
   EXPECT_EQ(walltime_seconds("90"), 5400);
   EXPECT_EQ(walltime_seconds("1.5"), 90);
@@ -109,17 +109,17 @@ TEST(watch, times_are_hours_minutes_seconds_or_minutes) {
     EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
 }
 
-TEST(watch, time_is_kept_back_for_the_slowest_step_and_save) {
+TEST(watch, walltime_reserves_time_for_slowest_step_and_save) {
   const auto begin = std::chrono::steady_clock::now() - std::chrono::seconds(100);
   EXPECT_FALSE(Walltime(0, begin).over(1e9, 1e9));
   EXPECT_FALSE(Walltime(200, begin).over(1, 10));
   EXPECT_TRUE(Walltime(200, begin).over(1, 80));
   EXPECT_TRUE(Walltime(200, begin).over(80, 1));
-  EXPECT_TRUE(Walltime(110, begin).over(1, {}));  // a tenth before the first save
+  EXPECT_TRUE(Walltime(110, begin).over(1, {}));  // before the first save, a tenth of the walltime is reserved
   EXPECT_FALSE(Walltime(114, begin).over(1, 0.1));
 }
 
-TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
+TEST(watch, batch_that_touches_skipped_samples_starts_after_them) {
   const std::vector<Span> skip{{16, 24}, {24, 26}};
   EXPECT_EQ(RunConfig::next_sample(0, 8, skip), 0);
   EXPECT_EQ(RunConfig::next_sample(8, 8, skip), 8);
@@ -128,7 +128,7 @@ TEST(watch, samples_to_skip_are_jumped_by_the_batch_that_would_touch_them) {
   EXPECT_EQ(RunConfig::next_sample(26, 8, skip), 26);
 }
 
-TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
+TEST(watch, data_axis_shrinks_until_batches_are_divisible) {
   SupervisedRun run;
   run.batches = {24}, run.micro_batch_size = 2;
   EXPECT_EQ(data_axis_of(run, 5), 4);
@@ -141,8 +141,9 @@ TEST(watch, the_data_axis_shrinks_to_what_the_batches_divide_by) {
   EXPECT_EQ(data_axis_of(run, 3), 0);
 }
 
-// No rank moves: told when that has lasted supervise.stale, no earlier and no later; before the first heartbeat ten times as long.
-TEST(watch, a_job_that_stands_still_is_told_of_after_its_time) {
+// If no rank makes progress, the job is reported after supervise.stale seconds, neither earlier nor later. Before the
+// first heartbeat the limit is ten times as long.
+TEST(watch, stalled_job_is_reported_after_stale_time) {
   const Folder folder;
   SuperviseSettings settings;
   settings.stale = 100, settings.silent = 1e9;
@@ -180,7 +181,7 @@ TEST(watch, useful_seconds_count_each_step_once) {
   EXPECT_EQ(useful_seconds(folder / "m.jsonl", 10), 6);
 }
 
-TEST(watch, an_outcome_reads_back) {
+TEST(watch, outcome_is_read_back) {
   const Folder folder;
   EXPECT_FALSE(read_outcome(folder.path()));
   write_outcome(folder.path(), {"hung", 75, 12, 3, "rank 3 \"sleeps\""});

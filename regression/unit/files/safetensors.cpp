@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// safetensors files are read back to the bit in any box, and a header that is wrong in any way is refused before anything is done with it.
+// safetensors files are read back bit for bit, also parts of a tensor. An invalid header is refused before any data is
+// read.
 #include "src/huggingface/safetensors.hpp"
 
 #include <signal.h>
@@ -22,7 +23,7 @@ using safetensors::Tensor;
 using safetensors::Type;
 using safetensors::Writer;
 
-// A file with this header and so many bytes of data.
+// Contents of a file with this JSON header and `data` bytes of data.
 std::string file_of(const std::string& json, std::size_t data) {
   const std::uint64_t length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), 8) + json + std::string(data, 'x');
@@ -34,12 +35,12 @@ std::string entry(const std::string& name, const std::string& type, const std::s
 void expect_refused(const std::string& file, const std::string& why) {
   const Error error = error_of([&] { safetensors::read_header(file, "a.safetensors"); });
   EXPECT_EQ(error.code, Exit::data) << error.what();
-  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  should say: " << why;
+  EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what() << "\n  the error should contain: " << why;
   EXPECT_EQ(std::string(error.what()).rfind("a.safetensors: ", 0), 0u) << error.what();
   EXPECT_LT(std::string(error.what()).size(), 400u) << error.what();
 }
 
-TEST(safetensors, gives_back_what_was_written) {
+TEST(safetensors, written_tensors_are_read_back_exactly) {
   const Folder folder;
   std::vector<Tensor> tensors{{"b", Type::f32, {3, 5}}, {"none", Type::f64, {4, 0, 2}}, {"scalar", Type::bf16, {}}, {"a", Type::u8, {7}}};
   std::string data;
@@ -70,7 +71,7 @@ TEST(safetensors, gives_back_what_was_written) {
   EXPECT_EQ(length % 8, 0u);
 }
 
-TEST(safetensors, reads_any_box_and_no_more_than_that) {
+TEST(safetensors, reader_reads_only_the_requested_box) {
   const Folder folder;
   const Shape shape{70, 5, 31};
   std::vector<float> numbers(std::size_t(elements(shape)));
@@ -109,7 +110,7 @@ TEST(safetensors, reads_any_box_and_no_more_than_that) {
   EXPECT_EQ(outside({{-1, 0, 0}, {1, 1, 1}}), Exit::internal);
 }
 
-TEST(safetensors, a_header_that_others_pad_or_order_otherwise_is_read) {
+TEST(safetensors, padded_or_reordered_headers_are_read) {
   const std::string a = entry("a", "F32", "[2]", "[4,12]"), b = entry("b", "I16", "[2]", "[0,4]");
   const auto header = safetensors::read_header(file_of("{" + a + "," + b + "}        ", 12), "x");
   ASSERT_EQ(header.tensors.size(), 2u);
@@ -124,7 +125,7 @@ TEST(safetensors, a_header_that_others_pad_or_order_otherwise_is_read) {
     EXPECT_TRUE(safetensors::is_weight_type(safetensors::read_header(file_of("{" + entry("a", type, "[3]", "[0,6]") + "}", 6), "x").tensors[0].type));
 }
 
-TEST(safetensors, a_wrong_length_is_refused_before_memory_is_taken) {
+TEST(safetensors, wrong_header_length_is_refused_before_allocation) {
   expect_refused("", "it has 0 bytes");
   expect_refused("1234567", "it has 7 bytes");
   for (const std::uint64_t length : {std::uint64_t(100'000'001), ~std::uint64_t(0), std::uint64_t(1) << 63, ~std::uint64_t(0) - 7})
@@ -137,14 +138,14 @@ TEST(safetensors, a_wrong_length_is_refused_before_memory_is_taken) {
   expect_refused(file_of("[]", 0), "does not begin with");
 }
 
-TEST(safetensors, what_people_fetch_instead_is_named_with_the_way_out) {
+TEST(safetensors, other_file_formats_are_recognized_and_named) {
   expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 3087467144\n", "pointer of Git LFS");
   expect_refused("<!DOCTYPE html>\n<html>\n", "is a web page");
   expect_refused(std::string("PK\x03\x04\x00\x00\x08\x08", 8) + std::string(40, 'x'), "torch.save");
   expect_refused("GGUF\x03" + std::string(40, '\1'), "GGUF");
 }
 
-TEST(safetensors, what_is_no_json_of_the_format_is_refused) {
+TEST(safetensors, invalid_header_json_is_refused) {
   expect_refused(file_of("{", 0), "not valid JSON");
   expect_refused(file_of("{} {}", 0), "not valid JSON");
   expect_refused(file_of(std::string("{}\0", 3), 0), "not valid JSON");
@@ -171,7 +172,7 @@ TEST(safetensors, what_is_no_json_of_the_format_is_refused) {
   expect_refused(file_of(deep, 0), "is not allowed in a safetensors header");
 }
 
-TEST(safetensors, numbers_that_are_no_sizes_are_refused) {
+TEST(safetensors, invalid_shapes_and_offsets_are_refused) {
   const auto with = [](const std::string& shape, const std::string& offsets) { return file_of("{" + entry("a", "F32", shape, offsets) + "}", 8); };
   expect_refused(with("[-2]", "[0,8]"), "a negative number");
   expect_refused(with("[2.0]", "[0,8]"), "not a 64-bit integer");
@@ -191,7 +192,7 @@ TEST(safetensors, numbers_that_are_no_sizes_are_refused) {
   expect_refused(file_of("{" + entry("a", "f32", "[2]", "[0,8]") + "}", 8), "unknown dtype");
 }
 
-TEST(safetensors, tensors_cover_the_data_to_the_byte) {
+TEST(safetensors, tensors_must_cover_the_data_exactly) {
   const std::string a = entry("a", "F32", "[2]", "[0,8]");
   const auto two = [&](const std::string& offsets, std::size_t data) {
     return file_of("{" + a + "," + entry("b", "F32", "[2]", offsets) + "}", data);
@@ -206,10 +207,10 @@ TEST(safetensors, tensors_cover_the_data_to_the_byte) {
   expect_refused(file_of("{}", 1), "the file has 1 bytes of data");
   expect_refused(file_of("{" + a + "," + a + "}", 8), "occurs twice");
   expect_refused(file_of("{" + entry("z", "F32", "[0]", "[8,8]") + "," + entry("z", "F32", "[2]", "[0,8]") + "}", 8), "occurs twice");
-  expect_refused(file_of("{" + entry("z", "F32", "[0]", "[4,4]") + "," + a + "}", 8), "overlap");  // inside of another
+  expect_refused(file_of("{" + entry("z", "F32", "[0]", "[4,4]") + "," + a + "}", 8), "overlap");  // inside another tensor
 }
 
-TEST(safetensors, long_and_strange_names_stay_short_in_messages) {
+TEST(safetensors, messages_shorten_and_escape_tensor_names) {
   expect_refused(file_of("{" + entry(std::string(65536, 'n'), "F32", "[2]", "[0,4]") + "}", 4), "nnn...");
   const Error error = error_of([&] { safetensors::read_header(file_of("{" + entry("a\\nb\\u001b[2J", "F32", "[2]", "[0,4]") + "}", 4), "x"); });
   EXPECT_EQ(std::string(error.what()).find_first_of("\n\x1b"), std::string::npos) << error.what();
@@ -222,7 +223,7 @@ TEST(safetensors, too_many_tensors_are_refused) {
   expect_refused(file_of(json, 0), "more than 1000000 tensors");
 }
 
-TEST(safetensors, files_that_cannot_be_read_are_named) {
+TEST(safetensors, unreadable_files_are_reported) {
   const Folder folder;
   EXPECT_EQ(error_of([&] { Reader reader(folder / "absent"); }).code, Exit::missing);
   EXPECT_EQ(error_of([&] { Reader reader(folder.path()); }).code, Exit::data);
@@ -233,7 +234,7 @@ TEST(safetensors, files_that_cannot_be_read_are_named) {
   EXPECT_NE(std::string(error.what()).find("not a regular file"), std::string::npos);
 }
 
-TEST(safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
+TEST(safetensors, file_that_shrinks_during_read_is_an_error) {
   const Folder folder;
   const fs::path path = folder.write("x", file_of("{" + entry("a", "F32", "[200]", "[0,800]") + "}", 800));
   const Reader reader(path);
@@ -242,8 +243,8 @@ TEST(safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
   EXPECT_EQ(error_of([&] { reader.read(reader.tensors()[0], whole({200}), data.data(), {200}, whole({200})); }).code, Exit::io);
 }
 
-// Whatever the bytes are: an Error or a header that keeps the rules.
-TEST(safetensors, survives_ten_thousand_damaged_files) {
+// A damaged file must give either an Error or a header that follows the rules.
+TEST(safetensors, damaged_files_give_errors_or_valid_headers) {
   std::string good = "{\"__metadata__\":{\"format\":\"pt\"}";
   Index end = 0;
   for (int i = 0; i < 6; ++i, end += 24)
@@ -278,11 +279,11 @@ TEST(safetensors, survives_ten_thousand_damaged_files) {
       EXPECT_EQ(error.code, Exit::data) << error.what();
     }
   }
-  EXPECT_GT(accepted, 0);  // a letter of a name, a byte of data
+  EXPECT_GT(accepted, 0);  // damage to a letter of a name or to a byte of data is accepted
   EXPECT_LT(accepted, 5000);
 }
 
-TEST(safetensors, nothing_is_left_of_a_file_that_was_not_finished) {
+TEST(safetensors, unfinished_file_is_removed) {
   const Folder folder;
   {
     Writer writer(folder / "x", {{"a", Type::f32, {4}}});
@@ -316,7 +317,8 @@ TEST(safetensors, half_precision_is_widened_and_narrowed_exactly) {
       EXPECT_EQ(float_to_half(x) | 0x200u, bits | 0x200u);
     } else {
       ASSERT_EQ(float_to_half(x), bits) << x;
-      // The middle between two neighbours goes to the even one, and a hair beyond it to the nearer.
+      // The midpoint of two neighbours is rounded to the even one. A value just off the midpoint is rounded to the
+      // nearer one.
       const float next = half_to_float(std::uint16_t(bits + 1));
       if (!std::isfinite(x) || !std::isfinite(next) || (bits & 0x7fffu) == 0x7fffu) continue;
       const float middle = (x + next) / 2;

@@ -16,15 +16,15 @@ Block block(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d, 
   return {x.at[0], x.at[1], x.at[2], x.at[3]};
 }
 
-// Vectors published with the Random123 library (kat_vectors, philox4x32-10).
-TEST(random, philox_gives_the_published_answers) {
+// Test vectors published with the Random123 library (kat_vectors, philox4x32-10).
+TEST(random, philox_matches_published_test_vectors) {
   const std::uint32_t all = 0xffffffff;
   EXPECT_EQ(block(0, 0, 0, 0, 0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(block(all, all, all, all, all, all), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(block(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(random, numbers_depend_on_seed_name_and_index_alone) {
+TEST(random, draws_depend_only_on_seed_name_and_index) {
   const Stream a(7, "blocks.0.w_in"), again(7, "blocks.0.w_in"), other_name(7, "blocks.1.w_in"), other_seed(8, "blocks.0.w_in"),
       high_seed(7 + (std::uint64_t(1) << 32), "blocks.0.w_in");
   const Index far = (Index(1) << 40) + 3;
@@ -37,11 +37,11 @@ TEST(random, numbers_depend_on_seed_name_and_index_alone) {
     EXPECT_NE(a.uniform(i), high_seed.uniform(i));
     EXPECT_NE(a.uniform(i), a.uniform(i + 1));
   }
-  EXPECT_NE(a.uniform(3), a.uniform(far));  // beyond 32 bits an index is still its own
+  EXPECT_NE(a.uniform(3), a.uniform(far));  // indices beyond 32 bits give their own draws
 }
 
-// Bounds are five standard errors of each statistic of n independent draws.
-TEST(random, normals_have_the_moments_of_normals) {
+// Each bound is five standard errors of the statistic over n independent draws.
+TEST(random, normal_draws_have_gaussian_moments) {
   const int n = 200000;
   const Stream stream(1, "moments");
   double m1 = 0, m2 = 0, m3 = 0, m4 = 0, within = 0;
@@ -58,7 +58,7 @@ TEST(random, normals_have_the_moments_of_normals) {
   EXPECT_NEAR(within, std::erf(std::sqrt(0.5)), 5 * std::sqrt(0.22 / n));
 }
 
-TEST(random, uniforms_fill_the_unit_interval_evenly) {
+TEST(random, uniform_draws_fill_the_unit_interval_evenly) {
   const int n = 200000, bins = 64;
   const Stream stream(1, "bins");
   std::vector<double> count(bins);
@@ -72,7 +72,7 @@ TEST(random, uniforms_fill_the_unit_interval_evenly) {
   EXPECT_NEAR(chi2, bins - 1, 5 * std::sqrt(2.0 * (bins - 1)));
 }
 
-TEST(random, streams_and_neighbours_are_uncorrelated) {
+TEST(random, different_streams_and_neighbouring_draws_are_uncorrelated) {
   const int n = 200000;
   const Stream a(1, "a"), b(1, "b"), c(2, "a");
   double names = 0, seeds = 0, neighbours = 0, squares = 0;

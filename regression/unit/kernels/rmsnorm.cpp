@@ -7,18 +7,19 @@ namespace gyr::testing::rmsnorm_suite {
 
 namespace {
 
-constexpr Index height = 150, width = 37, full = 48;  // more than two blocks of rows, widths that fill no vector and whole ones
-// Rows that a block of a GPU holds in one, two and four packs to a thread, and longer ones.
+// height spans more than two blocks of rows. 37 columns are no multiple of the vector length, 48 are.
+constexpr Index height = 150, width = 37, full = 48;
+// Row widths for which a GPU block holds the row in one, two and four packs per thread, and a width beyond these.
 template <class T>
 constexpr Index wide[] = {6144 / sizeof(T) - 16, 6144 / sizeof(T) + 16, 12288 / sizeof(T) + 16, 24576 / sizeof(T) + 16};
 constexpr Index few = 11;
-constexpr double eps = 1e-2;  // large enough that forgetting it shows
+constexpr double eps = 1e-2;  // so large that the tests fail if a kernel omits eps
 
 struct Plain {
   std::vector<double> y, rstd, dx, dg;
 };
 
-// The formulas of the header in plain loops.
+// Reference in plain loops, by the formulas of the kernel's header: y, rstd, dx and the weight gradient dg.
 Plain plain(const std::vector<double>& x, const std::vector<double>& g, const std::vector<double>& dy) {
   const Index width = Index(g.size()), height = Index(x.size()) / width;
   Plain p{std::vector<double>(x.size()), std::vector<double>(height), std::vector<double>(x.size()), std::vector<double>(width)};
@@ -79,12 +80,12 @@ TEST(rmsnorm, agrees_with_plain_loops) {
     }
 }
 
-TEST(rmsnorm, of_wide_rows_agrees_with_plain_loops) {
+TEST(rmsnorm, wide_rows_agree_with_plain_loops) {
   for (const Index columns : wide<double>) agrees_with_plain_loops<double>(columns, 1, few);
   for (const Index columns : wide<bf16>) agrees_with_plain_loops<bf16>(columns, 1, few);
 }
 
-TEST(rmsnorm, gradients_are_slopes) {
+TEST(rmsnorm, gradients_match_finite_differences) {
   Workbench bench;
   const Index rows = 5, narrow = 7;
   const auto x = bench.normal<double>(rows, narrow), dy = bench.normal<double>(rows, narrow), y = bench.zeros<double>(rows, narrow);
@@ -101,8 +102,8 @@ TEST(rmsnorm, gradients_are_slopes) {
   EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
 }
 
-// Hugging Face rounds x rstd to the type of the model before the weight multiplies it.
-TEST(rmsnorm, the_normalised_row_is_rounded_before_the_weight) {
+// Hugging Face rounds x * rstd to the data type of the model before it multiplies by the weight.
+TEST(rmsnorm, normalized_row_is_rounded_before_weight_multiplication) {
   Workbench bench;
   const auto x = bench.normal<bf16>(height, width), y = bench.zeros<bf16>(height, width);
   const auto g = bench.normal<float>(width), rstd = bench.zeros<float>(height);
@@ -111,7 +112,7 @@ TEST(rmsnorm, the_normalised_row_is_rounded_before_the_weight) {
     for (Index d = 0; d < width; ++d) ASSERT_EQ(float(y(r, d)), float(bf16(g(d) * float(bf16(float(x(r, d)) * rstd(r))))));
 }
 
-TEST(rmsnorm, the_scale_of_a_row_does_not_matter_without_eps) {
+TEST(rmsnorm, row_scale_cancels_when_eps_is_zero) {
   Workbench bench;
   const auto x = bench.normal<float>(height, width), y = bench.zeros<float>(height, width), z = bench.zeros<float>(height, width);
   const auto g = bench.normal<float>(width), rstd = bench.zeros<float>(height);
@@ -121,7 +122,7 @@ TEST(rmsnorm, the_scale_of_a_row_does_not_matter_without_eps) {
   EXPECT_LE(difference(numbers(z), numbers(y)), 1e-6);
 }
 
-TEST(rmsnorm, a_dry_run_counts_the_same_work_and_scratch) {
+TEST(rmsnorm, dry_run_counts_same_flops_and_scratch_bytes) {
   Workbench bench;
   Device dry(true, 0), real(false, 1 << 20);
   Arena memory = Arena::dry_run(Memory::activations);

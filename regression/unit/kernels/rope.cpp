@@ -11,12 +11,12 @@ struct Case {
   Index rows = 5, num_heads = 3, head_dim = 8;
   double rope_theta = 1e4, scale = 0.75;
   std::vector<std::int32_t> positions{0, 1, 7, 30, 1000};
-  Index gap = 3;  // between rows of x
+  Index gap = 3;  // padding elements between the rows of x
   Tensor1<const std::int32_t> places() const { return Tensor1<const std::int32_t>(positions.data(), rows); }
   Index furthest() const { return *std::max_element(positions.begin(), positions.end()); }
 };
 
-// The angles of all positions of a case.
+// Cosine and sine tables for all positions of a case.
 template <class A>
 struct Table {
   explicit Table(const Case& s) : cosine(s.furthest() + 1, s.head_dim / 2), sine(s.furthest() + 1, s.head_dim / 2) {
@@ -37,7 +37,7 @@ Values turned(const Case& s, Rotate turn, const Values& x, bool in_place = false
   return in_place ? from.values() : to.values();
 }
 
-// Heads whose halves fill no vector, and some whose do.
+// One case whose half heads do not fill a vector, and one whose half heads do.
 std::vector<Case> cases() {
   Case full;
   full.head_dim = 32, full.gap = 0;
@@ -46,8 +46,9 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-// A pair (u_j, u_{j+E/2}) is the complex number u_j + i u_{j+E/2}, turned by e^{i position theta^(-2j/E)}.
-TEST(rope, turns_complex_pairs) {
+// A pair (u_j, u_{j+E/2}) is the complex number u_j + i u_{j+E/2}. It is multiplied by e^{i position theta^(-2j/E)},
+// where E is head_dim and theta is rope_theta.
+TEST(rope, channel_pairs_are_rotated_as_complex_numbers) {
   for (const Case& s : cases()) {
     const Index half = s.head_dim / 2;
     const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Rotate::forward, x);
@@ -62,15 +63,15 @@ TEST(rope, turns_complex_pairs) {
   }
 }
 
-TEST(rope, backward_is_the_transpose) {
+TEST(rope, backward_is_the_transpose_of_forward) {
   const Case s;
   const Index n = s.rows * s.num_heads * s.head_dim;
   const Values x = numbers(n, 1), y = numbers(n, 2);
   EXPECT_NEAR(dot(turned<double>(s, Rotate::forward, x), y), dot(x, turned<double>(s, Rotate::backward, y)), 1e-12);
 }
 
-// <q at i, k at j> is a function of i - j.
-TEST(rope, products_depend_on_the_distance_alone) {
+// The dot product of a query at position i and a key at position j depends only on i - j.
+TEST(rope, query_key_products_depend_only_on_distance) {
   Case s, later;
   s.rows = later.rows = 2;
   s.num_heads = later.num_heads = 1;
@@ -84,7 +85,7 @@ TEST(rope, products_depend_on_the_distance_alone) {
   EXPECT_NEAR(product(s), product(later), 1e-12);
 }
 
-TEST(rope, may_run_in_place) {
+TEST(rope, rotation_works_in_place) {
   const Case s;
   const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1);
   EXPECT_EQ(turned<float>(s, Rotate::forward, x, true), turned<float>(s, Rotate::forward, x));
@@ -100,8 +101,8 @@ TEST(rope, float_and_bf16_follow_double) {
   }
 }
 
-// Gradients of a bf16 model come in float and leave in bf16; the other way they are widened.
-TEST(rope, changes_the_type_on_the_way) {
+// In a bf16 model, gradients are read as float and written as bf16. The opposite conversion widens bf16 to float.
+TEST(rope, rotation_converts_between_float_and_bf16) {
   const Case s;
   Device dev(false, 1 << 20);
   Table<float> table(s);
@@ -115,8 +116,8 @@ TEST(rope, changes_the_type_on_the_way) {
   EXPECT_EQ(wide_out.values(), turned<float>(s, Rotate::forward, x));
 }
 
-// At theta = 1e11 and far positions the float table still holds cos^2 + sin^2 = 1, and position 0 turns nothing.
-TEST(rope, table_is_of_unit_length) {
+// At theta = 1e11 and large positions, the float table still satisfies cos^2 + sin^2 = 1. Position 0 is the identity.
+TEST(rope, table_entries_have_unit_length) {
   Case s;
   s.rope_theta = 1e11;
   s.positions = {0, 1, 100, 16383, 262143};
@@ -126,11 +127,12 @@ TEST(rope, table_is_of_unit_length) {
   for (std::size_t i = 0; i < c.size(); ++i) ASSERT_NEAR(c[i] * c[i] + d[i] * d[i], 1, 1e-6);
   EXPECT_EQ(Values(c.begin(), c.begin() + 32), Values(32, 1));
   EXPECT_EQ(Values(d.begin(), d.begin() + 32), Values(32, 0));
-  for (const Index p : s.positions) EXPECT_NEAR(c[p * 32], std::cos(double(p)), 1e-6);  // j = 0: the angle is the position
+  for (const Index p : s.positions) EXPECT_NEAR(c[p * 32], std::cos(double(p)), 1e-6);  // for pair j = 0 the angle equals the position
 }
 
-// Of Llama 3.1 8B and 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers 5.23 computes them in float.
-TEST(rope, frequencies_are_lowered_as_published) {
+// Llama 3 frequency scaling with the parameters of Llama 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers
+// 5.23 computes it in float, and linear scaling.
+TEST(rope, llama3_and_linear_scaling_match_published_formulas) {
   const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32, 9), linear(5e5, {RopeScaling::linear, 4}, 32, 9),
       plain(5e5, {}, 32, 9);
   const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
@@ -143,8 +145,9 @@ TEST(rope, frequencies_are_lowered_as_published) {
   EXPECT_EQ(longer.amplitude(), 1);
 }
 
-// The fastest pair stays what it is, and the slowest is lowered by as much as the text is longer than those first trained on, so many times over.
-TEST(rope, is_lowered_by_the_length_of_longer_texts) {
+// Dynamic NTK scaling: the highest frequency is unchanged. The lowest frequency is divided by factor * length /
+// original_length - (factor - 1).
+TEST(rope, dynamic_scaling_depends_on_sequence_length) {
   const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 100};
   const RopeFrequencies plain(1e4, {}, 16, 9), shorter(1e4, scaling, 16, 100), longer(1e4, scaling, 16, 250);
   for (Index j = 0; j < 16; ++j) {
@@ -154,8 +157,8 @@ TEST(rope, is_lowered_by_the_length_of_longer_texts) {
   EXPECT_EQ(longer.amplitude(), 1);
 }
 
-// Between pairs that are none where they are not rounded.
-TEST(rope, yarn_ramps_between_what_lies_between_pairs) {
+// YaRN without truncation: the ramp starts and ends at fractional pair indices.
+TEST(rope, yarn_ramp_ends_are_fractional_without_truncation) {
   RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
   scaling.truncate = false;
   const RopeFrequencies yarn(1e4, scaling, 64, 9);
@@ -166,9 +169,10 @@ TEST(rope, yarn_ramps_between_what_lies_between_pairs) {
   }
 }
 
-// YaRN's own words: a pair that turns at least beta_fast times keeps its frequency, one that turns at most beta_slow times is interpolated, and
-// between the two pairs the share falls by equal steps.
-TEST(rope, yarn_ramps_between_pairs) {
+// YaRN as in its paper: a pair that makes at least beta_fast rotations over the original length keeps its frequency. A
+// pair with at most beta_slow rotations is interpolated. Between these two pairs the fraction that is kept falls in
+// equal steps.
+TEST(rope, yarn_ramp_is_linear_between_pairs) {
   const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64, 9), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64, 9);
   EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
   EXPECT_EQ(told.amplitude(), 1.25);
@@ -187,8 +191,9 @@ TEST(rope, yarn_ramps_between_pairs) {
   for (const double step : steps) EXPECT_NEAR(step, 1 / double(steps.size()), 1e-9);
 }
 
-// Of wider heads the first channels turn as those of narrow ones do, the others keep their place and take the scale.
-TEST(rope, turns_the_first_channels_of_a_head) {
+// Partial rotary embedding: the first channels of a wider head are rotated as in a head of that width. The other
+// channels are only scaled.
+TEST(rope, partial_rotary_rotates_only_the_first_channels) {
   for (const Index turned_channels : {Index(0), Index(4), Index(16)})
     for (const Rotate way : {Rotate::forward, Rotate::backward}) {
       Case s;

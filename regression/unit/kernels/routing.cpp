@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Routing against plain loops in double, on random rules: many scores that are equal, all tokens to one expert, and none to another.
+// Expert routing is compared with plain loops in double, for random routing rules. Some cases have many equal scores.
+// In some cases a large bias excludes two thirds of the experts.
 #include "kernels/ops/routing.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace gyr::testing::routing_suite {
 
 namespace {
 
-// How a case's logits and biases are drawn.
+// Distribution of the logits and biases of a case.
 enum class Kind { continuous, few_values, all_to_some };
 
 struct Case {
@@ -59,7 +60,8 @@ struct Tables {
   }
 };
 
-// Experts by their values, ties in their order, as a sort has them.
+// Reference choice: the experts of the best groups, sorted by value in descending order. A stable sort keeps equal
+// values in expert order.
 template <class A>
 std::vector<Index> chosen_of(const Case& c, const std::vector<A>& value) {
   const auto by = [](const std::vector<A>& v) { return [&v](Index a, Index b) { return v[a] > v[b]; }; };
@@ -81,7 +83,8 @@ std::vector<Index> chosen_of(const Case& c, const std::vector<A>& value) {
   return experts;
 }
 
-// Scores and weights are those of plain loops, the choice is that of a sort of the scores as they are.
+// Scores and weights must agree with plain loops. The chosen experts must be those of a stable sort of the kernel's own
+// scores.
 template <class A>
 void expect_plain(const Case& c) {
   Workbench bench;
@@ -118,7 +121,7 @@ ExpertRows grouped(Workbench& bench, const Case& c, const Tensor2<std::int32_t>&
   return rows;
 }
 
-// The permutation of a stable sort by expert: every slot once, in order within each expert.
+// The grouped rows must be the permutation of a stable sort by expert: every slot once, in order within each expert.
 void expect_sorted(Workbench& bench, const Case& c, const Tensor2<std::int32_t>& chosen) {
   const ExpertRows rows = grouped(bench, c, chosen);
   std::vector<std::int32_t> slots(c.rows * c.rule.top_k), count(c.experts, 0);
@@ -132,7 +135,7 @@ void expect_sorted(Workbench& bench, const Case& c, const Tensor2<std::int32_t>&
   for (Index e = 0; e < c.experts; ++e) EXPECT_EQ(rows.count(e), count[e]);
 }
 
-// On random cases of every kind.
+// Calls f with 25 random cases of every kind.
 template <class F>
 void on_cases(const F& f) {
   std::mt19937 random(gyr::testing::seed_of_run());
@@ -145,14 +148,14 @@ void on_cases(const F& f) {
 
 }  // namespace
 
-TEST(routing, agrees_with_plain_loops_and_a_sort) {
+TEST(routing, routing_agrees_with_plain_loops_and_sort) {
   on_cases([](const Case& c) {
     expect_plain<double>(c);
     expect_plain<float>(c);
   });
 }
 
-TEST(routing, gradients_are_slopes) {
+TEST(routing, gradients_match_finite_differences) {
   on_cases([](Case c) {
     c.rows = std::min<Index>(c.rows, 3);
     Workbench bench;
@@ -160,7 +163,7 @@ TEST(routing, gradients_are_slopes) {
     const auto dweights = bench.normal<double>(c.rows, c.rule.top_k), dlogits = bench.normal<double>(c.rows, c.experts);
     t.run(bench, c);
     route_backward<double>(bench.dev, c.rule, t.scores, t.chosen, dweights, dlogits);
-    const auto loss = [&] {  // of the same choice
+    const auto loss = [&] {  // loss for a fixed choice of experts
       double all = 0;
       for (Index r = 0; r < c.rows; ++r) {
         double exps = 0, total = 0, along = 0;
@@ -178,8 +181,8 @@ TEST(routing, gradients_are_slopes) {
   });
 }
 
-// Where a row is no number, its experts are some all the same, each once.
-TEST(routing, of_what_is_no_number_chooses_experts) {
+// A row with NaN logits still gets top_k distinct, valid experts.
+TEST(routing, nan_logits_still_choose_distinct_experts) {
   on_cases([](Case c) {
     Workbench bench;
     Tables<float> t(bench, c);
@@ -194,7 +197,7 @@ TEST(routing, of_what_is_no_number_chooses_experts) {
   });
 }
 
-TEST(routing, no_row_is_lost_or_doubled) {
+TEST(routing, no_row_is_lost_or_duplicated) {
   on_cases([](const Case& c) {
     Workbench bench;
     Tables<float> t(bench, c);
@@ -207,7 +210,8 @@ TEST(routing, no_row_is_lost_or_doubled) {
   });
 }
 
-// Gathered and combined again, each row comes back as often as it was sent out, and the one is the other's transpose.
+// gather_rows copies each row once for each of its chosen experts. combine_rows sums these copies, so it is the
+// transpose of gather_rows.
 template <class T>
 void expect_gather_and_combine(const Case& c, Index width) {
   Workbench bench;
@@ -231,7 +235,7 @@ void expect_gather_and_combine(const Case& c, Index width) {
   }
 }
 
-TEST(expert_rows, go_out_and_come_back) {
+TEST(expert_rows, gather_and_combine_agree_with_plain_loops) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (const Index width : {1, 7, 16, 40})
     for (int i = 0; i < 6; ++i) {
@@ -250,7 +254,7 @@ void expect_weighted(const Case& c, Index width, Activation activation) {
   const ExpertRows rows = grouped(bench, c, t.chosen);
   const Index slots = c.rows * c.rule.top_k;
   const auto gate_up = bench.normal<T>(slots, 2 * width), dgate_up = bench.normal<T>(slots, 2 * width);
-  for (Index i = 0; i < Index(gate_up.span()); ++i) gate_up.data()[i] = T(4 * double(gate_up.data()[i]));  // beyond what is clamped too
+  for (Index i = 0; i < Index(gate_up.span()); ++i) gate_up.data()[i] = T(4 * double(gate_up.data()[i]));  // some values exceed the clamp limits
   const auto y = bench.normal<T>(slots, width), dy = bench.normal<T>(slots, width);
   const auto dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
   std::vector<double> out, back(2 * slots * width), dweights(slots, 0.0);
@@ -286,7 +290,7 @@ TEST(expert_rows, weighted_glu_agrees_with_plain_loops) {
     }
 }
 
-// Of the rows of some experts in the middle, as they lie.
+// Tests a range of slots in the middle of the grouped rows, which begins and ends inside of experts.
 template <class T>
 void expect_weighted_bias(const Case& c, Index width) {
   Workbench bench;
@@ -323,8 +327,8 @@ TEST(expert_rows, weighted_biases_agree_with_plain_loops) {
   }
 }
 
-// The two terms of a sequence as they are written down, whose slopes the kernel adds; float follows double.
-TEST(balance, gradients_are_slopes) {
+// The load-balancing loss and the z-loss of a sequence, written out. The kernel must add their gradients to dlogits.
+TEST(balance, gradients_match_finite_differences) {
   on_cases([](Case c) {
     if (c.kind == Kind::few_values) return;
     c.rows = std::min<Index>(c.rows, 4);

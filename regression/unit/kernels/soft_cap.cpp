@@ -10,7 +10,7 @@ namespace gyr::testing::soft_cap_suite {
 
 namespace {
 
-// Rows and columns with packs of 8 and without.
+// Rows and columns that are multiples of the vector length 8, and others.
 constexpr std::pair<Index, Index> shapes[] = {{1, 1}, {3, 17}, {5, 64}, {300, 8}};
 
 template <class A>
@@ -33,18 +33,18 @@ void expect_capped(double tolerance) {
 
 }  // namespace
 
-TEST(soft_cap, is_the_hyperbolic_tangent_and_its_slope) {
+TEST(soft_cap, soft_cap_matches_tanh_and_its_derivative) {
   expect_capped<double>(1e-15);
   expect_capped<float>(2e-7);
 }
-TEST(soft_cap, without_a_cap_nothing_changes) {
+TEST(soft_cap, zero_cap_is_the_identity) {
   for (const double x : {0.0, 1e9, -std::numeric_limits<double>::infinity()}) {
     EXPECT_EQ(SoftCap<double>(0).at(x), x);
     EXPECT_EQ(SoftCap<double>(0).slope(x), 1);
   }
 }
 
-TEST(soft_cap, float_keeps_small_numbers_and_their_signs) {
+TEST(soft_cap, float_tanh_is_accurate_and_odd) {
   for (const float x : {0.0f, 1e-30f, -1e-8f, 3e-4f, -0.1f, 0.6249f, 0.6251f, -9.0f, 50.0f, -1e30f}) {
     EXPECT_NEAR(fast_tanh(x), std::tanh(double(x)), 1.2e-7 * std::abs(std::tanh(double(x)))) << x;
     EXPECT_EQ(fast_tanh(-x), -fast_tanh(x)) << x;

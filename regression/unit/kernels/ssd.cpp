@@ -19,7 +19,7 @@ struct Arguments {
         c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)), dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
         dt_bias(numbers(s.num_heads, 5)), a_log(numbers(s.num_heads, 6)), d(numbers(s.num_heads, 7)),
         initial(numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
-    for (double& v : dt_raw) v *= 3;  // so that time steps lie on either side of the clamps
+    for (double& v : dt_raw) v *= 3;  // so that time steps lie below, between and above the clamps
   }
 
   template <class T>
@@ -42,9 +42,9 @@ struct Result {
   Values y, last;
 };
 
-using Positions = std::vector<std::int32_t>;  // of packed documents
+using Positions = std::vector<std::int32_t>;  // position of each token in its packed document
 
-// The recurrence of the header, token by token; the state before a document is zero.
+// The recurrence of the SSD header, token by token. The state before a document is zero.
 Result oracle(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
   const auto [B, T, H, G, P, N, Q, low, high] = s;
   Result out{Values(B * T * H * P), a.initial};
@@ -93,7 +93,7 @@ struct Call {
     return {y.values(), last.values()};
   }
 
-  // The weights' gradients start from ones, which are taken off again: they must have been added to.
+  // The gradients of the weights begin at `start`, which is subtracted afterwards, so that the kernel must add to them.
   Arguments backward(Device& dev, const Values& dy_values, const Values& dlast_values, double start = 1) {
     Block<T> dy(rows, s.num_heads * s.head_dim, dy_values), dx(rows, s.num_heads * s.head_dim, {}, 2), db(rows, s.num_groups * s.state_size, {}, 3),
         dc(rows, s.num_groups * s.state_size, {}, 1), ddt(rows, s.num_heads, {}, 2);
@@ -127,13 +127,14 @@ Arguments backward(const SsdShape& s, const Arguments& a, const Positions& posit
   return call.backward(dev, random_dy(s), random_dlast(s));
 }
 
-// batch, length, heads, groups, width, state, chunk, dt_low, dt_high
+// batch, seq_length, num_heads, num_groups, head_dim, state_size, chunk_size, dt_low, dt_high
 std::vector<SsdShape> shapes() {
   return {{2, 11, 2, 1, 3, 4, 4, 0, infinity}, {1, 8, 4, 2, 2, 3, 8, 0, infinity}, {1, 5, 3, 3, 2, 2, 64, 0, infinity},
           {2, 1, 2, 1, 3, 4, 8, 0, infinity},  {1, 9, 6, 3, 2, 3, 1, 0, infinity}, {1, 7, 2, 2, 4, 3, 4, 0.2, 0.9}};
 }
 
-// Chunks of 4 and documents whose edges fall on theirs and beside them; the last one began before its sequence.
+// Packed documents whose boundaries fall on and next to the boundaries of chunks of 4 tokens. In the last case, the
+// first document of each sequence began before the sequence.
 struct Packed {
   SsdShape shape;
   Positions positions;
@@ -142,7 +143,7 @@ std::vector<Packed> packed_cases() {
   std::vector<Packed> list;
   const SsdShape s{2, 19, 4, 2, 2, 3, 4, 0, infinity};
   for (const Lengths& lengths : cuts(19)) list.push_back({s, positions_of(lengths, 2, 19)});
-  list.push_back({{1, 150, 2, 1, 3, 4, 150, 0, infinity}, positions_of({20, 1, 45, 64, 150}, 1, 150)});  // several bands in a chunk
+  list.push_back({{1, 150, 2, 1, 3, 4, 150, 0, infinity}, positions_of({20, 1, 45, 64, 150}, 1, 150)});  // one chunk of several 64-row bands
   list.push_back({s, positions_of({6, 13}, 2, 19)});
   for (int t = 0; t < 6; ++t) list.back().positions[t] += 3;
   for (int t = 0; t < 13; ++t) list.back().positions[19 + t] += 3;
@@ -151,7 +152,7 @@ std::vector<Packed> packed_cases() {
 
 }  // namespace
 
-TEST(ssd, equals_the_recurrence) {
+TEST(ssd, output_equals_the_recurrence) {
   for (const SsdShape& s : shapes()) {
     const Arguments a(s);
     const Result x = forward<double>(s, a), y = oracle(s, a);
@@ -160,7 +161,7 @@ TEST(ssd, equals_the_recurrence) {
   }
 }
 
-TEST(ssd, equals_the_recurrence_of_packed_documents) {
+TEST(ssd, packed_documents_equal_the_recurrence) {
   for (const auto& [s, positions] : packed_cases()) {
     const Arguments a(s);
     const Result x = forward<double>(s, a, positions), y = oracle(s, a, positions);
@@ -169,7 +170,7 @@ TEST(ssd, equals_the_recurrence_of_packed_documents) {
   }
 }
 
-TEST(ssd, starts_from_zeros_without_an_initial_state) {
+TEST(ssd, missing_initial_state_means_zeros) {
   const SsdShape s = shapes()[0];
   Arguments a(s);
   Device dev(false, 1 << 24);
@@ -192,14 +193,15 @@ void expect_central_differences(const SsdShape& s, const Positions& positions) {
   }
 }
 
-TEST(ssd, gradient_is_the_central_difference) {
+TEST(ssd, gradients_match_central_differences) {
   for (const SsdShape& s : shapes()) expect_central_differences(s, {});
 }
-TEST(ssd, gradient_of_packed_documents_is_the_central_difference) {
+TEST(ssd, packed_document_gradients_match_central_differences) {
   for (const auto& [s, positions] : packed_cases()) expect_central_differences(s, positions);
 }
 
-// Documents side by side find what each finds alone, from a zero state, and the gradients of the weights add up.
+// Packed documents must give the same as a separate run of each document from a zero state. The weight gradients are
+// the sums over these runs.
 TEST(ssd, packed_documents_equal_separate_runs) {
   for (const auto& [s, positions] : packed_cases()) {
     if (positions[0] > 0) continue;
@@ -228,7 +230,7 @@ TEST(ssd, packed_documents_equal_separate_runs) {
         for (Index i = 0; i < s.num_heads; ++i) (h.*weight)[i] += (d.*weight)[i];
     }
     expect_near(y, apart, 1e-13, "y");
-    EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence
+    EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence, so none uses the initial state
     h.initial = g.initial;
     for (const auto& [part, name] : parts) expect_near(g.*part, h.*part, 1e-12, name);
   }
@@ -238,7 +240,7 @@ template <class T>
 void expect_the_bits_of_no_documents() {
   for (const SsdShape& s : shapes()) {
     Positions positions = positions_of({s.seq_length}, s.batch, s.seq_length);
-    for (auto& p : positions) p += 1;  // begun before the sequence, which has an initial state
+    for (auto& p : positions) p += 1;  // the document began before the sequence, which has an initial state
     const Arguments a(s);
     const Result y = forward<T>(s, a), z = forward<T>(s, a, positions);
     const Arguments g = backward<T>(s, a), h = backward<T>(s, a, positions);
@@ -248,13 +250,13 @@ void expect_the_bits_of_no_documents() {
   }
 }
 
-TEST(ssd, one_document_a_sequence_keeps_the_bits_of_none) {
+TEST(ssd, one_document_per_sequence_changes_no_bit) {
   expect_the_bits_of_no_documents<float>();
   expect_the_bits_of_no_documents<double>();
 }
 
-// Forward and backward: what one document is made of, and what is asked of it, changes no bit of another.
-TEST(ssd, documents_do_not_reach_each_other) {
+// Forward and backward: a change of one document's inputs and output gradient changes no bit of another document.
+TEST(ssd, packed_documents_do_not_influence_each_other) {
   const SsdShape s{1, 90, 2, 1, 5, 6, 32, 0, infinity};
   const Positions positions = positions_of({20, 1, 11, 40, 90}, 1, 90);
   const std::vector<std::pair<Part, Index>> per_token{{&Arguments::x, 10}, {&Arguments::b, 6}, {&Arguments::c, 6}, {&Arguments::dt_raw, 2}};
@@ -286,7 +288,7 @@ TEST(ssd, documents_do_not_reach_each_other) {
   }
 }
 
-TEST(ssd, gradient_without_a_gradient_of_the_last_state) {
+TEST(ssd, missing_last_state_gradient_means_zeros) {
   const SsdShape s = shapes()[0];
   const Arguments a(s);
   Device dev(false, 1 << 24);
@@ -297,7 +299,7 @@ TEST(ssd, gradient_without_a_gradient_of_the_last_state) {
   for (const auto& [part, name] : parts) EXPECT_EQ(g.*part, h.*part) << name;
 }
 
-TEST(ssd, does_not_depend_on_the_chunk_length) {
+TEST(ssd, result_does_not_depend_on_chunk_length) {
   SsdShape s{2, 150, 4, 2, 5, 6, 1, 0, infinity};
   const Arguments a(s);
   const Result y = forward<double>(s, a);
@@ -312,7 +314,7 @@ TEST(ssd, does_not_depend_on_the_chunk_length) {
   }
 }
 
-TEST(ssd, of_packed_documents_does_not_depend_on_the_chunk_length) {
+TEST(ssd, packed_documents_do_not_depend_on_chunk_length) {
   SsdShape s{2, 150, 4, 2, 5, 6, 1, 0, infinity};
   const Positions positions = positions_of({30, 1, 33, 64, 150}, 2, 150);
   const Arguments a(s), g = backward<double>(s, a, positions);
@@ -325,8 +327,9 @@ TEST(ssd, of_packed_documents_does_not_depend_on_the_chunk_length) {
   }
 }
 
-// Cut anywhere: the last state of the first piece begins the second, and its gradient comes back.
-TEST(ssd, two_calls_with_the_state_equal_one) {
+// The sequence is split at any place. The last state of the first part is the initial state of the second, and its
+// gradient flows back.
+TEST(ssd, split_sequence_with_carried_state_equals_one_call) {
   const SsdShape whole{1, 13, 2, 1, 3, 4, 4, 0, infinity};
   const Arguments a(whole), g = backward<double>(whole, a);
   const Result y = forward<double>(whole, a);
@@ -356,14 +359,14 @@ TEST(ssd, two_calls_with_the_state_equal_one) {
     for (const auto& [part, name] : parts) {
       Values sum = early.*part;
       if ((early.*part).size() == (late.*part).size() && part != &Arguments::initial && (a.*part).size() == 2)
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (late.*part)[i];  // weights
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (late.*part)[i];  // weight gradients add up
       else if (part != &Arguments::initial) sum.insert(sum.end(), (late.*part).begin(), (late.*part).end());
       expect_near(sum, g.*part, 1e-12, name);
     }
   }
 }
 
-TEST(ssd, last_may_be_the_memory_of_initial) {
+TEST(ssd, last_state_may_alias_the_initial_state) {
   const SsdShape s = shapes()[0];
   Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
   Device dev(false, 1 << 24);
@@ -374,7 +377,7 @@ TEST(ssd, last_may_be_the_memory_of_initial) {
   EXPECT_EQ(together.initial.values(), y.last);
 }
 
-TEST(ssd, future_tokens_do_not_reach_the_past) {
+TEST(ssd, future_tokens_do_not_influence_the_past) {
   const SsdShape s{1, 90, 2, 1, 5, 6, 32, 0, infinity};
   const Arguments a(s);
   const Result y = forward<float>(s, a);
@@ -397,7 +400,7 @@ void expect_float_and_bf16_follow_double(const Positions& positions) {
   const Result y = forward<double>(s, a, positions), f = forward<float>(s, a, positions), h = forward<bf16>(s, a, positions);
   expect_near(f.y, y.y, 1e-5);
   expect_near(h.y, y.y, 1e-2);
-  expect_near(h.last, y.last, 1e-2);  // where products of bf16 are the processor's, what enters the state is rounded
+  expect_near(h.last, y.last, 1e-2);  // on processors with bf16 GEMMs, the inputs of the state are rounded to bf16
   const Arguments g = backward<double>(s, a, positions), gf = backward<float>(s, a, positions), gh = backward<bf16>(s, a, positions);
   for (const auto& [part, name] : parts) {
     expect_near(gf.*part, g.*part, 1e-5, name);
@@ -410,14 +413,15 @@ TEST(ssd, float_and_bf16_follow_double) {
   expect_float_and_bf16_follow_double(positions_of({10, 1, 40, 75}, 2, 75));
 }
 
-// |a - b| over |b|, as vectors.
+// Relative distance |a - b| / |b| of two vectors.
 double distance(const Values& a, const Values& b) {
   double apart = 0, length = 0;
   for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
   return apart == 0 ? 0 : std::sqrt(apart / length);
 }
 
-// Several chunks of any length, heads whose rates go from 1 to 24 as models begin with, time steps of any size, and documents or none.
+// Random case: several chunks of any length, heads with decay rates from 1 to 24 as at initialization, time steps of
+// any size, and packed documents or none.
 struct LongChunks {
   SsdShape shape;
   Arguments arguments;
@@ -444,9 +448,9 @@ struct LongChunks {
   }
 };
 
-// The exponents of a chunk are differences of sums over it, which reach thousands. Whatever the chunk, what is lost is float's rounding and
-// not the digits of such sums.
-TEST(ssd, float_keeps_its_digits_in_long_chunks) {
+// The exponents in a chunk are differences of prefix sums, which reach thousands. For any chunk length, the error must
+// be float rounding and not a loss of digits in these sums.
+TEST(ssd, float_stays_accurate_in_long_chunks) {
   for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     const LongChunks c(seed);
     const auto both = [&]<class T>(T) {
@@ -459,15 +463,15 @@ TEST(ssd, float_keeps_its_digits_in_long_chunks) {
     const auto [f, h] = both(float());
     EXPECT_LT(distance(f, y), 2e-7) << "seed " << seed << ": " << c.name();
     for (const auto& [part, name] : parts) {
-      const bool sum = part == &Arguments::a_log || part == &Arguments::dt_bias;  // over all tokens, of both signs
+      const bool sum = part == &Arguments::a_log || part == &Arguments::dt_bias;  // sums over all tokens, with terms of both signs
       EXPECT_LT(distance(h.*part, g.*part), sum ? 4e-6 : 8e-7) << "seed " << seed << ": " << name << ", " << c.name();
     }
   }
 }
 
-// Time steps of softplus(+-40) and rates up to e^16: the decay underflows to an exact zero and nothing becomes
+// Time steps of softplus(+-40) and decay rates up to e^16: the decay underflows to exactly zero, and nothing becomes
 // infinite.
-TEST(ssd, extremes_stay_finite) {
+TEST(ssd, extreme_time_steps_and_rates_stay_finite) {
   const SsdShape s{1, 40, 4, 1, 3, 4, 16, 0, infinity};
   Arguments a(s);
   for (std::size_t i = 0; i < a.dt_raw.size(); ++i) a.dt_raw[i] = i % 3 == 0 ? 40 : i % 3 == 1 ? -40 : a.dt_raw[i];
@@ -486,7 +490,7 @@ TEST(ssd, extremes_stay_finite) {
   expect_near(Values(y.last.begin(), y.last.begin() + 12), Values(exact.last.begin(), exact.last.begin() + 12), 1e-6);
 }
 
-// Outside of [low, high] the time step is the bound and its gradient an exact zero.
+// Outside of [low, high] the time step equals the bound, and its gradient is exactly zero.
 TEST(ssd, clamped_time_steps_have_no_gradient) {
   const SsdShape s = shapes().back();
   Arguments a(s);
@@ -512,11 +516,11 @@ void expect_dry_run_counts_what_runs(const Positions& positions) {
   for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
-TEST(ssd, dry_run_counts_what_runs) { expect_dry_run_counts_what_runs({}); }
-TEST(ssd, dry_run_counts_what_runs_for_packed_documents) { expect_dry_run_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
+TEST(ssd, dry_run_counts_the_same_work_and_scratch) { expect_dry_run_counts_what_runs({}); }
+TEST(ssd, dry_run_counts_the_work_of_packed_documents) { expect_dry_run_counts_what_runs(positions_of({10, 1, 40, 75}, 2, 75)); }
 
-// Chunks of 16 million tokens are counted, not walked over: the work is that of one chunk times their number.
-TEST(ssd, a_dry_run_counts_millions_of_tokens_in_no_time) {
+// Chunks of 16 million tokens are counted without a loop: the FLOPs are those of one chunk times the number of chunks.
+TEST(ssd, dry_run_counts_flops_without_looping_over_tokens) {
   const auto flops = [](Index batch, Index seq_length, Index heads) {
     const SsdShape s{batch, seq_length, heads, 2, 8, 16, 32, 0, infinity};
     const Index rows = batch * seq_length, inner = heads * 8, bc = 2 * 16;
@@ -535,11 +539,11 @@ TEST(ssd, a_dry_run_counts_millions_of_tokens_in_no_time) {
   EXPECT_GT(flops(1, 32, 1 << 20), 1e5 * once);
 }
 
-// ---- The pieces of the scan, as ranks that hold parts of one sequence use them ----
+// ---- Parts of the scan, as context-parallel ranks use them on parts of a sequence ----
 
 namespace {
 
-// The tokens [first, first + count) of every sequence.
+// Tokens [first, first + count) of every sequence.
 Values slice_of_all_sequences(const Values& x, const SsdShape& s, Index first, Index count) {
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
   Values part;
@@ -557,7 +561,7 @@ void write_back_to_all_sequences(const Values& part, const SsdShape& s, Index fi
 const std::vector<Part> token_parts{&Arguments::x, &Arguments::b, &Arguments::c, &Arguments::dt_raw};
 const std::vector<Part> weight_parts{&Arguments::dt_bias, &Arguments::a_log, &Arguments::d};
 
-// One rank: its tokens, its chunks' states, and its own states that it tells the others.
+// One context-parallel rank: its tokens, the states of its chunks, and its own state, which the other ranks receive.
 template <class T>
 struct Rank {
   using A = Acc<T>;
@@ -585,7 +589,7 @@ struct Rank {
     ssd_outputs_backward<T>(dev, call.s, call.input(), call.weights(), call.saved(), dy.tensor(), gradients());
     ssd_own_state_backward<A>(dev, call.s, decays(), gradients(), own.tensor());
   }
-  // Without a gradient of the state that leaves where `leaving` is empty.
+  // An empty `leaving` means that the state after this rank's tokens has no gradient.
   Arguments chunk_states_backward(Device& dev, const Values& leaving) {
     const SsdShape& s = call.s;
     Block<A> dlast_block(s.batch, call.state, leaving);
@@ -605,7 +609,7 @@ struct Rank {
     return g;
   }
 
-  // What comes out on the other side of this rank's tokens, in forward or in backward, of a state or gradient that comes in.
+  // Passes an incoming state (forward) or state gradient (backward) through the tokens of this rank.
   Values through(Values x) const {
     const Values factor = total.values(), added = own.values();
     const Index of_head = call.state / call.s.num_heads;
@@ -633,12 +637,12 @@ struct Rank {
   }
 };
 
-// Sequences with an initial state, cut anywhere in two, with documents that begin anywhere or none.
+// Random sequences with an initial state, split in two at any token, with packed documents or none.
 struct SplitSequence {
   SsdShape shape;
   Index cut;
   Positions positions;
-  bool last_asked;  // whether anything asks for the state after the last token
+  bool last_asked;  // true if the state after the last token has a gradient
 
   explicit SplitSequence(std::uint64_t seed) {
     const Values draw = numbers(12, 2000 + seed);
@@ -656,13 +660,14 @@ struct SplitSequence {
     }
   }
   std::string name() const {
-    return fmt::format("batch {}, length {} cut at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, cut,
+    return fmt::format("batch {}, length {} split at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, cut,
                        shape.num_heads, shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size,
                        positions.empty() ? "no documents" : "documents");
   }
 };
 
-// Two ranks compute the chunk states of their halves apart, tell each other their own states, and have the outputs and gradients of the whole.
+// Two ranks compute the chunk states of their halves independently and exchange their own states. Outputs and gradients
+// must equal those of the full sequence.
 template <class T>
 void expect_halves_equal_full_sequence(const SplitSequence& c, double tolerance) {
   const SsdShape& s = c.shape;
@@ -704,7 +709,7 @@ void expect_halves_equal_full_sequence(const SplitSequence& c, double tolerance)
 
 }  // namespace
 
-TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
+TEST(ssd, context_parallel_parts_equal_the_full_sequence) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const SplitSequence c(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.name()));
@@ -715,7 +720,7 @@ TEST(ssd, pieces_of_a_cut_sequence_equal_the_whole) {
   }
 }
 
-TEST(ssd, dry_run_counts_what_the_pieces_run) {
+TEST(ssd, dry_run_counts_work_of_context_parallel_parts) {
   const SsdShape s{2, 75, 4, 2, 8, 16, 32, 0, infinity};
   const Arguments a(s);
   Device dev(false, 1 << 24), dry(true, 0);
@@ -729,7 +734,7 @@ TEST(ssd, dry_run_counts_what_the_pieces_run) {
   for (std::size_t i = 0; i < dev.work().size(); ++i) EXPECT_EQ(dev.work()[i].calls, dry.work()[i].calls) << dev.work()[i].kernel;
 }
 
-// As generation goes: token after token, with nothing but the state in between.
+// As in generation: one token after the other, with only the state carried over.
 template <class T>
 void expect_steps_are_the_recurrence(const SsdShape& s, double tolerance) {
   Arguments a(s);
@@ -758,9 +763,9 @@ void expect_steps_are_the_recurrence(const SsdShape& s, double tolerance) {
   expect_near(state.values(), expected.last, tolerance, "last");
 }
 
-TEST(ssd, steps_are_the_recurrence) {
+TEST(ssd, single_token_steps_equal_the_recurrence) {
   std::vector<SsdShape> all = shapes();
-  all.push_back({3, 4, 4, 2, 5, 37, 8, 0, infinity});  // more states than are summed side by side, and some left over
+  all.push_back({3, 4, 4, 2, 5, 37, 8, 0, infinity});  // 37 states are more than one vector of partial sums and leave a remainder
   for (const SsdShape& s : all) {
     expect_steps_are_the_recurrence<double>(s, 1e-13);
     expect_steps_are_the_recurrence<float>(s, 1e-5);
@@ -768,8 +773,8 @@ TEST(ssd, steps_are_the_recurrence) {
   }
 }
 
-// One token costs a step of the recurrence, whatever the chunk length.
-TEST(ssd, a_single_token_is_cheap) {
+// A single token costs one step of the recurrence, for any chunk length.
+TEST(ssd, single_token_costs_one_recurrence_step) {
   const SsdShape s{1, 1, 4, 1, 16, 32, 128, 0, infinity};
   Device dev(false, 1 << 20);
   Call<float>(s, Arguments(s)).forward(dev);

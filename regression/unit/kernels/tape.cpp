@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of rehearsed memory: what is replayed finds its places and never meets anything else; what differs is refused by name; plans lose nothing.
+// Tapes: recorded memory plans. Replayed allocations get their planned places and never overlap live ones. A deviation
+// from the recording is refused by name. Plans waste almost no memory.
 #include "kernels/device/tape.hpp"
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace gyr::tape_suite {
 namespace {
 
-// What a small micro-batch asks for in two tasks, and how it may differ.
+// Allocations of a small micro-batch in two tasks. The fields are variations of them.
 struct Micro {
   Index kept = 1000, work = 700;
   const char* name = "kept";
@@ -74,10 +75,10 @@ void expect_refused(const Micro& micro, std::initializer_list<const char*> parts
   EXPECT_EQ(error_of([&] { Micro{}(tape, false); }), "");
   const std::string error = error_of([&] { micro(tape, false); });
   EXPECT_NE(error, "");
-  for (const char* part : parts) EXPECT_NE(error.find(part), std::string::npos) << error << " does not say " << part;
+  for (const char* part : parts) EXPECT_NE(error.find(part), std::string::npos) << error << " does not contain " << part;
 }
 
-TEST(tape, refuses_by_name_what_was_not_rehearsed) {
+TEST(tape, unrecorded_allocations_are_refused_by_name) {
   expect_refused({.kept = 1001}, {"kept", "1001", "1000"});
   expect_refused({.name = "changed"}, {"changed", "kept"});
   expect_refused({.more = true}, {"surplus", "last"});
@@ -86,8 +87,8 @@ TEST(tape, refuses_by_name_what_was_not_rehearsed) {
   expect_refused({.work = 800}, {"product", "800"});
 }
 
-// Documents may make a kernel's work smaller.
-TEST(tape, takes_a_smaller_workspace) {
+// Packed documents may make the workspace of a kernel smaller.
+TEST(tape, smaller_workspace_than_recorded_is_accepted) {
   const auto script = rehearsed({});
   Arena memory(Memory::activations, script->plan.slot + script->plan.shared);
   Tape tape(script, memory.begin(), memory.begin() + script->plan.slot);
@@ -95,7 +96,7 @@ TEST(tape, takes_a_smaller_workspace) {
   EXPECT_EQ(error_of([&] { Micro{}(tape, false); }), "");
 }
 
-TEST(tape, a_rehearsal_refuses_micro_batches_that_differ) {
+TEST(tape, recording_refuses_differing_micro_batches) {
   for (const Micro& other : {Micro{.kept = 999}, Micro{.name = "changed"}, Micro{.more = true}, Micro{.turned = true}}) {
     Tape tape(std::make_shared<Script>());
     Micro{}(tape, true);
@@ -106,7 +107,7 @@ TEST(tape, a_rehearsal_refuses_micro_batches_that_differ) {
 enum class Do { keep, drop, pass, work };
 struct Event {
   Do what;
-  Index bytes;  // or which of what is kept
+  Index bytes;  // size in bytes, or index of a kept block
 };
 using TaskEvents = std::vector<Event>;
 
@@ -117,7 +118,7 @@ std::vector<TaskEvents> drawn(std::mt19937_64& random) {
   return tasks;
 }
 
-// A slot whose micro-batch writes its mark into all that it takes.
+// A slot whose micro-batch fills all its allocations with its mark.
 class Player {
  public:
   Player(Tape tape, bool real) : tape_(std::move(tape)), real_(real) {}
@@ -164,7 +165,7 @@ class Player {
   }
   void give_back(const Held& held) {
     const Index own = real_ ? std::count(held.data, held.data + held.bytes, mark_) : held.bytes;
-    EXPECT_EQ(own, held.bytes) << "bytes that keep their mark";
+    EXPECT_EQ(own, held.bytes) << "bytes of the allocation that still hold the mark";
     tape_.give_back(held.data);
   }
 
@@ -174,8 +175,8 @@ class Player {
   std::vector<Held> kept_;
 };
 
-// Micro-batches take turns in some slots, task by task; each finds what it has written.
-TEST(tape, what_is_replayed_never_meets_what_is_alive) {
+// Micro-batches alternate between several slots, task by task. Each must find the data that it has written.
+TEST(tape, replayed_allocations_never_overlap_live_ones) {
   std::mt19937_64 random(23);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(fmt::format("trial {} of seed 23", trial));
@@ -203,8 +204,9 @@ TEST(tape, what_is_replayed_never_meets_what_is_alive) {
   }
 }
 
-// Two stacks from both ends: what forward keeps, and scratch that lives while backward gives it back, leave no gap.
-TEST(tape, of_nested_lifetimes_a_plan_takes_what_is_alive_at_once) {
+// Allocation from both ends: what the forward keeps, and scratch that lives while the backward frees it, must leave no
+// gap.
+TEST(tape, plan_of_nested_lifetimes_leaves_no_gap) {
   std::vector<SlotBlock> blocks;
   constexpr Index layers = 60;
   for (Index i = 0; i < layers; ++i) {
@@ -222,8 +224,8 @@ TEST(tape, of_nested_lifetimes_a_plan_takes_what_is_alive_at_once) {
   EXPECT_LT(several.slot, live);
 }
 
-// One rank of every stage.
-TEST(tape, plans_of_every_deck_lose_nothing) {
+// Checks one rank of every pipeline stage of every deck.
+TEST(tape, plans_of_all_decks_waste_under_one_percent) {
   int decks = 0;
   for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(GYR_SOURCE_DIR) / "input")) {
     if (file.path().extension() != ".yaml") continue;

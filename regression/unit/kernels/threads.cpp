@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank of several threads computes the numbers of a rank of one, to the bit.
+// A rank with several threads computes bitwise the same values as a rank with one thread.
 #include "kernels/base/threads.hpp"
 
 #include <cstdlib>
@@ -14,7 +14,7 @@
 namespace gyr::testing::threads_suite {
 namespace {
 
-// Wide enough that products, attention, scan and rows are divided among threads.
+// Model so large that GEMMs, attention, scan and row kernels are divided among threads.
 ModelConfig wide() {
   ModelConfig m = named("T2").model;  // two groups of B and C
   m.vocab_size = 512, m.hidden_size = 256;
@@ -24,7 +24,8 @@ ModelConfig wide() {
   return m;
 }
 
-// Of two steps, the second of which begins with what the first has made of the weights.
+// Writes loss, gradient norm and gradient hashes of two training steps. The second step uses the weights that the first
+// has updated.
 template <class T>
 void put_numbers(std::ostream& out) {
   const ModelConfig m = wide();
@@ -47,18 +48,18 @@ void put_numbers(std::ostream& out) {
   }
 }
 
-// The numbers of this test in a process of so many threads.
+// Values that this test writes in a process with `threads` threads.
 std::string numbers_of(int threads, const Folder& folder) {
   const auto file = folder / ("of_" + std::to_string(threads));
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = fmt::format(
-      "KOKKOS_NUM_THREADS={0} OMP_NUM_THREADS={0} GYR_NUMBERS='{1}' '{2}' --gtest_filter=threads.their_number_changes_no_bit > '{1}.log' 2>&1",
+      "KOKKOS_NUM_THREADS={0} OMP_NUM_THREADS={0} GYR_NUMBERS='{1}' '{2}' --gtest_filter=threads.thread_count_changes_no_bit > '{1}.log' 2>&1",
       threads, file.string(), self);
   EXPECT_EQ(std::system(command.c_str()), 0) << contents(file.string() + ".log");
   return contents(file);
 }
 
-TEST(threads, their_number_changes_no_bit) {
+TEST(threads, thread_count_changes_no_bit) {
   if (!threaded) GTEST_SKIP() << "kernels of this build run in one thread";
   if (const char* file = std::getenv("GYR_NUMBERS")) {
     std::ofstream out(file);

@@ -7,7 +7,7 @@
 
 namespace gyr::testing::rotary_suite {
 
-TEST(rotary, every_table_is_made_once) {
+TEST(rotary, each_rotary_table_is_computed_once) {
   constexpr Index positions = 12;
   Arena memory(Memory::weights, 1 << 20);
   RotaryTables tables(memory, positions);
@@ -17,7 +17,7 @@ TEST(rotary, every_table_is_made_once) {
   const Index taken = memory.used();
   EXPECT_EQ(Index(first.cosine.extent(0)), positions);
   EXPECT_EQ(tables.get<double>(dev, 100, {}, 4).cosine.data(), first.cosine.data());
-  EXPECT_EQ(memory.used(), taken) << "the second time nothing is made";
+  EXPECT_EQ(memory.used(), taken) << "a second request for the same table allocated memory";
   const auto other = tables.get<double>(dev, 25, {}, 4);
   const auto half = tables.get<double>(dev, 100, {RopeScaling::linear, 2}, 4);
   const auto narrow = tables.get<float>(dev, 100, {}, 4);

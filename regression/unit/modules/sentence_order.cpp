@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The order of halves: which tokens stand where, of texts drawn at random; what is labelled; gradients are differences of both losses together.
+// Sentence-order prediction on random texts: positions of tokens after swapping halves, labels, and gradients, which
+// must match finite differences of the sum of both losses.
 #include "modules/objectives/sentence_order.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace gyr::testing::sentence_order_suite {
 namespace {
 
-// Texts one behind the other, their numbers as tokens, with padding behind the last one.
+// Texts one after the other, with padding after the last one. Each token is its own index.
 struct Drawn {
   std::vector<Token> tokens;
   std::vector<std::uint8_t> learned, begins;
@@ -47,15 +48,15 @@ Drawn drawn(std::mt19937& random, bool separate, bool words) {
   return d;
 }
 
-// Halves as they stand in `h`, from the first token of type 1 back to what stood there before.
+// Checks the two halves of a text in `h`, swapped or not. The second half begins at the first token of type 1.
 void expect_halves(const Drawn& d, const Span& text, const OrderedHalves& h) {
   const Index first = text.first + 1, last = text.last - 1, inner = last - first;
   Index second = first;
   while (second < last && h.types[second] == 0) ++second;
   const bool swaps = h.order[text.first] == swapped;
   const Index behind = last - second, cut = swaps ? first + behind : second;
-  EXPECT_GE(std::min(cut - first, last - cut), std::max<Index>(1, inner / 4)) << "of " << inner;
-  EXPECT_TRUE(d.begins.empty() || (d.begins[cut] && h.begins[second])) << "a word is cut";
+  EXPECT_GE(std::min(cut - first, last - cut), std::max<Index>(1, inner / 4)) << "a half is too short; inner tokens: " << inner;
+  EXPECT_TRUE(d.begins.empty() || (d.begins[cut] && h.begins[second])) << "the split is inside a word";
   for (Index t = text.first; t < text.last; ++t) {
     const bool inside = t >= first && t < last;
     const Index was = !swaps || !inside ? t : t < second ? t + cut - first : t - second + first;
@@ -78,7 +79,7 @@ bool can_be_split(const Drawn& d, const Span& text) {
   return false;
 }
 
-TEST(sentence_order, halves_change_places_between_first_and_last_token_of_each_text) {
+TEST(sentence_order, halves_are_swapped_between_first_and_last_token) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 1000; ++trial) {
     SCOPED_TRACE(fmt::format("trial {}", trial));
@@ -93,8 +94,8 @@ TEST(sentence_order, halves_change_places_between_first_and_last_token_of_each_t
   }
 }
 
-// Five standard deviations.
-TEST(sentence_order, half_of_the_texts_are_swapped_and_cuts_lie_anywhere_in_their_middle_half) {
+// The bounds are five standard deviations.
+TEST(sentence_order, half_the_texts_are_swapped_at_uniform_splits) {
   constexpr Index samples = 20000, inner = 40;
   std::vector<Token> tokens(inner + 3, 1);
   const std::vector<std::uint8_t> learned(inner + 3, 1);
@@ -113,7 +114,7 @@ TEST(sentence_order, half_of_the_texts_are_swapped_and_cuts_lie_anywhere_in_thei
   }
 }
 
-TEST(sentence_order, is_decided_by_seed_and_number_alone) {
+TEST(sentence_order, order_depends_only_on_seed_and_sample_number) {
   const SampleSource source = [](Index number) {
     std::mt19937 own{std::uint32_t(number)};
     Sample s;
@@ -168,7 +169,7 @@ double both_losses(Engine& engine, const MicroBatch& batch) {
   return r.loss + r.ahead_losses.at(0).value();
 }
 
-TEST(sentence_order, gradients_are_differences_of_both_losses_together) {
+TEST(sentence_order, gradients_match_finite_differences_of_both_losses) {
   for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both})
     for (const Index types : {0, 1, 2, 3}) {
       SCOPED_TRACE(fmt::format("{} {}", int(placement), types));
@@ -182,8 +183,8 @@ TEST(sentence_order, gradients_are_differences_of_both_losses_together) {
     }
 }
 
-// A head of zeros tells nothing.
-TEST(sentence_order, an_untrained_head_loses_ln_2) {
+// A zero head gives both orders the probability 1/2.
+TEST(sentence_order, zero_head_has_a_loss_of_ln_2) {
   const EngineConfig config = encoder(NormPlacement::after, 2);
   Rig<double> rig(config, alone(config.model.layers()));
   for (const auto& p : rig.engine.stage().parameters().all())
@@ -192,13 +193,13 @@ TEST(sentence_order, an_untrained_head_loses_ln_2) {
   EXPECT_NEAR(rig.engine.gradients([&](int) { return batch; }, 1, 1).ahead_losses.at(0).value(), std::log(2.0), 1e-15);
 }
 
-TEST(sentence_order, is_refused_where_first_tokens_see_nothing) {
+TEST(sentence_order, sentence_order_refuses_causal_attention) {
   EngineConfig config = encoder(NormPlacement::before, 2);
   config.model.objective->check_model(config.model);
   config.model.attention.causal = true;
   try {
     config.model.objective->check_model(config.model);
-    ADD_FAILURE() << "it is taken";
+    ADD_FAILURE() << "a causal model is accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
     EXPECT_NE(std::string(error.what()).find("train.mlm.sentence_order"), std::string::npos) << error.what();

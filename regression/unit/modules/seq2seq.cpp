@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pairs of a source and a text: lines of JSON, samples and labels are plain counting; a pair with padding is what it is alone; transformers makes the
-// same of the same pairs.
+// seq2seq pairs of an encoder input (source) and a target text. JSON lines, samples and labels are compared with plain
+// counting. Padding does not change the loss of a pair. Loss and gradients match those of transformers.
 #include "modules/objectives/seq2seq.hpp"
 
 #include <random>
@@ -33,14 +33,14 @@ class Dice {
   std::mt19937_64 random_{seed_of_run()};
 };
 
-TEST(seq2seq, a_line_is_a_source_and_a_text) {
+TEST(seq2seq, json_line_gives_source_and_text) {
   const SourcedText pair = read_sourced(R"({"en": "a b", "de": "c", "id": 3})", "en", "de");
   EXPECT_EQ(pair.source, "a b");
   EXPECT_EQ(pair.text, "c");
   EXPECT_EQ(pair.problem, "");
   const SourcedText inner = read_sourced(R"({"t": {"en": "a", "de": "b"}, "t.de": "c"})", "t.en", "t.de");
   EXPECT_EQ(inner.source, "a");
-  EXPECT_EQ(inner.text, "c") << "a key of that name comes first";
+  EXPECT_EQ(inner.text, "c") << "a key 't.de' has priority over a nested key";
   EXPECT_EQ(read_sourced(R"({"t": {"en": "a"}})", "t.en", "t.de").problem, "has no key 'de' in 't' (keys: en)");
   EXPECT_EQ(read_sourced(R"({"t": 1})", "t.en", "t.de").problem, "has a number under 't', not an object");
   for (const auto& [line, part] : {std::pair{R"({"de": "c"})", "has no key 'en' (keys: de)"},
@@ -57,8 +57,9 @@ TEST(seq2seq, a_line_is_a_source_and_a_text) {
   }
 }
 
-// Of texts that end themselves or do not, that fill their room, are cut or leave padding, token by token.
-TEST(seq2seq, labels_are_the_text_and_its_end_behind_the_source_and_its_end) {
+// Random texts with or without an end token, which fill their length, are truncated or leave padding, are compared
+// token by token.
+TEST(seq2seq, labels_are_the_target_text_and_end_token) {
   Dice dice;
   for (int draw = 0; draw < 500; ++draw) {
     const Index room = dice.from(1, 9), max_source_tokens = dice.from(1, 9), end = 1, start = dice.from(0, 3);
@@ -94,7 +95,8 @@ TEST(seq2seq, labels_are_the_text_and_its_end_behind_the_source_and_its_end) {
   }
 }
 
-// Pairs of the lengths drawn; token t of sequence s is 100 s + t.
+// Corpus of pairs with the given sequence lengths. Token t of sequence s is 100 s + t. Even sequences are sources, odd
+// ones are texts.
 struct Corpus {
   Folder folder;
   std::filesystem::path prefix = folder / "pairs";
@@ -156,7 +158,7 @@ TEST(seq2seq, every_epoch_holds_every_pair_once) {
   }
 }
 
-TEST(seq2seq, a_pair_is_in_one_split) {
+TEST(seq2seq, each_pair_belongs_to_one_split) {
   const Corpus corpus(std::vector<Index>(20, 3));
   std::set<Index> sources;
   for (const Split which : {Split::train, Split::validation, Split::test}) {
@@ -173,7 +175,7 @@ TEST(seq2seq, a_pair_is_in_one_split) {
   EXPECT_EQ(sources.size(), 10u);
 }
 
-TEST(seq2seq, what_is_cut_is_told) {
+TEST(seq2seq, truncated_pairs_are_reported) {
   const Corpus corpus({9, 3, 2, 8, 9, 9});
   const auto note = [&](Index source_length, Index seq_length) { return Dataset(corpus.options(source_length, seq_length)).notes().at(0); };
   EXPECT_TRUE(note(9, 9).ends_with(": 3 pairs of an encoder input and a target text")) << note(9, 9);
@@ -181,7 +183,7 @@ TEST(seq2seq, what_is_cut_is_told) {
       << note(8, 8);
 }
 
-TEST(seq2seq, files_that_hold_no_pairs_are_refused) {
+TEST(seq2seq, files_without_valid_pairs_are_refused) {
   const auto refusal = [](const DatasetOptions& o) { return error_of([&] { Dataset(o).sample(0); }); };
   const auto expect = [](const Error& e, Exit code, const char* part) {
     EXPECT_EQ(e.code, code) << e.what();
@@ -220,9 +222,9 @@ Sample sample_of(const std::vector<Token>& source, const std::vector<Token>& tex
   return s;
 }
 
-// Loss and gradients of pairs of any lengths, one token among them, in one batch; and the means over labels of what each has in a batch of its own,
-// without padding.
-TEST(seq2seq, a_pair_with_padding_is_what_it_is_alone) {
+// A batch has pairs of any length, down to one token. Its loss and gradients must be the means over labels of those of
+// each pair in its own batch without padding.
+TEST(seq2seq, padding_does_not_change_loss_and_gradients) {
   Dice dice;
   for (const char* pattern : {"*->*X-", "B>X", "*->M*X-"})
     for (const Index buckets : {0, 8})
@@ -266,8 +268,8 @@ TEST(seq2seq, a_pair_with_padding_is_what_it_is_alone) {
       }
 }
 
-// The pairs of regression/golden/families/t5_pairs without their ends and padding, as data would have them.
-TEST(seq2seq, loss_and_gradients_are_those_of_transformers) {
+// The pairs of regression/golden/families/t5_pairs, without end tokens and padding, as a data set provides them.
+TEST(seq2seq, loss_and_gradients_match_transformers) {
   const Golden& g = golden("t5_pairs");
   ModelConfig m = g.model;
   m.objective = seq2seq({g.batch.source_length, *g.model.objective->end_token()});

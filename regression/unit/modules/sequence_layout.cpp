@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where tokens stand, however ranks share their sequences.
+// Token positions for every order in which context-parallel ranks partition sequences.
 #include "modules/pass/sequence_layout.hpp"
 
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 using Positions = std::vector<std::int32_t>;
 
-// All ranks of a draw, which differ in their rank alone.
+// Layouts of all context-parallel ranks of one draw. They differ only in the rank.
 std::vector<SequenceLayout> drawn(std::mt19937& random) {
   SequenceLayout s;
   s.batch = 1 + random() % 3, s.ranks = 1 + random() % 6;
@@ -49,8 +49,8 @@ TEST(sequence_layout, ranks_hold_every_token_once) {
   }
 }
 
-// A query at place p looks at p + 1 keys.
-TEST(sequence_layout, zigzag_shares_causal_work_equally) {
+// A query at position p attends to p + 1 keys.
+TEST(sequence_layout, zigzag_order_balances_causal_attention_work) {
   std::mt19937 random(6);
   for (int draw = 0; draw < 300; ++draw) {
     const auto ranks = drawn(random);
@@ -65,8 +65,9 @@ TEST(sequence_layout, zigzag_shares_causal_work_equally) {
   }
 }
 
-// Documents drawn for whole sequences are accepted on every rank; where a token does not follow the one before it, that is told.
-TEST(sequence_layout, documents_run_on_from_token_to_token) {
+// Document positions of full sequences are accepted on every rank. An error reports a token whose position does not
+// follow that of the token before it.
+TEST(sequence_layout, non_consecutive_document_positions_are_refused) {
   std::mt19937 random(7);
   int refused = 0;
   for (int draw = 0; draw < 300; ++draw) {
@@ -91,12 +92,12 @@ TEST(sequence_layout, documents_run_on_from_token_to_token) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(sequence_layout, tokens_ahead_count_to_the_end_of_their_document) {
+TEST(sequence_layout, tokens_ahead_count_to_end_of_document) {
   std::mt19937 random(7);
   for (int draw = 0; draw < 100; ++draw) {
     const Index batch = 1 + random() % 3, length = 1 + random() % 12;
     Positions documents;
-    for (Index r = 0; r < batch * length; ++r)  // a sequence may begin within a document
+    for (Index r = 0; r < batch * length; ++r)  // a sequence may begin inside a document
       documents.push_back(std::int32_t(r % length == 0 ? random() % 3 : random() % 4 ? documents.back() + 1 : 0));
     EXPECT_EQ(tokens_ahead(documents, length), ahead_of(documents, length)) << "seed 7, draw " << draw;
   }

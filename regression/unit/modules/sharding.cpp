@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Laws of sharding weights over ranks: every element has exactly its replicas, what a rank holds tiles its shard, and
-// initial values are those of one rank whatever the layout.
+// Sharding of weights over ranks: every element has the expected number of copies, the elements of a rank tile its
+// shard, and initial values do not depend on the layout.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -22,7 +22,7 @@ Coordinates at(int ranks, int rank) {
   return c;
 }
 
-// Copies of a unit of the run that holds row `row`.
+// Expected number of ranks that hold row `row`.
 int expected_copies(const Sharding* sharding, Index row, int ranks) {
   if (!sharding) return ranks;
   for (const Run& run : sharding->runs) {
@@ -36,10 +36,10 @@ int expected_copies(const Sharding* sharding, Index row, int ranks) {
   return ranks;
 }
 
-// Every element of the weight has exactly the copies that its shardings over these axes say, numbered from 0; what a rank holds lies within
-// its share without overlaps, and all shares have one shape.
+// Every element of the weight must have the copies that its shardings over these axes imply, numbered from 0. The
+// elements of a rank must not overlap in its shard, and all shards must have the same shape.
 void expect_placed(const Weight& w, const Coordinates& sizes) {
-  std::vector<std::vector<int>> copies(w.size());  // numbers of those that hold the element
+  std::vector<std::vector<int>> copies(w.size());  // copy indices of the ranks that hold each element
   std::vector<Coordinates> everyone{Coordinates{}};
   for (std::size_t axis = 0; axis < axis_names.size(); ++axis) {
     std::vector<Coordinates> more;
@@ -61,9 +61,9 @@ void expect_placed(const Weight& w, const Coordinates& sizes) {
     });
     Index covered = 0;
     for (const Held& box : held.boxes) covered += elements(box.box.count);
-    EXPECT_EQ(std::count(filled.begin(), filled.end(), 1), covered) << "a local element stands for several";
+    EXPECT_EQ(std::count(filled.begin(), filled.end(), 1), covered) << "a local element holds several elements of the weight";
     const bool pads = std::any_of(w.shardings.begin(), w.shardings.end(), [](const Sharding& s) { return s.runs[0].units == 0; });
-    EXPECT_TRUE(pads || covered == elements(held.shape)) << "a local element stands for none";
+    EXPECT_TRUE(pads || covered == elements(held.shape)) << "a local element holds no element of the weight";
   }
   Shape element(w.shape.size());
   for (Index i = 0; i < w.size(); ++i) {
@@ -82,7 +82,7 @@ void expect_placed(const Weight& w, const Coordinates& sizes) {
 }
 void expect_placed(const Weight& w, int ranks) { expect_placed(w, at(ranks, 0)); }
 
-TEST(sharding, gives_every_row_its_holders) {
+TEST(sharding, each_row_is_held_by_expected_ranks) {
   for (int ranks = 1; ranks <= 24; ++ranks)
     for (Index units = 0; units <= 48; ++units)
       for (const Index unit : {1, 5, 6})
@@ -97,7 +97,7 @@ TEST(sharding, gives_every_row_its_holders) {
         }
 }
 
-TEST(sharding, of_several_runs_keeps_their_order) {
+TEST(sharding, sharding_of_several_runs_keeps_row_order) {
   for (int ranks : {1, 2, 3, 4, 6, 8, 12}) {
     const std::vector<gyr::Run> runs{{48, 24}, {48, 24}, {10, ranks % 2 == 0 ? 2 : 1}, {10, ranks % 2 == 0 ? 2 : 1}, {24, 24}};
     expect_placed({"rows", {140, 3}, by_rows(runs), zeros()}, ranks);
@@ -111,8 +111,8 @@ TEST(sharding, of_several_runs_keeps_their_order) {
   }
 }
 
-// Some rows may lie on no rank but the last: five rows on four ranks are two, two, one and none.
-TEST(sharding, of_single_rows_leaves_the_last_ranks_less) {
+// The last ranks may hold no rows: five rows on four ranks are split into 2, 2, 1 and 0.
+TEST(sharding, last_ranks_get_fewer_single_rows) {
   const Weight w{"w", {5, 2}, by_rows({{5, 0}}), zeros()};
   const Index extents[] = {2, 2, 1, 0};
   for (int rank = 0; rank < 4; ++rank) {
@@ -122,8 +122,9 @@ TEST(sharding, of_single_rows_leaves_the_last_ranks_less) {
   }
 }
 
-// Two heads of six channels on eight ranks: a head is cut into halves, because four ranks share it, and two ranks hold each half.
-TEST(sharding, cuts_units_as_far_as_their_rows_divide) {
+// Two heads of six rows on eight ranks: four ranks share each head, so it is split into halves, and two ranks hold each
+// half.
+TEST(sharding, heads_are_split_if_ranks_outnumber_them) {
   const Weight w{"w", {12, 2}, by_rows({{12, 2, true}}), zeros()};
   for (int rank = 0; rank < 8; ++rank) {
     const Placement held = place(w, at(8, rank));
@@ -143,7 +144,7 @@ class Dice {
   std::mt19937_64 random_;
 };
 
-// Experts over one axis and columns over another, rows in runs over a third: each over its own dimension.
+// Random sharding of one dimension over one axis, with one to three runs of rows.
 Sharding drawn_sharding(Dice& dice, Axis axis, int dim, int ranks) {
   Sharding s{axis, dim, {}};
   for (Index runs = dice(1, 3); runs > 0; --runs) {
@@ -153,7 +154,7 @@ Sharding drawn_sharding(Dice& dice, Axis axis, int dim, int ranks) {
     if (units > ranks && units % ranks != 0) units = ranks;
     s.runs.push_back({units * unit, units, dice(0, 1) == 1});
   }
-  if (dice(0, 4) == 0) s.runs = {{dice(1, 12), 0}};  // single rows
+  if (dice(0, 4) == 0) s.runs = {{dice(1, 12), 0}};  // sharded by single rows
   return s;
 }
 
@@ -166,7 +167,7 @@ Weight drawn_weight(Dice& dice, const Coordinates& sizes) {
     const int dim = dims[which];
     dims.erase(dims.begin() + std::ptrdiff_t(which));
     w.shape[dim] = dice(1, 5);
-    if (dice(0, 3) == 0) continue;  // the axis holds copies
+    if (dice(0, 3) == 0) continue;  // this axis replicates the weight
     w.shardings.push_back(drawn_sharding(dice, Axis(axis), dim, sizes.along[axis].ranks));
     w.shape[dim] = 0;
     for (const Run& run : w.shardings.back().runs) w.shape[dim] += run.extent;
@@ -174,7 +175,7 @@ Weight drawn_weight(Dice& dice, const Coordinates& sizes) {
   return w;
 }
 
-TEST(sharding, over_several_axes_gives_every_element_its_holders) {
+TEST(sharding, sharding_over_several_axes_covers_every_element) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Dice dice(seed);
@@ -185,8 +186,8 @@ TEST(sharding, over_several_axes_gives_every_element_its_holders) {
   }
 }
 
-// Cuts at any places give each element of the share to one part, where the share has it.
-TEST(sharding, cuts_a_share_flat) {
+// Splitting the flattened shard at any places assigns each element of the shard to exactly one part.
+TEST(sharding, flat_split_of_shard_covers_each_element_once) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Dice dice(seed);
@@ -194,10 +195,10 @@ TEST(sharding, cuts_a_share_flat) {
     for (Coordinate& c : here.along) c.ranks = int(dice(1, 3)), c.rank = int(dice(0, c.ranks - 1));
     const Weight w = drawn_weight(dice, here);
     const Placement held = place(w, here);
-    std::map<Index, Index> whole, parts;  // logical element, by local one
+    std::map<Index, Index> whole, parts;  // logical index of each local element
     const auto note = [](std::map<Index, Index>& in) {
       return [&in](Index logical, Index local, Index count, const Held&) {
-        for (Index i = 0; i < count; ++i) EXPECT_TRUE(in.emplace(local + i, logical + i).second) << "held twice";
+        for (Index i = 0; i < count; ++i) EXPECT_TRUE(in.emplace(local + i, logical + i).second) << "a local element occurs twice";
       };
     };
     stretches(w, held, note(whole));
@@ -207,8 +208,8 @@ TEST(sharding, cuts_a_share_flat) {
       std::map<Index, Index> part;
       stretches(w, {held.shape, cut(held, first, last)}, note(part));
       for (const auto& [local, logical] : part) {
-        EXPECT_TRUE(local >= first && local < last) << "outside of its part";
-        EXPECT_TRUE(parts.emplace(local, logical).second) << "in two parts";
+        EXPECT_TRUE(local >= first && local < last) << "a local element is outside of its part";
+        EXPECT_TRUE(parts.emplace(local, logical).second) << "a local element is in two parts";
       }
       first = last;
     }
@@ -217,7 +218,7 @@ TEST(sharding, cuts_a_share_flat) {
   }
 }
 
-TEST(sharding, says_which_tensor_sizes_would_do) {
+TEST(sharding, error_names_units_that_do_not_divide) {
   try {
     place({"model.layers.0.mamba.A_log", {6}, by_rows({{6, 6}}), zeros()}, at(4, 0));
     FAIL() << "6 units were sharded over 4 ranks";
@@ -227,8 +228,8 @@ TEST(sharding, says_which_tensor_sizes_would_do) {
   }
 }
 
-// The initial weights of every rank of a layout, put together; each element is written by all its holders with the same
-// bits.
+// Initial weights, collected from all ranks of a layout. All ranks that hold an element must initialize it with the
+// same bits.
 template <class T>
 std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const Layout& layout) {
   std::map<std::string, std::vector<double>> all;
@@ -247,7 +248,7 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, const
       stretches(*p, [&](Index logical, Index local, Index count, const Held&) {
         for (Index i = 0; i < count; ++i) {
           double& value = values.at(logical + i);
-          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i)) << p->weight.name << ": holders disagree at " << logical + i;
+          EXPECT_TRUE(std::isnan(value) || value == mine.at(local + i)) << p->weight.name << ": ranks disagree at element " << logical + i;
           value = mine.at(local + i);
         }
       });
@@ -265,11 +266,11 @@ void expect_one_draw(const std::string& name) {
   EXPECT_EQ(drawn<T>(model, grid_layout(1, 4, 1, {{0, 1}, {1, 2}, {2, 6}, {6, 8}})), one) << name;
 }
 
-TEST(sharding, does_not_change_initial_values) {
+TEST(sharding, sharding_does_not_change_initial_values) {
   for (const char* name : {"T2", "T5", "T6", "T7"}) expect_one_draw<double>(name), expect_one_draw<bf16>(name);
 }
 
-TEST(sharding, draws_weights_of_different_names_differently) {
+TEST(sharding, weights_of_different_names_get_different_values) {
   const auto all = drawn<double>(widened(named("T2")), grid_layout(1, 1, 1, {{0, 8}}));
   EXPECT_NE(all.at("model.layers.0.mamba.in_proj.weight"), all.at("model.layers.1.mamba.in_proj.weight"));
   EXPECT_NE(all.at("model.layers.0.feed_forward.gate_proj.weight"), all.at("model.layers.0.feed_forward.up_proj.weight"));

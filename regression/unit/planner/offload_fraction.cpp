@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// activation.alpha: auto is as fast as any share that the host has room for; --longest is as long as there is room for.
+// activation.alpha: auto is as fast as any offloaded fraction that fits into host memory. --longest finds the longest
+// sequence that fits into memory.
 #include "src/planner/layouts/offload_fraction.hpp"
 
 #include "regression/planner/random_run.hpp"
@@ -12,7 +13,7 @@
 namespace gyr::testing::offload_fraction_suite {
 namespace {
 
-// Long sequences, so that a share of the rows is some.
+// Long sequences, for which an offloaded fraction alpha is a nonzero number of rows.
 RunConfig draw_long(Dice& dice, const char* policy) {
   const int pipeline = dice.one_of<int>({1, 1, 2}), micros = dice.between(1, 4);
   Deck deck = Deck::parse(
@@ -25,7 +26,7 @@ RunConfig draw_long(Dice& dice, const char* policy) {
   return read_run_config(deck);
 }
 
-// Copies take about as long as what they are made beside.
+// Draws a cluster where copies to the host take about as long as the computation that they overlap.
 Cluster draw_machine(Dice& dice, double seconds, double bytes) {
   Cluster c = random_cluster(dice);
   c.nodes = 0, c.device.memory = 1e12;
@@ -33,7 +34,7 @@ Cluster draw_machine(Dice& dice, double seconds, double bytes) {
   return c;
 }
 
-TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
+TEST(offload_fraction, automatic_alpha_is_fastest_within_host_memory) {
   Dice dice(seed_of_run());
   int between = 0, limited = 0;
   for (int i = 0; i < 30; ++i) {
@@ -63,7 +64,7 @@ TEST(offload_fraction, is_as_fast_as_any_that_the_host_has_room_for) {
   EXPECT_GT(limited, 1);
 }
 
-TEST(offload_fraction, on_a_host_without_room_is_refused) {
+TEST(offload_fraction, offloading_without_host_memory_is_refused) {
   Dice dice(seed_of_run());
   const RunConfig run = draw_long(dice, "memo");
   Cluster c = random_cluster(dice);
@@ -79,11 +80,11 @@ TEST(offload_fraction, on_a_host_without_room_is_refused) {
   EXPECT_NE(refusal().find("host.bandwidth"), std::string::npos) << refusal();
 }
 
-TEST(offload_fraction, sequences_are_as_long_as_there_is_room_for) {
+TEST(offload_fraction, longest_sequence_fills_the_available_memory) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 12; ++i) {
     RunConfig run = draw_long(dice, "keep");
-    const bool deep = dice.coin();  // so that more than what two layers keep is elsewhere
+    const bool deep = dice.coin();  // enough layers that offloading saves memory, as two layers stay on the device
     if (deep) run.model.pattern = std::string(std::size_t(dice.between(8, 12)), 'P'), run.parallel.pipeline = 1;
     const int ranks = run.parallel.pipeline;
     const auto taken = [&](const ActivationChoice& choice, Index length) {
@@ -107,7 +108,8 @@ TEST(offload_fraction, sequences_are_as_long_as_there_is_room_for) {
       found[choice.name] = tokens;
       ASSERT_GT(tokens, 0) << choice.name;
       EXPECT_FALSE(is_longest);
-      const LongestSequence tried = longest_sequence(run, ranks, choice, room, fewer);  // where no more are tried, they are said to be the most
+      // the search stops at `fewer` tokens and reports that longer sequences were not tried
+      const LongestSequence tried = longest_sequence(run, ranks, choice, room, fewer);
       EXPECT_TRUE(tried.tokens == fewer && (tried.is_longest || fewer == tokens)) << choice.name << " " << fewer;
       EXPECT_EQ(tokens % unit, 0);
       const MemoryLimits here = taken(choice, tokens), beyond = taken(choice, tokens + unit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a search finds is what predicting every layout finds; nothing is bounded out that is not slower or too large, and what is found is what the
-// deck's own rules accept and its plan says.
+// The layout search finds the same best layouts as predicting every layout. Its lower bounds exclude only layouts that
+// are slower or too large. The deck lines of a found layout give that layout and its predicted memory.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -26,9 +26,9 @@ struct Drawn {
   Cluster cluster;
 };
 
-// A small model of any layers, with an encoder in front or not, some of which fill buckets of their own, on up to 12 ranks of a machine that has room
-// for it, or for some of its layouts. `fewer`: with most of what a search decides kept, so that all layouts can be predicted. `swaps`: what layers
-// keep lies on the host.
+// Draws a small random model, with or without an encoder, on up to 12 ranks of a random cluster with ample device
+// memory. Some layers fill communication buckets of their own. `fewer` keeps most settings of the deck, so that all
+// layouts can be predicted. `swaps` offloads activations to host memory.
 Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
   Drawn d;
   d.ranks = dice.one_of<int>({1, 2, 3, 4, 6, 8, 12});
@@ -60,7 +60,7 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
       !offloads ? ""
                 : dice.one_of<std::string>({", policy: swap", ", policy: memo", ", policy: memo, alpha: 0", ", policy: memo, alpha: 0.3",
                                             ", policy: memo, alpha: 0.75", ", policy: memo, alpha: auto"}));
-  const bool few = fewer || !offloads;  // layouts: where layers differ, and swap, bounds say little, and most are predicted
+  const bool few = fewer || !offloads;  // few layouts: with unequal layers and offloading, bounds are weak and most layouts must be predicted
   if (dice.between(0, 5) == 0 && pattern.front() != 'L')
     d.text += fmt::format("finetune: {{lora: {{rank: {}, targets: [{}], also: [{}]}}}}\n", dice.between(1, 4),
                           few && dice.coin() ? "\"model.layers.0.*\"" : "\"*_proj\"", dice.one_of<std::string>({"", "\"*norm*\"", "\"*\""}));
@@ -72,14 +72,14 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
   d.run = read_run_config(deck);
   deck.finish();
   d.cluster = random_cluster(dice);
-  d.cluster.nodes = 0, d.cluster.fit.step = 0;  // so that what differs is most of a step
+  d.cluster.nodes = 0, d.cluster.fit.step = 0;  // so that the differences between layouts dominate the step time
   for (Link* link : {&d.cluster.node, &d.cluster.network, &d.cluster.islands}) link->latency *= std::pow(10, -dice.between(0, 5));
   d.cluster.device.memory = 1e12;
   d.cluster.host = {dice.coin() ? 1e12 : 0, d.cluster.device.memory_bandwidth * std::pow(10, -dice.real(0, 3)), dice.between(0, 3) > 0};
   return d;
 }
 
-// On two or three islands that differ.
+// Replaces the cluster of `d` by two or three islands of different devices.
 Drawn parted(Dice& dice, Drawn d) {
   const int islands = std::min(d.ranks, dice.between(2, 3));
   for (int left = d.ranks, i = 0; i < islands; ++i) {
@@ -107,8 +107,8 @@ std::vector<LayoutChoice> all_of(const Drawn& d) {
   return all;
 }
 
-// With any share of rows, where it is to be found.
-TEST(search, bounds_are_below_what_is_predicted_and_planned) {
+// If the search chooses the offloaded fraction alpha, the bounds must hold for any alpha.
+TEST(search, bounds_are_below_predicted_time_and_planned_memory) {
   Dice dice(seed_of_run());
   int seen = 0, offloading = 0;
   for (int i = 0; i < 120; ++i) {
@@ -155,9 +155,9 @@ bool has_room(const Cluster& c, const FoundLayout& f) {
   return double(f.bytes) <= c.device.memory && double(f.host) <= c.host_memory_left(double(f.bytes));
 }
 
-// Those of every layout that have room, fastest first.
+// Ten fastest layouts that fit into memory, out of all layouts.
 std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
-  // What is found, and where it is looked for, depends on the room.
+  // Here the memory limits determine which layouts are considered, so the exhaustive search must be repeated.
   if (!d.cluster.parts.empty() || (d.run.offload.on && d.cluster.host.memory == 0))
     return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
   std::vector<FoundLayout> best;
@@ -178,8 +178,8 @@ struct Searches {
   int searched = 0, bound_by_memory = 0, bounded_out = 0, waiting = 0;
 };
 
-// The ten best of every layout, with the same predictions to the last bit, where memory binds and where it does not. What is counted of the others
-// comes to the whole.
+// The search must return the ten best of all layouts with bitwise equal predictions, whether memory is the limit or
+// not. The counts of found and excluded layouts must add up to all layouts.
 void expect_the_same(Drawn d, Searches& so_far) {
   const std::size_t layouts = all_of(d).size();
   if (layouts == 0 || layouts > 250) return;
@@ -207,7 +207,7 @@ void expect_the_same(Drawn d, Searches& so_far) {
   ++so_far.searched;
 }
 
-TEST(search, finds_what_predicting_every_layout_finds) {
+TEST(search, search_finds_the_best_of_all_layouts) {
   Dice dice(seed_of_run());
   Searches seen;
   for (int i = 0; i < 200 && seen.searched < 24; ++i) expect_the_same(draw(dice, true), seen);
@@ -216,7 +216,7 @@ TEST(search, finds_what_predicting_every_layout_finds) {
   EXPECT_GT(seen.bounded_out, 10);
 }
 
-TEST(search, finds_the_same_where_layers_swap) {
+TEST(search, search_finds_the_best_layouts_with_offloading) {
   Dice dice(seed_of_run());
   Searches seen;
   for (int i = 0; i < 200 && seen.searched < 16; ++i) expect_the_same(draw(dice, true, true), seen);
@@ -226,10 +226,10 @@ TEST(search, finds_the_same_where_layers_swap) {
   EXPECT_GT(seen.waiting, 20);
 }
 
-TEST(search, finds_the_same_on_islands_that_differ) {
+TEST(search, search_finds_the_best_layouts_on_unequal_islands) {
   Dice dice(seed_of_run());
   Searches seen;
-  for (int i = 0; i < 200 && seen.searched < 10; ++i) {  // of which each takes as long as several of others
+  for (int i = 0; i < 200 && seen.searched < 10; ++i) {  // each draw takes as long as several draws of the other tests
     const Drawn d = draw(dice, true, i % 4 == 3);
     if (d.ranks > 1) expect_the_same(parted(dice, d), seen);
   }
@@ -238,8 +238,8 @@ TEST(search, finds_the_same_on_islands_that_differ) {
   EXPECT_GT(seen.bounded_out, 5);
 }
 
-// A host that has room for what some layouts swap.
-TEST(search, finds_what_has_room_on_the_host) {
+// The host memory is large enough for the offloaded activations of only some layouts.
+TEST(search, search_finds_layouts_that_fit_host_memory) {
   Dice dice(seed_of_run());
   int refused = 0;
   for (int i = 0; i < 40 && refused < 6; ++i) {
@@ -259,8 +259,8 @@ TEST(search, finds_what_has_room_on_the_host) {
   EXPECT_GT(refused, 3);
 }
 
-// Its deck's lines say the same layout, whose plan takes the bytes that were found.
-TEST(search, what_is_found_is_what_the_deck_says_then) {
+// The deck lines of a found layout must give the same layout, and the memory plan of that deck the same bytes.
+TEST(search, deck_lines_reproduce_the_found_layout) {
   Dice dice(seed_of_run());
   int seen = 0;
   for (int i = 0; i < 40 && seen < 12; ++i) {
@@ -291,7 +291,7 @@ TEST(search, what_is_found_is_what_the_deck_says_then) {
   }
 }
 
-TEST(search, says_which_rule_refuses_how_many_layouts) {
+TEST(search, refusals_count_layouts_per_rule) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 10; ++i) {
     const Drawn d = draw(dice, false);
@@ -322,7 +322,7 @@ TEST(search, more_ranks_than_the_cluster_has_are_refused) {
   EXPECT_THROW(search(d.run, d.ranks, d.cluster), Error);
 }
 
-TEST(search, ends_where_more_wait_than_there_is_memory_for) {
+TEST(search, too_many_pending_layouts_are_refused) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice, false);
   while (all_of(d).size() < 100) d = draw(dice, false);
@@ -331,8 +331,9 @@ TEST(search, ends_where_more_wait_than_there_is_memory_for) {
   EXPECT_NE(std::string(error.what()).find("parallel.keep"), std::string::npos) << error.what();
 }
 
-// A bound that leaves something out loses no layout, but all that might be faster are predicted then.
-TEST(search, predicts_few_layouts_of_large_models) {
+// A lower bound that omits a cost loses no layout, but then more layouts must be predicted. This test limits their
+// number.
+TEST(search, few_layouts_of_large_models_are_predicted) {
   for (const char* name : {"llama-3.2-1b", "mixtral-8x7b", "gpt-oss-20b"}) {
     Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name));
     const RunConfig run = read_run_config(deck);
@@ -342,8 +343,8 @@ TEST(search, predicts_few_layouts_of_large_models) {
   }
 }
 
-// Also where some of each layer stay as they are.
-TEST(search, predicts_few_layouts_where_weights_stay) {
+// The same holds if some weights of each layer are frozen.
+TEST(search, few_layouts_are_predicted_with_frozen_weights) {
   for (const char* name : {"gpt2-124m", "mamba2-130m"}) {
     Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name), std::vector<std::string>{"optimizer.frozen=[\"*norm*\"]"});
     const RunConfig run = read_run_config(deck);
@@ -353,7 +354,7 @@ TEST(search, predicts_few_layouts_where_weights_stay) {
   }
 }
 
-TEST(search, asks_how_fast_copies_are) {
+TEST(search, offloading_without_host_bandwidth_is_refused) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice, false, true);
   d.cluster.host.bandwidth = 0;

@@ -206,7 +206,8 @@ TEST(structure, no_preprocessor_branches_above_kernels) {
     });
 }
 
-// HDF5 serves one thread at a time, and src/hdf5 keeps the order: a call from elsewhere beside a background save corrupts its memory.
+// HDF5 is not thread-safe, and only src/hdf5 serializes its calls. A call from elsewhere during a background save
+// corrupts its memory.
 TEST(structure, only_one_folder_calls_hdf5) {
   static const std::regex call(R"re(\bH5[A-Z]?\w+\s*\(|<hdf5\.h>)re");
   int seen = 0;
@@ -218,15 +219,15 @@ TEST(structure, only_one_folder_calls_hdf5) {
   EXPECT_GT(seen, 10);
 }
 
-// What the host reads of a device is counted (kernels/ops/sum.hpp): no layer, head or step reads it otherwise.
-TEST(structure, steps_read_the_device_where_it_is_counted) {
+// Host reads of device memory are counted (kernels/ops/sum.hpp). No layer, head or step may read the device in another way.
+TEST(structure, device_memory_is_read_only_where_counted) {
   static const std::regex copy(R"re(create_mirror_view_and_copy)re");
   const auto no_copy = [](const fs::path& file, int number, const std::string& line) {
     EXPECT_FALSE(std::regex_search(line, copy)) << file << ":" << number;
   };
   each_line("modules", no_copy);
   each_line("src/engine", [&](const fs::path& file, int number, const std::string& line) {
-    if (file.filename() != "replicas.cpp") no_copy(file, number, line);  // whole weights, between steps
+    if (file.filename() != "replicas.cpp") no_copy(file, number, line);  // reads full weights, between steps
   });
 }
 
@@ -241,8 +242,9 @@ TEST(structure, every_file_names_its_licence) {
     }
 }
 
-// Where a function defined at namespace scope begins and how long it is. Its last line is `}` in column 0: types end with `};`, namespaces with a
-// comment. Its first is the last one above that begins in column 0, but for preprocessor lines and a `catch` of the whole function.
+// First line and length of a function that is defined at namespace scope. Its last line is `}` in column 0: types end
+// with `};`, and namespaces with a comment. Its first line is the last line above that begins in column 0, except
+// preprocessor lines and the `catch` of a function try block.
 struct Function {
   fs::path file;
   int first, lines;
@@ -261,7 +263,7 @@ std::vector<Function> functions_of(const fs::path& file) {
   return functions;
 }
 
-// A function is read as a whole: it fits on a page.
+// A function is read as a unit, so it must fit on a page.
 TEST(structure, functions_are_short) {
   const std::map<std::string, int> longest{{"kernels", 60}, {"modules", 60}, {"src", 60}};
   for (const auto& [layer, limit] : longest) {
