@@ -36,7 +36,7 @@ class Dice {
 std::vector<std::string> published() {
   std::vector<std::string> decks;
   for (const auto& entry : std::filesystem::directory_iterator(GYR_SOURCE_DIR "/input"))
-    if (entry.is_regular_file()) decks.push_back(entry.path());
+    if (entry.path().extension() == ".yaml") decks.push_back(entry.path());
   std::sort(decks.begin(), decks.end());
   return decks;
 }
