@@ -464,7 +464,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const Index micros = p.config.micros;
   const Index residuals = 2 * p.count("P") + p.count("M*W-EBLX");
   const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
-  // Where a layer is recomputed, the inputs of its GEMMs are gathered again.
+  // In a layer that is recomputed, the inputs of its GEMMs are gathered again.
   const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLX"),
               gathers_again = 2 * again("P", RecomputeCost::product) + again("M*W-EBLX", RecomputeCost::product);
   // A multi-token prediction module reduces its embedding, its projection, and the gradients of both inputs; like the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A rank and its watcher (keeper), the parent process that records how the rank ended: if one ends, the other ends too.
+// A rank and its watcher, the parent process that records how the rank ended: if one ends, the other ends too.
 // An end without a message is recorded once, before the launcher can notice it.
 #include "src/watch/rank_watcher.hpp"
 

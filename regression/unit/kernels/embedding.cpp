@@ -115,7 +115,7 @@ void does_not_see_other_tokens(const Text& text, std::mt19937& random) {
 
 }  // namespace
 
-TEST(embedding, picks_scaled_rows_and_leaves_zero_for_other_ranks) {
+TEST(embedding, picks_scaled_rows_and_zeros_for_other_ranks) {
   for (const Index width : widths)
     for (const auto& [first, held] : {std::pair<Index, Index>{0, vocab_size}, {4, 5}, {20, 3}}) {
       picks_rows<double>(width, first, held);
