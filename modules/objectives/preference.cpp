@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objective preference: direct preference optimization (DPO, paired_loss.hpp) of a generative model. A pair is two
-// consecutive texts of the data, the chosen one first. Its reference is the log-probability under a reference model,
-// stored with the data.
+// Objective preference: direct preference optimization (DPO, paired_loss.hpp). A pair is two consecutive texts of the
+// data, the chosen one first. Its reference is the log-probability under a reference model, stored with the data.
 #include <cmath>
 
 #include "modules/objectives/objective.hpp"
@@ -13,7 +12,6 @@ namespace {
 
 template <class T>
 using PreferenceHead = FrontedHead<T, FinalNorm, PairedLoss>;
-
 class Preference final : public Objective {
  public:
   explicit Preference(double beta) : beta_(beta) {}
@@ -51,8 +49,7 @@ class Preference final : public Objective {
     return records;
   }
   std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
-  // each text has 2 tokens or more, because a target follows another token
-  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }
+  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a text has 2 tokens or more
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
     output.pair_scale = beta_, output.terms = {};
@@ -89,10 +86,8 @@ class Preference final : public Objective {
 std::shared_ptr<const Objective> read_preference(Section& train, const ModelConfig&, const Objective& otherwise) {
   const auto* const before = dynamic_cast<const Preference*>(&otherwise);
   Section& s = train.section("preference", "direct preference optimization (DPO) on pairs of texts");
-  return preference(
-      s.get("beta", before ? before->beta() : 0.1, "DPO beta: scale of the log-ratio margin between the chosen and the rejected response")
-          .positive()
-          .finite());
+  const double beta = before ? before->beta() : 0.1;
+  return preference(s.get("beta", beta, "DPO beta: scale of the log-ratio margin between chosen and rejected response").positive().finite());
 }
 
 const RegisteredObjective registered_preference({"preference", "direct preference optimization, DPO", read_preference});

@@ -8,7 +8,6 @@
 
 namespace gyr {
 // Tensor-parallel ranks that compute each mixer; empty: all ranks compute both.
-// Of the tensor axis, the ranks that work on each mixer; empty: all ranks work on both.
 struct Mixers {
   Span attention = {0, 0}, ssm = {0, 0};
 

@@ -83,7 +83,7 @@ int picked(std::uint32_t ready, Order order, int turn) {
   return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(from_turn ? from_turn : ready);
 }
 
-Machine cudnn_requested() {
+Machine machine_from_environment() {
   Machine m;
   const char* const given = std::getenv("GYR_EMULATION");
   std::istringstream words(given ? given : "");
@@ -114,7 +114,7 @@ struct CountsOfProcess {
 }  // namespace
 
 Machine& Machine::instance() {
-  static Machine machine = cudnn_requested();
+  static Machine machine = machine_from_environment();
   static const std::unique_ptr<CountsOfProcess> counts = machine.counted ? std::make_unique<CountsOfProcess>(machine) : nullptr;
   return machine;
 }

@@ -61,7 +61,6 @@ inline bool uses_wgmma() {
 
 // Calls f(std::integral_constant<int, N>()) if all of these tensors allow packs of N elements, otherwise
 // f(std::integral_constant<int, 1>()).
-// f(std::integral_constant<int, 1>()).
 template <int N, class F, class... X>
 void with_packs_of(const F& f, const Global<X>&... tensors) {
   if ((tensors.template packs<N>() && ...)) f(std::integral_constant<int, N>());

@@ -56,7 +56,7 @@ TEST(run_config, engine_is_sized_for_the_largest_batch) {
 TEST(run_config, sequences_longer_than_learned_positions_are_refused) {
   EXPECT_EQ(run_of("model: {positions: 16}\ntrain: {seq_length: 16}").model.positions, 16);
   expect_refused([] { run_of("model: {positions: 16}\ntrain: {seq_length: 17}"); },
-                 {"train.seq_length", "model.positions", "17 tokens", "16 positions"});
+                 {"train.seq_length", "model.positions", "17 tokens", "16 learned positions"});
 }
 
 // Span corruption removes spans anywhere in a sample. A sample must therefore be a single text of at least two tokens
@@ -110,7 +110,7 @@ TEST(run_config, keys_of_other_objectives_are_reported_or_refused) {
   for (const char* term : {"label_smoothing", "z_loss"}) {
     const auto told = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
     ASSERT_EQ(told.size(), 1u) << term;
-    EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts"))
+    EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts in pairs"))
         << told[0];
     for (const char* reads : {"next_token", "mlm", "mtp"})
       EXPECT_TRUE(idle(fmt::format("train: {{objective: {}, {}: 0.1}}", reads, term)).empty()) << reads;
@@ -319,7 +319,7 @@ TEST(run_config, recompute_types_must_be_known_layer_types) {
   EXPECT_EQ(run.recompute.of('M'), recompute_of("selective"));
   const auto types = [](const char* list) { return [list] { run_of(ramped, {std::string("activation.recompute_types=") + list}); }; };
   expect_refused(types("['Q:full']"), {"activation.recompute_types", "'Q'", "model.pattern"});
-  expect_refused(types("['P:full', 'P:none']"), {"activation.recompute_types", "twice", "'P'"});
+  expect_refused(types("['P:full', 'P:none']"), {"activation.recompute_types", "two entries", "'P'"});
   expect_refused(types("['P=full']"), {"activation.recompute_types", "SYMBOL:POLICY", "attention_output"});
   expect_refused([] { run_of(ramped, {"activation.recompute=most"}); }, {"activation.recompute", "selective"});
 }

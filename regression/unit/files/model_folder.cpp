@@ -303,7 +303,7 @@ TEST(model_folder, missing_unknown_and_misshaped_tensors_are_named) {
   refused(weights, Type::f32, Exit::config, "model.layers.0.mamba.extra.bias");
   weights = weights_of(base);
   std::swap(weights[0].shape[0], weights[0].shape[1]);
-  refused(weights, Type::f32, Exit::config, "32 x 64 there and 64 x 32");
+  refused(weights, Type::f32, Exit::config, "has shape 32 x 64, but the deck's model needs 64 x 32");
   for (const Type type : {Type::boolean, Type::i32, Type::f8_e4m3}) {
     std::vector<safetensors::Tensor> tensors;
     std::string bytes;

@@ -171,7 +171,7 @@ TEST(encoder_decoder, corrupted_spans_move_from_input_to_target) {
 TEST(encoder_decoder, a_sample_of_one_token_is_refused) {
   const Error error = error_of([] { span_corruption()->lengths(1); });
   EXPECT_EQ(error.code, Exit::config);
-  EXPECT_NE(std::string(error.what()).find("take 2 or more"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("use 2 tokens or more"), std::string::npos) << error.what();
 }
 
 // All positions are in spans equally often, except at the ends: the first position never is, and the last one always

@@ -286,7 +286,7 @@ TEST(preference, json_line_holds_a_prompt_and_two_responses) {
 // samples, loss and predictions. It mentions no ranks, groups or communication.
 TEST(preference, objective_sources_are_short_and_free_of_parallelism) {
   for (const char* task : {"next_token", "classify", "tag", "preference"}) {
-    std::ifstream file(fs::path(GYR_SOURCE_DIR) / "modules" / (std::string(task) + ".cpp"));
+    std::ifstream file(fs::path(GYR_SOURCE_DIR) / "modules" / "objectives" / (std::string(task) + ".cpp"));
     int lines = 0;
     bool registers = false;
     for (std::string line; std::getline(file, line); ++lines) {

@@ -17,7 +17,7 @@ struct Taken {
   std::vector<long long> numbers;
 };
 
-Taken split_documents(const std::string& text) {
+Taken split_refusal(const std::string& text) {
   Taken taken;
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i;
@@ -63,7 +63,7 @@ std::vector<Refusals::Line> Refusals::lines() const {
   std::map<std::vector<std::string>, Group> groups;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    const Taken taken = split_documents(texts_[i]);
+    const Taken taken = split_refusal(texts_[i]);
     Group& group = groups[taken.words];
     if (group.ranges.empty()) {
       group.first = taken;
