@@ -496,37 +496,8 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);
 }
 
-void read_moe(Section& s, ModelConfig& m) {
-  MoeConfig& c = m.moe;
-  Routing& r = c.routing;
-  c.experts = s.get("experts", c.experts, "experts per layer (num_local_experts, n_routed_experts; Megatron: --num-experts)")
-                  .positive()
-                  .at_most(most_experts);
-  r.top_k = s.get("top_k", r.top_k, "experts per token (num_experts_per_tok; Megatron: --moe-router-topk)").positive().at_most(most_experts);
-  c.intermediate_size =
-      s.get("intermediate_size", c.intermediate_size, "inner channels of each expert (moe_intermediate_size), sharded over the tensor-parallel ranks")
-          .positive()
-          .at_most(widest);
-  c.shared_intermediate_size =
-      s.get("shared_intermediate_size", c.shared_intermediate_size,
-            "inner channels of the shared expert, which processes all tokens (Megatron: --moe-shared-expert-intermediate-size); 0: none")
-          .at_least(0)
-          .at_most(widest);
-  c.activation = get_word(s, "activation", c.activation, activation_words, "activation of the experts, the shared one included (hidden_act)");
-  c.expert_bias = s.get("expert_bias", c.expert_bias, "biases of gate_proj, up_proj and down_proj in all experts, the shared one included");
-  c.router_bias = s.get("router_bias", c.router_bias, "bias of the router logits");
-  const std::string score = s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid",
-                                  "function that turns router logits into scores (scoring_func; Megatron: --moe-router-score-function)")
-                                .one_of({"softmax", "sigmoid"});
-  r.score = score == "softmax" ? Routing::softmax : Routing::sigmoid;
-  r.normalize = s.get("normalize_top_k", r.normalize, "routing weights of a token are divided by their sum (norm_topk_prob)");
-  r.scale = s.get("routed_scale", r.scale, "factor on the routing weights (routed_scaling_factor)").finite();
-  r.groups = s.get("groups", r.groups, "equal groups of experts, of which the best are chosen first (n_group; Megatron: --moe-router-num-groups)")
-                 .positive()
-                 .at_most(most_experts);
-  r.top_groups = s.get("top_groups", r.top_groups, "groups from which a token's experts are chosen (topk_group; Megatron: --moe-router-group-topk)")
-                     .positive()
-                     .at_most(most_experts);
+// Keys that act in training only: balance of the experts, capacity, and auxiliary losses.
+void read_moe_training(Section& s, MoeConfig& c) {
   c.bias =
       s.get("bias", c.bias,
             "bias of each expert's score, used only to choose experts (e_score_correction_bias); not trained by gradients, see bias_update_rate");
@@ -560,6 +531,40 @@ void read_moe(Section& s, ModelConfig& m) {
           .at_least(0)
           .finite()
           .effect(Effect::course);
+}
+
+void read_moe(Section& s, ModelConfig& m) {
+  MoeConfig& c = m.moe;
+  Routing& r = c.routing;
+  c.experts = s.get("experts", c.experts, "experts per layer (num_local_experts, n_routed_experts; Megatron: --num-experts)")
+                  .positive()
+                  .at_most(most_experts);
+  r.top_k = s.get("top_k", r.top_k, "experts per token (num_experts_per_tok; Megatron: --moe-router-topk)").positive().at_most(most_experts);
+  c.intermediate_size =
+      s.get("intermediate_size", c.intermediate_size, "inner channels of each expert (moe_intermediate_size), sharded over the tensor-parallel ranks")
+          .positive()
+          .at_most(widest);
+  c.shared_intermediate_size =
+      s.get("shared_intermediate_size", c.shared_intermediate_size,
+            "inner channels of the shared expert, which processes all tokens (Megatron: --moe-shared-expert-intermediate-size); 0: none")
+          .at_least(0)
+          .at_most(widest);
+  c.activation = get_word(s, "activation", c.activation, activation_words, "activation of the experts, the shared one included (hidden_act)");
+  c.expert_bias = s.get("expert_bias", c.expert_bias, "biases of gate_proj, up_proj and down_proj in all experts, the shared one included");
+  c.router_bias = s.get("router_bias", c.router_bias, "bias of the router logits");
+  const std::string score = s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid",
+                                  "function that turns router logits into scores (scoring_func; Megatron: --moe-router-score-function)")
+                                .one_of({"softmax", "sigmoid"});
+  r.score = score == "softmax" ? Routing::softmax : Routing::sigmoid;
+  r.normalize = s.get("normalize_top_k", r.normalize, "routing weights of a token are divided by their sum (norm_topk_prob)");
+  r.scale = s.get("routed_scale", r.scale, "factor on the routing weights (routed_scaling_factor)").finite();
+  r.groups = s.get("groups", r.groups, "equal groups of experts, of which the best are chosen first (n_group; Megatron: --moe-router-num-groups)")
+                 .positive()
+                 .at_most(most_experts);
+  r.top_groups = s.get("top_groups", r.top_groups, "groups from which a token's experts are chosen (topk_group; Megatron: --moe-router-group-topk)")
+                     .positive()
+                     .at_most(most_experts);
+  read_moe_training(s, c);
 }
 
 ModelConfig with_shared_expert(const ModelConfig& m) {

@@ -35,6 +35,48 @@ void read_planning(Section& s, ParallelConfig& c) {
                .value();
 }
 
+void read_schedule(Section& s, ParallelConfig& c) {
+  std::vector<std::string> names;
+  for (const NamedSchedule& s : schedules) names.emplace_back(s.name);
+  const std::string schedule =
+      s.get("schedule", names.front(),
+            "pipeline schedule: one forward, one backward (1f1b); all forwards first, which keeps every micro-batch (gpipe); or backwards split into "
+            "input and weight gradients, the latter filling the bubble (zero_bubble: ZB-H1, activation memory of the first rank of 1f1b)")
+          .one_of(names);
+  c.one_chunk = std::find_if(schedules.begin(), schedules.end(), [&](const NamedSchedule& s) { return s.name == schedule; })->schedule;
+  c.virtual_stages = s.get("virtual_stages", 1,
+                           "virtual stages per pipeline rank (interleaved 1F1B): more of them shorten the bubble, but need more traffic and memory "
+                           "(Megatron: --num-virtual-stages-per-pipeline-rank)")
+                         .positive()
+                         .at_most(most_layers);
+  c.layers = s.get("layers", std::vector<Index>{}, "layers of each stage; stage s is on pipeline rank s mod parallel.pipeline; empty: split by cost")
+                 .positive()
+                 .at_most(most_layers)
+                 .value();
+}
+
+// ZeRO level, bucket size and dtype of the gradient reduction.
+void read_reduction(Section& s, ParallelConfig& c) {
+  const std::string shard =
+      s.get("shard", "none",
+            "ZeRO level: data-parallel ranks shard optimizer states (ZeRO-1, Megatron: --use-distributed-optimizer), gradients too (ZeRO-2), "
+            "weights too (ZeRO-3, FSDP)")
+          .one_of({shard_names.begin(), shard_names.end()});
+  c.shard = Shard(std::find(shard_names.begin(), shard_names.end(), shard) - shard_names.begin());
+  c.bucket_bytes = Index(s.get("bucket", 32, "bucket size of the gradient reduction, and of the ZeRO-3 weight all-gather, over the data axis")
+                             .unit("MiB")
+                             .positive()
+                             .at_most(1 << 20))
+                   << 20;
+  if (s.get("reduce_dtype", "full",
+            "dtype of the gradient reduction over the data axis: that of accumulation (fp32 or fp64), or bf16, which halves the traffic, rounds, and "
+            "needs a buffer (Megatron: --grad-reduce-in-bf16)")
+          .one_of({"full", "bf16"})
+          .effect(Effect::course)
+          .value() == "bf16")
+    c.reduce_dtype = DType::bf16;
+}
+
 }  // namespace
 
 ParallelConfig read_parallel(Section& s) {
@@ -63,42 +105,9 @@ ParallelConfig read_parallel(Section& s) {
   c.attention_ranks = s.get("attention_ranks", 0, "for mixer = apart: number of tensor ranks that compute the attention, the first ones; 0: by cost")
                           .at_least(0)
                           .at_most(most_axis);
-  std::vector<std::string> names;
-  for (const NamedSchedule& s : schedules) names.emplace_back(s.name);
-  const std::string schedule =
-      s.get("schedule", names.front(),
-            "pipeline schedule: one forward, one backward (1f1b); all forwards first, which keeps every micro-batch (gpipe); or backwards split into "
-            "input and weight gradients, the latter filling the bubble (zero_bubble: ZB-H1, activation memory of the first rank of 1f1b)")
-          .one_of(names);
-  c.one_chunk = std::find_if(schedules.begin(), schedules.end(), [&](const NamedSchedule& s) { return s.name == schedule; })->schedule;
-  c.virtual_stages = s.get("virtual_stages", 1,
-                           "virtual stages per pipeline rank (interleaved 1F1B): more of them shorten the bubble, but need more traffic and memory "
-                           "(Megatron: --num-virtual-stages-per-pipeline-rank)")
-                         .positive()
-                         .at_most(most_layers);
-  c.layers = s.get("layers", std::vector<Index>{}, "layers of each stage; stage s is on pipeline rank s mod parallel.pipeline; empty: split by cost")
-                 .positive()
-                 .at_most(most_layers)
-                 .value();
+  read_schedule(s, c);
   read_experts(s, c);
-  const std::string shard =
-      s.get("shard", "none",
-            "ZeRO level: data-parallel ranks shard optimizer states (ZeRO-1, Megatron: --use-distributed-optimizer), gradients too (ZeRO-2), "
-            "weights too (ZeRO-3, FSDP)")
-          .one_of({shard_names.begin(), shard_names.end()});
-  c.shard = Shard(std::find(shard_names.begin(), shard_names.end(), shard) - shard_names.begin());
-  c.bucket_bytes = Index(s.get("bucket", 32, "bucket size of the gradient reduction, and of the ZeRO-3 weight all-gather, over the data axis")
-                             .unit("MiB")
-                             .positive()
-                             .at_most(1 << 20))
-                   << 20;
-  if (s.get("reduce_dtype", "full",
-            "dtype of the gradient reduction over the data axis: that of accumulation (fp32 or fp64), or bf16, which halves the traffic, rounds, and "
-            "needs a buffer (Megatron: --grad-reduce-in-bf16)")
-          .one_of({"full", "bf16"})
-          .effect(Effect::course)
-          .value() == "bf16")
-    c.reduce_dtype = DType::bf16;
+  read_reduction(s, c);
   return c;
 }
 

@@ -18,7 +18,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index most_workspace = Index(32) << 20;  // bytes, as cuBLAS recommends for Hopper
+constexpr Index most_workspace = Index(32) << 20;  // bytes for split-K, as cuBLAS recommends for Hopper
 constexpr std::uint32_t most_alignment = 256;
 
 void check(cublasStatus_t status, const char* what) {

@@ -45,6 +45,13 @@ TEST(mutants, list_matches_the_sources) {
   }
 }
 
+// File of a suite, which may lie in a room of the folder of its kind; empty if there is none.
+fs::path suite_file(const std::string& kind, const std::string& suite) {
+  for (const auto& entry : fs::recursive_directory_iterator(root / "regression" / kind))
+    if (entry.path().filename() == suite + ".cpp") return entry.path();
+  return {};
+}
+
 // A filter that selects no test would make a mutant look undetected. Therefore its suite must be a file, and the test
 // that it names must occur there.
 TEST(mutants, filters_name_existing_tests) {
@@ -55,8 +62,8 @@ TEST(mutants, filters_name_existing_tests) {
       for (std::string part; std::getline(parts, part, ':');) {
         std::smatch match;
         ASSERT_TRUE(std::regex_match(part, match, suite_of)) << m.name << ": " << part;
-        const fs::path file = root / "regression" / t.kind / (match[1].str() + ".cpp");
-        ASSERT_TRUE(fs::exists(file)) << m.name << ": " << part;
+        const fs::path file = suite_file(t.kind, match[1].str());
+        ASSERT_FALSE(file.empty()) << m.name << ": " << part;
         const std::string test = std::regex_replace(match[2].str(), std::regex(R"(/.*)"), "");
         const bool stands_there = test.find_first_of("*?") != std::string::npos || contents(file).find(test + ")") != std::string::npos;
         EXPECT_TRUE(stands_there) << m.name << ": " << part;
