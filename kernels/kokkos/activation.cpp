@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of activations, gated (GLU) and plain, and of their gradients. kernels/ops/activation.hpp has the
 // formulas.
+#include "kernels/ops/activation.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/activation_math.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernel of the AdamW update. kernels/ops/adamw.hpp has the formula.
+#include "kernels/ops/adamw.hpp"
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 #include "kernels/kokkos/rows.hpp"
 

@@ -12,7 +12,9 @@
 #include "kernels/kokkos/dropout.hpp"
 #include "kernels/kokkos/lanes.hpp"
 #include "kernels/kokkos/operand.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/dropout.hpp"
+#include "kernels/ops/elementwise.hpp"
 #include "kernels/ops/gemm.hpp"
 
 namespace gyr::backend {

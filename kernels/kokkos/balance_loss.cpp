@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of the load-balancing loss and z-loss of MoE routers. kernels/ops/balance_loss.hpp has the formulas.
+#include "kernels/ops/balance_loss.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 #include "kernels/ops/routing_math.hpp"
 
 namespace gyr::backend {

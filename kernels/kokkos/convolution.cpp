@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Causal depthwise convolution with SiLU on the host. kernels/ops/convolution.hpp has the formulas.
+#include "kernels/ops/convolution.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/elementwise.hpp"
 
 namespace gyr::backend {
 

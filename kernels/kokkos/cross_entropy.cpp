@@ -5,7 +5,7 @@
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 
 namespace gyr::backend {
 

@@ -4,7 +4,7 @@
 
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/dropout.hpp"
 
 namespace gyr::backend {
 

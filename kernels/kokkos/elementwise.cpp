@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of elementwise operations. kernels/ops/elementwise.hpp has the formulas.
+#include "kernels/ops/elementwise.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

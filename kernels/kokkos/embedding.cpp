@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of the embedding lookup and its gradient (kernels/ops/embedding.hpp).
+#include "kernels/ops/embedding.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -5,7 +5,6 @@
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/activation_math.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of the output gate of the SSD scan and of the gated RMSNorm. kernels/ops/gate.hpp has the formulas.
+#include "kernels/ops/gate.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -10,8 +10,8 @@
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/threads.hpp"
-#include "kernels/ops/backend.hpp"
 #include "kernels/ops/gemm_row_layout.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr {
 

@@ -4,7 +4,8 @@
 
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/few_rows.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr::backend {
 

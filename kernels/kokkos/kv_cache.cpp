@@ -22,26 +22,26 @@ struct Step {
   AttentionState<Acc<T>> state;
   Carry carry = Carry::fresh;
 
-  void remember(Index row) { convert<T, T>(dev, fresh, cache.block(row, 1, 0, cache.columns)); }
+  void remember(Index row) { gyr::convert<T, T>(dev, fresh, cache.block(row, 1, 0, cache.columns)); }
   // Attends to the rows kv of keys and values. first_key: position of the first row. position: position of the query.
-  void meet(const Matrix<const T>& kv, Index position, Index first_key, Index window) {
+  void attend(const Matrix<const T>& kv, Index position, Index first_key, Index window) {
     AttentionShape met = shape;
     met.keys = kv.rows;
-    attention<T>(dev, met, {.causal = true, .first_query = position, .first_key = first_key, .window = window}, scores, q,
+    gyr::attention<T>(dev, met, {.causal = true, .first_query = position, .first_key = first_key, .window = window}, scores, q,
                  columns(kv, 0, shape.num_kv_heads * shape.head_dim), columns(kv, first_value, shape.num_kv_heads * shape.v_head_dim), carry, state);
     carry = Carry::continued;
   }
   void attend_all(Index before) {
     remember(before);
-    meet(cache.block(0, before + 1, 0, cache.columns), before, 0, 0);
+    attend(cache.block(0, before + 1, 0, cache.columns), before, 0, 0);
   }
   // For a circular cache of the last tokens: attends to the older part, the newer part and the token itself. The token
   // then replaces the oldest one.
   void attend_circular_cache(Index before) {
     const Index held = cache.rows, newer = held > 0 ? before % held : 0, window = held + 1;
-    if (held > 0 && before >= held) meet(cache, before, before - newer - held, window);  // newer rows get positions so old that the window masks them
-    if (newer > 0) meet(cache.block(0, newer, 0, cache.columns), before, before - newer, window);
-    meet(fresh, before, before, window);
+    if (held > 0 && before >= held) attend(cache, before, before - newer - held, window);  // newer rows get positions so old that the window masks them
+    if (newer > 0) attend(cache.block(0, newer, 0, cache.columns), before, before - newer, window);
+    attend(fresh, before, before, window);
     if (held > 0) remember(newer);
   }
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of LayerNorm. kernels/ops/layernorm.hpp has the formulas.
+#include "kernels/ops/layernorm.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of RMSNorm. kernels/ops/rmsnorm.hpp has the formulas.
+#include "kernels/ops/rmsnorm.hpp"
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 #include "kernels/kokkos/rows.hpp"
 

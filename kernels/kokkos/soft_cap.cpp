@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernel of the logit soft cap, y = cap tanh(x / cap).
+#include "kernels/ops/soft_cap.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

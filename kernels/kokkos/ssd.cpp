@@ -3,7 +3,7 @@
 // the chunk. Scratch holds one chunk.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 
 namespace gyr {
 

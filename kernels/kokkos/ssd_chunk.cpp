@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parts of the scan over full sequences: the steps that ssd() does within a chunk, one step at a time for all chunks.
 // State passing is in ssd_passing.cpp.
+#include "kernels/ops/ssd_chunk.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr::backend {
 

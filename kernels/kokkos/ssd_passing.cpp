@@ -3,7 +3,7 @@
 // Backward:  dS_c = g_c dS_{c+1} + the gradient from the outputs of chunk c.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 
 namespace gyr {
 

@@ -2,7 +2,7 @@
 // Recurrence of a single token. Each state is read and written once.
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/ssd_group.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 
 namespace gyr::backend {
 

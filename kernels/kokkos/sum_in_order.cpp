@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sum from left to right. Unlike other kernels, this file is compiled without permission to reorder sums.
 #include "kernels/kokkos/rows.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/sum.hpp"
 
 namespace gyr::backend {
 

@@ -31,4 +31,18 @@ void activate(Device&, Activation, Tensor2<const T> x /*(R,F)*/, double multipli
 template <class T>
 void activate_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> x, double multiplier, Tensor2<T> dx);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void glu(Device&, Activation, Tensor2<const T> gate_up, double multiplier, Tensor2<T> y);
+template <class T>
+void glu_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> gate_up, double multiplier, Tensor2<T> dgate_up);
+template <class T>
+void activate(Device&, Activation, Tensor2<const T> x, double multiplier, Tensor2<T> y);
+template <class T>
+void activate_backward(Device&, Activation, Tensor2<const T> dy, Tensor2<const T> x, double multiplier, Tensor2<T> dx);
+
+}  // namespace backend
+
 }  // namespace gyr

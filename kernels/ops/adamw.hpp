@@ -56,4 +56,13 @@ template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> step /*(4)*/, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,
            Tensor1<Acc<T>> master, Tensor1<T> w);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> step, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v, Tensor1<Acc<T>> master,
+           Tensor1<T> w);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -128,4 +128,27 @@ void attention_backward(Device&, const AttentionShape&, const Mask&, const Score
                         Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq /*+=*/,
                         Matrix<Acc<T>> dk /*+=*/, Matrix<Acc<T>> dv /*+=*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void attention(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+               Matrix<const T> v, Carry carry, AttentionState<Acc<T>> state);  // this function records its own launches and allocates scratch memory
+template <class A>
+void attention_merge(Device&, const AttentionShape& shape, AttentionState<A> other, AttentionState<A> state);
+template <class T>
+void attention_finish(Device&, const AttentionShape& shape, AttentionState<Acc<T>> state, Tensor2<T> out, Tensor2<Acc<T>> lse,
+                      Tensor1<const Acc<T>> sinks);
+template <class A>
+void attention_sink_terms(Device&, Tensor1<const A> sinks, Tensor2<const A> lse, Tensor2<const A> delta, Tensor2<A> terms);
+template <class T>
+void attention_delta(Device&, const AttentionShape& shape, Tensor2<const T> dout, Tensor2<const T> out, Tensor2<Acc<T>> delta);
+template <class T>
+void attention_backward(Device&, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
+                        Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
+                        Matrix<Acc<T>> dk,
+                        Matrix<Acc<T>> dv);  // this function records its own launches and allocates scratch memory
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -20,4 +20,15 @@ template <class A>
 void add_balance_gradient(Device&, const Routing&, Tensor2<const A> scores /*(R,E)*/, Tensor1<const A> lse /*(R) log-sum-exp, or empty*/,
                           Tensor1<const A> n, double balance, double z, Tensor2<A> dlogits);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void add_choices(Device&, Tensor2<const std::int32_t> chosen, Tensor1<A> n);
+template <class A>
+void add_balance_gradient(Device&, const Routing&, Tensor2<const A> scores, Tensor1<const A> lse, Tensor1<const A> n, double balance, double z,
+                          Tensor2<A> dlogits);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -26,4 +26,19 @@ void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const
 template <class T>
 void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before /*or empty*/, Tensor3<T> after /*(B,K-1,C)*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void convolution(Device&, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before, Matrix<T> y,
+                 const Documents& documents);  // this function allocates scratch memory
+template <class T>
+void convolution_backward(Device&, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                          Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
+                          const Documents& documents);  // this function allocates scratch memory
+template <class T>
+void convolution_tail(Device&, Index batch, Matrix<const T> x, Tensor3<const T> before, Tensor3<T> after);
+
+}  // namespace backend
+
 }  // namespace gyr

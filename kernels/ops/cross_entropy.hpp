@@ -62,4 +62,22 @@ void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, 
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale /*(1)*/, const LossTerms&,
                             Tensor2<T> dlogits /*(R,V)*/, double soft_cap = 0);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void logits_top(Device&, Tensor2<const A> logits, Index valid, Tensor1<A> top);
+template <class A>
+void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums);
+template <class A>
+void logits_argmax(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found);
+template <class A>
+void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
+template <class T>
+void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
+                            Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms&, Tensor2<T> dlogits,
+                            double soft_cap);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -37,4 +37,14 @@ void distance_bias(Device&, const DistanceBuckets&, Tensor2<const A> table /*(co
 template <class A>
 void distance_bias_backward(Device&, const DistanceBuckets&, Tensor2<const A> dbias, Index zero, Tensor2<A> dtable /*+=*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void distance_bias(Device&, const DistanceBuckets&, Tensor2<const A> table, Index zero, Tensor2<A> bias);
+template <class A>
+void distance_bias_backward(Device&, const DistanceBuckets&, Tensor2<const A> dbias, Index zero, Tensor2<A> dtable);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -5,7 +5,6 @@
 
 #include "kernels/base/instances.hpp"
 #include "kernels/device/random.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 

@@ -29,4 +29,24 @@ void divide_rows(Device&, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tens
 template <class T>
 void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void fill(Device&, Tensor1<T> x, double value);
+template <class T>
+void add(Device&, Matrix<const T> x, Matrix<T> y);
+template <class S, class T>
+void convert(Device&, Matrix<const S> x, Matrix<T> y);
+template <class T>
+void bias_scale(Device&, Tensor1<const Acc<T>> bias, Tensor1<const Acc<T>> scale, Matrix<T> y);
+template <class T>
+void add_bias(Device&, Tensor1<const Acc<T>> bias, double scale, Matrix<T> y);
+template <class T>
+void divide_rows(Device&, Tensor2<const Acc<T>> x, Tensor1<const Acc<T>> n, Tensor2<T> y);
+template <class T>
+void bias_backward(Device&, Matrix<const T> dy, double scale, Tensor1<Acc<T>> dbias);  // this function allocates scratch memory
+
+}  // namespace backend
+
 }  // namespace gyr

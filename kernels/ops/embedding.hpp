@@ -20,4 +20,15 @@ template <class T>
 void embedding_backward(Device&, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
                         Tensor2<Acc<T>> dtable /*(V,D) +=*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void embedding(Device&, Tensor1<const Token> tokens, Tensor2<const T> table, Index first, double scale, Tensor2<T> x);
+template <class T>
+void embedding_backward(Device&, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
+                        Tensor2<Acc<T>> dtable);
+
+}  // namespace backend
+
 }  // namespace gyr

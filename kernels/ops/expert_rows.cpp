@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 

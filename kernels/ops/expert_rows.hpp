@@ -48,4 +48,25 @@ template <class T>
 void weighted_bias_backward(Device&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                             Tensor2<Acc<T>> dw, Tensor2<T> terms);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+void group_rows(Device&, Tensor2<const std::int32_t> chosen, const ExpertRows&);
+template <class T>
+void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x, Tensor2<T> y);
+template <class T>
+void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x, Add, Tensor2<T> y);
+template <class T>
+void weighted_glu(Device&, Activation, const ExpertRows&, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y);
+template <class T>
+void weighted_glu_backward(Device&, Activation, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
+                           Tensor2<T> dgate_up, Tensor2<Acc<T>> dw);
+template <class T>
+void add_weighted_bias(Device&, Tensor1<const std::int32_t> slot, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor2<T> y);
+template <class T>
+void weighted_bias_backward(Device&, Tensor1<const std::int32_t> slot, Tensor2<const T> dy, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
+                            Tensor2<Acc<T>> dw, Tensor2<T> terms);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -2,7 +2,6 @@
 #include "kernels/ops/gate.hpp"
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 

@@ -6,6 +6,8 @@
 // gated_norm uses the sum.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/ops/rmsnorm.hpp"
 
 namespace gyr {
@@ -41,5 +43,41 @@ void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const
 template <class T>
 void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
                          Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
+
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+// Shape of the gated RMSNorm, common to its four kernels.
+struct NormGroups {
+  Index rows, channels, groups, width;  // width: channels of a norm group on this rank
+};
+template <class T, class A>
+NormGroups norm_groups(const Matrix<const T>& y, const Tensor2<A>& squares) {
+  const Index groups = squares.extent(1);
+  return {y.rows, y.columns, groups, y.columns / groups};
+}
+// 1 / rms of a group, from its sum of squares over `width` channels.
+template <class A>
+GYR_FUNCTION A norm_factor(A squares, Index width, double eps) {
+  return A(1 / std::sqrt(double(squares) / double(width) + eps));
+}
+template <class T>
+void gate(Device&, Matrix<const T> y, Matrix<const T> z, Tensor2<T> out);
+template <class T>
+void gate_backward(Device&, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor2<T> dy, Matrix<T> dz);
+template <class T>
+void gated_norm_squares(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor2<Acc<T>> squares);
+template <class T>
+void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
+                double eps, Tensor2<T> out);
+// gated_norm_products allocates scratch memory.
+template <class T>
+void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw);
+template <class T>
+void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
+
+}  // namespace backend
 
 }  // namespace gyr

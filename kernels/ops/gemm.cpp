@@ -2,7 +2,7 @@
 #include "kernels/ops/gemm.hpp"
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr {
 

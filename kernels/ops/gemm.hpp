@@ -68,4 +68,16 @@ void linear_backward_weight(Device& dev, Matrix<const T> dy /*(R,N)*/, Matrix<co
   gemm<T, Acc<T>>(dev, MatrixOp::transpose, dy, MatrixOp::none, x, dw, alpha, 1);
 }
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+// gemm and few_rows_gemm are also called in a dry run, where they only allocate scratch.
+template <class T, class S>
+void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const GemmExtents&, double alpha, double beta);
+// y = alpha x w' + beta y for at most few_rows rows of x.
+template <class T, class S>
+void few_rows_gemm(Device&, Matrix<const T> x, Matrix<const T> w, Matrix<S> y, double alpha, double beta);
+
+}  // namespace backend
+
 }  // namespace gyr

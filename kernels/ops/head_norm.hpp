@@ -19,4 +19,15 @@ template <class T>
 void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
                         Tensor1<Acc<T>> dg /*+=, or empty*/, double offset = 0);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void head_norm(Device&, Matrix<const T> x, Tensor1<const Acc<T>> g, double eps, Matrix<T> y, Matrix<Acc<T>> rstd, double offset);
+template <class T>
+void head_norm_backward(Device&, Matrix<const T> dy, Matrix<const T> x, Tensor1<const Acc<T>> g, Matrix<const Acc<T>> rstd, Matrix<T> dx,
+                        Tensor1<Acc<T>> dg, double offset);  // this function allocates scratch memory
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/gemm.hpp"
 
 namespace gyr {
 

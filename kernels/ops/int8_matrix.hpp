@@ -32,4 +32,17 @@ void quantize(Device&, Matrix<const T> w, const Int8Matrix& to);
 template <class T, class S>
 void linear(Device&, Matrix<const T> x, const Int8Matrix& w /*(N,K)*/, Matrix<S> y, double alpha = 1, double beta = 0);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T, class S>
+void few_rows_gemm(Device&, Matrix<const T> x, const Int8Matrix& w, Matrix<S> y, double alpha, double beta);
+template <class T>
+void quantize(Device&, Matrix<const T> w, const Int8Matrix& to);
+// to (count, K) = rows [first, first + count) of w, dequantized to T.
+template <class T>
+void widen(Device&, const Int8Matrix& w, Index first, Tensor2<T> to);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -17,4 +17,16 @@ void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor
                         Tensor1<const Acc<T>> rstd, Add add, Tensor2<T> dx /*= or +=*/, Tensor1<Acc<T>> dg /*+=, or empty*/,
                         Tensor1<Acc<T>> db /*+=, or empty*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void layernorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> b, double eps, Tensor2<T> y, Tensor1<Acc<T>> mean,
+               Tensor1<Acc<T>> rstd);
+template <class T>
+void layernorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> mean,
+                        Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx, Tensor1<Acc<T>> dg, Tensor1<Acc<T>> db);  // allocates scratch memory
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -18,4 +18,15 @@ template <class T>
 void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add add,
                       Tensor2<T> dx /*= or +=*/, Tensor1<Acc<T>> dg /*+=, or empty*/, double offset = 0);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class T>
+void rmsnorm(Device&, Tensor2<const T> x, Tensor1<const Acc<T>> g, double eps, Tensor2<T> y, Tensor1<Acc<T>> rstd, double offset);
+template <class T>
+void rmsnorm_backward(Device&, Tensor2<const T> dy, Tensor2<const T> x, Tensor1<const Acc<T>> g, Tensor1<const Acc<T>> rstd, Add, Tensor2<T> dx,
+                      Tensor1<Acc<T>> dg, double offset);  // this function allocates scratch memory
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 

@@ -74,4 +74,15 @@ template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions /*(R)*/,
           Matrix<const S> x /*(R,heads width)*/, Matrix<T> y);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void rope_table(Device&, const RopeFrequencies&, const Rotation<A>&);
+template <class S, class T>
+void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
+          Matrix<T> y);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -34,4 +34,15 @@ template <class A>
 void route_backward(Device&, const Routing&, Tensor2<const A> scores, Tensor2<const std::int32_t> chosen, Tensor2<const A> dweights,
                     Tensor2<A> dlogits /*(R,E)*/);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void route(Device&, const Routing&, Tensor1<const A> bias, Tensor2<A> scores, Tensor2<std::int32_t> chosen, Tensor2<A> weights, Tensor1<A> lse);
+template <class A>
+void route_backward(Device&, const Routing&, Tensor2<const A> scores, Tensor2<const std::int32_t> chosen, Tensor2<const A> dweights,
+                    Tensor2<A> dlogits);
+
+}  // namespace backend
+
 }  // namespace gyr

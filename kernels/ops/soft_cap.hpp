@@ -23,4 +23,12 @@ struct SoftCap {
 template <class A>
 void soft_cap(Device&, double cap, Tensor2<A> x);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+template <class A>
+void soft_cap(Device&, double cap, Tensor2<A> x);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -4,7 +4,6 @@
 #include "kernels/ops/ssd_chunk.hpp"
 
 #include "kernels/base/instances.hpp"
-#include "kernels/ops/backend.hpp"
 
 namespace gyr {
 

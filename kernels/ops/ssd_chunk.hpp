@@ -69,4 +69,42 @@ template <class T>
 void ssd_chunk_states_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                                Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>);
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+// The ssd functions record their own launches, which differ between backends, and allocate scratch, so that their
+// callers open a workspace. They do both on a dry-run device as well.
+template <class T>
+void ssd(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>> initial, Tensor2<T> y, SsdSaved<Acc<T>> saved,
+         Tensor2<Acc<T>> last);
+template <class T>
+void ssd_step(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<Acc<T>> state, Tensor2<T> y);
+template <class T>
+void ssd_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                  Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>, Tensor2<Acc<T>> dinitial);
+template <class T>
+void ssd_chunk_states(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last,
+                      Tensor3<Acc<T>> decay);
+template <class T>
+void ssd_outputs(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<T> y);
+template <class T>
+void ssd_outputs_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                          Tensor3<Acc<T>> dstates);
+template <class T>
+void ssd_chunk_states_backward(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
+                               Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T>, SsdWeightGradient<Acc<T>>);
+template <class A>
+void ssd_own_state(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                   Tensor2<A> own);
+template <class A>
+void ssd_state_after(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A> state);
+template <class A>
+void ssd_pass_states(Device&, const SsdShape&, Tensor3<const A> decay, Tensor2<const A> initial, Tensor3<A> states, Tensor2<A> last);
+template <class A>
+void ssd_own_state_backward(Device&, const SsdShape&, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own);
+template <class A>
+void ssd_pass_states_backward(Device&, const SsdShape&, Tensor3<const A> decay, Tensor2<const A> dlast, Tensor3<A> dstates);
+
+}  // namespace backend
+
 }  // namespace gyr

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/ops/sum.hpp"
 
-#include "kernels/ops/backend.hpp"
-
 namespace gyr {
 
 void add_in_order(Device& dev, Tensor1<const double> x, Tensor1<double> sum) {

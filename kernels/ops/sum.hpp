@@ -37,4 +37,14 @@ double sum_of_squares(Device& dev, Tensor1<const A> x) {
   return to_host(dev, sum)[0];
 }
 
+// Defined by each backend, called with checked arguments after the launch has been recorded.
+namespace backend {
+
+void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum);
+// Returns the sum as a tensor (1) in scratch memory that the function allocates.
+template <class A>
+Tensor1<double> sum_of_squares(Device&, Tensor1<const A> x);
+
+}  // namespace backend
+
 }  // namespace gyr

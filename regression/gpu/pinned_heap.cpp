@@ -12,7 +12,6 @@
 #include <fstream>
 #include <string>
 
-#include "kernels/ops/backend.hpp"
 
 namespace {
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/attention.hpp"
+#include "kernels/ops/elementwise.hpp"
 #include "kernels/cuda/attention/attention.hpp"
 #include "kernels/cuda/attention/cudnn_attention.hpp"
 #include "kernels/base/instances.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of the attention bias by distance buckets (T5's relative position bias), and of the gradient of its
 // table.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/distance_bias.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -3,7 +3,7 @@
 // its number of earlier tokens.
 #include "kernels/ops/kv_cache.hpp"
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/attention.hpp"
 #include "kernels/cuda/attention/attention.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of multi-head latent attention (MLA): expansion of latent channels to the heads' queries, keys and
 // values, with RoPE, and its gradient.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/latent_heads.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of the rotary position embedding. kernels/ops/rope.hpp has the formula.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/rope.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

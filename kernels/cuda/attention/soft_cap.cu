@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernel of the logit soft cap, y = cap tanh(x / cap).
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/soft_cap.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels for balancing experts: counts of chosen rows per expert, and gradients of the load-balancing loss and
 // the router z-loss.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/balance_loss.hpp"
 #include "kernels/cuda/experts/experts.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/ops/routing_math.hpp"

@@ -4,7 +4,6 @@
 #include "kernels/ops/expert_rows.hpp"
 
 #include "kernels/ops/activation_math.hpp"
-#include "kernels/ops/backend.hpp"
 #include "kernels/cuda/experts/experts.hpp"
 #include "kernels/base/instances.hpp"
 

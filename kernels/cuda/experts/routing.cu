@@ -2,7 +2,7 @@
 // CUDA kernels of MoE routing, with one thread per row. kernels/ops/routing.hpp has the formulas.
 #include "kernels/ops/routing_math.hpp"
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/routing.hpp"
 #include "kernels/cuda/experts/experts.hpp"
 #include "kernels/base/instances.hpp"
 

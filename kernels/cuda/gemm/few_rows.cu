@@ -2,7 +2,8 @@
 // GEMM of a few rows x with a weight matrix (N,K) that is read once, in its storage format. It determines the speed of
 // generation (decoding). One warp computes the outputs of one matrix row. The order of summation of an output does not
 // depend on the other rows of x.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/gemm.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 #include "kernels/cuda/gemm/gemm.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"

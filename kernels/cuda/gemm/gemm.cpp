@@ -11,7 +11,6 @@
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/gemm/gemm.hpp"
 #include "kernels/cuda/machine/runtime.hpp"
-#include "kernels/ops/backend.hpp"
 #include "kernels/ops/gemm_row_layout.hpp"
 
 namespace gyr {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of int8 weight matrices: quantization in blocks with one scale each, and conversion back to T.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/int8_matrix.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of activations, gated (GLU) and plain, and of their gradients. kernels/ops/activation.hpp has the formulas.
 #include "kernels/ops/activation_math.hpp"
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/activation.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

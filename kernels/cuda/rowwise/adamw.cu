@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernel of the AdamW update. kernels/ops/adamw.hpp has the formula.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/adamw.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

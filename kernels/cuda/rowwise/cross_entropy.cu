@@ -2,7 +2,7 @@
 // CUDA kernels of the cross-entropy loss over vocabulary-parallel logits. kernels/ops/cross_entropy.hpp has the formulas.
 #include <limits>
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernel of dropout.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/dropout.hpp"
 #include "kernels/cuda/rowwise/dropout.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of elementwise operations. kernels/ops/elementwise.hpp has the formulas.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/elementwise.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/machine/launch.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"

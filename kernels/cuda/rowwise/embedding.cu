@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of the embedding lookup and its gradient (kernels/ops/embedding.hpp).
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/embedding.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/cuda/rowwise/token_groups.hpp"
 #include "kernels/base/instances.hpp"

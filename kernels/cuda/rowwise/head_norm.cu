@@ -4,7 +4,7 @@
 // than a warp is read twice, the second time from cache.
 #include <bit>
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/head_norm.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

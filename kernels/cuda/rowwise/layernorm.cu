@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of LayerNorm. kernels/ops/layernorm.hpp has the formulas.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/layernorm.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of RMSNorm. kernels/ops/rmsnorm.hpp has the formulas.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/rmsnorm.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

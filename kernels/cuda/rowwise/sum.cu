@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of sums in a fixed order: left to right, and sums of squares. The results are bitwise reproducible.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/sum.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 
 namespace gyr::backend {

@@ -4,7 +4,7 @@
 // weights are the last of `taps` = 4 or 16 weights, padded with leading zeros.
 #include <limits>
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/convolution.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -2,7 +2,7 @@
 // Mamba-2 scan and its parts. All chunks, sequences and heads are processed in parallel, except for state passing.
 #include <algorithm>
 
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 #include "kernels/cuda/ssm/ssd.hpp"
 #include "kernels/base/instances.hpp"
 

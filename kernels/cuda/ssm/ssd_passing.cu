@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // State passing from chunk to chunk, forward and backward. Each thread carries some adjacent elements of a state
 // through all chunks of its sequence.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 #include "kernels/cuda/ssm/ssd.hpp"
 #include "kernels/base/instances.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Time steps dt, decay exponents (cumulative sums of A dt within a chunk, in double), their gradients, and the
 // recurrence of a single token.
-#include "kernels/ops/backend.hpp"
+#include "kernels/ops/ssd_chunk.hpp"
 #include "kernels/cuda/ssm/ssd.hpp"
 #include "kernels/base/instances.hpp"
 
