@@ -176,7 +176,7 @@ TEST(fine_tuning, wrong_templates_and_loss_masks_are_refused) {
   refused({"eval", Material::get().trained(), "--data", folder / "q"}, Exit::data, "have no token to predict");
   fs::copy(Material::get().prefix().string() + ".idx", (folder / "q").string() + ".idx", fs::copy_options::overwrite_existing);
   fs::copy(Material::get().prefix().string() + ".bin", (folder / "q").string() + ".bin", fs::copy_options::overwrite_existing);
-  refused(train({}), Exit::data, "q_mask.idx: a loss mask of 640 sequences");
+  refused(train({}), Exit::data, "q_mask.idx: a loss mask with 640 sequences");
 }
 
 }  // namespace gyr::testing::fine_tuning_suite

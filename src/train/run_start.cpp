@@ -60,7 +60,7 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
       return loaded(*newest);
     } catch (const Error& error) {  // the error is the same on every rank
       if (error.code != Exit::data) throw;
-      print_line(fmt::format("passed over: {}", error.what()));
+      print_line(fmt::format("skipped checkpoint {}", error.what()));
     }
   }
   // Starting over would overwrite checkpoints that may still be repaired.
