@@ -28,7 +28,8 @@ struct Step {
     AttentionShape met = shape;
     met.keys = kv.rows;
     gyr::attention<T>(dev, met, {.causal = true, .first_query = position, .first_key = first_key, .window = window}, scores, q,
-                 columns(kv, 0, shape.num_kv_heads * shape.head_dim), columns(kv, first_value, shape.num_kv_heads * shape.v_head_dim), carry, state);
+                      columns(kv, 0, shape.num_kv_heads * shape.head_dim), columns(kv, first_value, shape.num_kv_heads * shape.v_head_dim), carry,
+                      state);
     carry = Carry::continued;
   }
   void attend_all(Index before) {
@@ -39,7 +40,8 @@ struct Step {
   // then replaces the oldest one.
   void attend_circular_cache(Index before) {
     const Index held = cache.rows, newer = held > 0 ? before % held : 0, window = held + 1;
-    if (held > 0 && before >= held) attend(cache, before, before - newer - held, window);  // newer rows get positions so old that the window masks them
+    if (held > 0 && before >= held)
+      attend(cache, before, before - newer - held, window);  // newer rows get positions so old that the window masks them
     if (newer > 0) attend(cache.block(0, newer, 0, cache.columns), before, before - newer, window);
     attend(fresh, before, before, window);
     if (held > 0) remember(newer);

@@ -305,7 +305,8 @@ TEST(restart, resume_lists_changed_deck_keys) {
   EXPECT_EQ(layout.out.find("the deck has changed"), std::string::npos) << layout.out;
   const Result course = go(3, {"--resume", "optimizer.lr=0.02", "train.seq_length=16"});
   EXPECT_EQ(course.code, 0) << course.err;
-  for (const char* line : {"key               old value  new value", "train.steps       2          3", "train.seq_length  32         16", "optimizer.lr      0.01       0.02"})
+  for (const char* line : {"key               old value  new value", "train.steps       2          3", "train.seq_length  32         16",
+                           "optimizer.lr      0.01       0.02"})
     // Compares one line of the table at a time.
     EXPECT_NE(course.out.find(fmt::format("\n  {}\n", line)), std::string::npos) << line << "\n" << course.out;
   const Words other{"--resume", "optimizer.lr=0.02", "train.seq_length=16", "model.mamba.norm=norm_first", "model.rms_norm_eps=0.01"};

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <string>
 
-
 namespace {
 
 constexpr std::size_t room = std::size_t(3) << 29;  // bytes; more than the largest test allocates
