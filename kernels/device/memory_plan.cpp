@@ -247,7 +247,8 @@ SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment
   const std::vector<Index> upper = hang(passing, tops(lasting, lower.offsets, times), plan.slot);
   plan.shared = std::max(plan.slot, end_of(passing, upper)) - plan.slot;
   if (alone) plan.slot += std::exchange(plan.shared, 0);
-  if (alone && plan.slot > live) {  // lasting blocks need not be below the others
+  // With a single slot, lasting blocks may be placed above the others, so plan all blocks together.
+  if (alone && plan.slot > live) {
     MemoryPlan whole = plan_memory(all, alignment, 1000);
     if (whole.bytes < plan.slot) return {std::move(whole.offsets), whole.bytes, 0};
   }

@@ -36,7 +36,7 @@ struct SlotBlock : MemoryBlock {
 
 struct SlotPlan {
   std::vector<Index> offsets;  // offset of each block; offsets from `slot` on are in the memory that all slots share
-  Index slot = 0, shared = 0;  // bytes of a slot, and of the memory that all slots share
+  Index slot = 0, shared = 0;  // bytes of a slot (memory of one micro-batch), and of the memory that all slots share
 };
 
 // Lasting blocks are placed in the slot of their micro-batch. Other blocks are placed in the same slot if it has room

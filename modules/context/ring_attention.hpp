@@ -38,8 +38,8 @@ class RingAttention final : public ContextAttention<T> {
   Index steps() const;
   Mask mask(Index block, Index of_keys, Index sequence = 0) const;
   Event pass_on(Tensor2<const T> mine, Tensor2<T> next);
-  // Calls visit(block of this rank, its first row, first row of the keys, mask) for every pair of blocks in which a
-  // query may see a key.
+  // Calls visit(query block, its first row, first row of the key block, mask) for every pair of a query block of this
+  // rank and a key block of rank `owner` in which a query may see a key.
   template <class Visit>
   void for_blocks(int owner, Visit&& visit) const;
   AttentionShape shape(Index batch, Index tokens) const;

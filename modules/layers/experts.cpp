@@ -513,11 +513,12 @@ void read_moe_training(Section& s, MoeConfig& c) {
                           .at_least(0)
                           .at_most(most_experts)
                           .effect(Effect::course);
-  const std::string policy = s.get("token_drop_policy", c.drop_policy == DropPolicy::position ? "position" : "probability",
-                                   "choices dropped beyond the capacity: the last ones of the sequence, or those with the smallest weights "
-                                   "(Megatron: --moe-token-drop-policy)")
-                                 .one_of({"position", "probability"})
-                                 .effect(Effect::course);
+  const std::string policy =
+      s.get("token_drop_policy", c.drop_policy == DropPolicy::position ? "position" : "probability",
+            "choices dropped beyond the capacity. position: the last ones of the sequence; probability: those with the smallest weights "
+            "(Megatron: --moe-token-drop-policy)")
+          .one_of({"position", "probability"})
+          .effect(Effect::course);
   c.drop_policy = policy == "position" ? DropPolicy::position : DropPolicy::probability;
   c.aux_loss =
       s.get("aux_loss", c.aux_loss,

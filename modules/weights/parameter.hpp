@@ -94,7 +94,8 @@ class Parameter {
   Int8Matrix int8_;  // used instead of value_ for int8 weights
   bool value_is_cut_ = false, gradient_is_cut_ = false;
   void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // memory of the ZeRO shards of value and gradient
-  int group_ = 0, cluster_ = 0, section_ = 0;              // cluster: index of the adjacent weights that share a GEMM
+  // Cluster: number of a set of adjacent weights that share a GEMM, equal for all weights of the set.
+  int group_ = 0, cluster_ = 0, section_ = 0;
   FlatCut cut_;
   int part_ = 0;
   Index gradient_offset_ = 0, kept_offset_ = 0;  // offset in the section; offset in a flat run of the elements that this rank updates

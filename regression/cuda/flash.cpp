@@ -156,7 +156,7 @@ TEST(flash, gradients_match_double_in_every_order) {
   }
 }
 
-TEST(flash, gradient_bits_are_independent_of_order) {
+TEST(flash, gradient_bits_are_independent_of_execution_order) {
   const Case c{{1, 100, 150, 4, 2, 64, 40}};
   for (const int capability : {ampere, hopper}) {
     std::vector<Workbench> benches(machines.size());

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <string>
 
+#include "kernels/device/queue.hpp"
+
 namespace {
 
 constexpr std::size_t room = std::size_t(3) << 29;  // bytes; more than the largest test allocates

@@ -25,9 +25,10 @@ MixerSplit both_mixers_on_all_ranks(const ModelConfig&, Index seq_length, int te
 // All splits for which heads and groups divide, in ascending order of attention ranks.
 std::vector<MixerSplit> mixer_splits(const ModelConfig&, Index seq_length, int tensor_ranks);
 
-// Number of attention ranks for a deck; 0 if all ranks compute both mixers. Chooses the valid split whose busiest rank
-// computes least. With `auto` it splits only if this is cheaper than both mixers on all ranks, or if the mixers cannot
-// be sharded over all ranks. Exit::config if no split is valid.
+// Number of attention ranks for a deck; 0 if all ranks compute both mixers, as with parallel.mixer = split. `apart`
+// takes the valid division of the ranks whose busiest rank computes least. `auto` takes it only if it is cheaper than
+// both mixers on all ranks, or if the mixers cannot be sharded over all ranks; it returns 0 if no division is valid.
+// Exit::config if none is valid with `apart` or with the given parallel.attention_ranks.
 int attention_ranks_of(const ParallelConfig&, const ModelConfig&, Index seq_length);
 
 // Table of the splits for plans: FLOPs of the busiest rank, compared with both mixers on all ranks.

@@ -55,7 +55,11 @@ DataConfig read_data(Section& s, const std::string& tokenizer) {
                                       "documents, and positions restart at 0")
                                     .one_of({"joined", "separate"});
   c.separate = documents == "separate";
-  c.tokenizer = s.get("tokenizer", tokenizer, "path of the tokenizer.json of the data; used to print samples as text").effect(Effect::none).value();
+  c.tokenizer = s.get("tokenizer", tokenizer,
+                      "path of the tokenizer.json of the data: default of generate, eval and exports; enables whole-word masking with "
+                      "train.objective mlm; empty: none")
+                    .effect(Effect::none)
+                    .value();
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "random seed of the sample order").at_least(0)));
   c.skip = read_skip(s.get("skip", std::vector<std::string>{},
                            "ranges of samples that training skips, each FIRST:COUNT; a batch that would overlap a range starts after it")

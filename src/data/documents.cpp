@@ -139,7 +139,7 @@ std::int64_t DocumentFile::cut_after(std::int64_t offset) {
       const bool before_last = file_.at(at) == '\n' && file_.reaches(at + 1) && !white(at + 1);
       if (any || after_single || before_last) return at;
     }
-  return bytes();  // end of the text
+  return bytes();  // no usable line start follows: the offset of the end of the text
 }
 
 std::int64_t DocumentFile::line_end(std::int64_t offset) {

@@ -19,7 +19,8 @@ struct Job {
 // Reads the environment variables of Slurm, PBS and LSF.
 Job job_of_environment();
 
-bool same_job(const Job&, const Job&);  // true for the same job id on the same cluster; ignores steps and attempts
+// True for two batch jobs with the same scheduler, cluster and id; ignores steps and attempts.
+bool same_job(const Job&, const Job&);
 // True if `old` is an earlier attempt of this job; Slurm restarts a job only after all processes of the previous
 // attempt have ended.
 bool earlier_attempt(const Job& old, const Job& mine);

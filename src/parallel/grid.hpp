@@ -54,8 +54,9 @@ class Grid {
   // First and last pipeline stage, which share a tied embedding; null on other stages and if there is only one stage.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
-  // Creates sub-communicators (blocks) of the tensor-parallel group, or of this rank's team, for weights with fewer
-  // units than ranks. Collective over these ranks.
+  // Creates sub-communicators of `sizes` neighbouring ranks (blocks) in the tensor-parallel group, or in this rank's
+  // team: the ranks that compute the same mixer. The ranks of a block hold the same unit of a weight with fewer units
+  // (heads or groups) than ranks. Collective over the group or team.
   void add_blocks(BlockedCommunicator&, const std::vector<int>& sizes);
   // Plain duplicate of the communicator with ranks ordered by position, for file libraries (some corrupt data on
   // Cartesian communicators).

@@ -12,7 +12,8 @@ namespace gyr {
 // another rank, alpha or set of layers.
 std::unique_ptr<WeightSource> open_adapted(const std::filesystem::path& path, const ModelConfig& model, std::uint64_t seed);
 
-// The merged weight W + s B A, s: `scale`. It is computed in fp64 if W is stored in fp64, else in fp32.
+// The merged weight W + s B A, s: `scale`. The result is fp64 if W is stored in fp64, else fp32. The product s B A is
+// summed in fp64.
 TensorReader merged(const TensorReader& w, const TensorReader& a, const TensorReader& b, double scale);
 
 // W unchanged, converted to the type that merged() would give.

@@ -127,8 +127,9 @@ class Parser {
   using Event = json::parse_event_t;
   struct Level {
     bool object;
-    std::string key;                       // key read last
-    std::unordered_set<std::string> keys;  // all keys of the object
+    std::string key;  // key read last
+    // Keys read so far in this object, to find repeated keys; not filled in model.vocab.
+    std::unordered_set<std::string> keys;
   };
 
   template <class... Args>
@@ -412,7 +413,8 @@ class Reader {
       result_.normalizer.push_back({Kind::prepend, {}, entry["prepend"].string()});
     } else if (type == "Replace") {
       const std::string pcre = pattern(entry);
-      // For empty matches, the result of `tokenizers` is inconsistent and sometimes repeats parts of the text.
+      // Patterns that can match the empty string are refused: for such matches `tokenizers` is inconsistent and
+      // sometimes repeats parts of the text.
       entry["pattern"].check(!Pattern(pcre, pcre).may_be_empty(), "can match the empty string, which is not supported");
       result_.normalizer.push_back({Kind::replace, pcre, entry["content"].string()});
     } else {

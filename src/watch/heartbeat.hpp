@@ -24,7 +24,7 @@ struct Heartbeat {
   std::int64_t written, moved;  // 48: ns since 1970: time of this record; time when progress last grew
   std::int64_t monotonic;       // 64: ns of the host's monotonic clock
   double waited, loss;          // 72: seconds spent waiting for other ranks so far; loss of the last step
-  std::int64_t sent;            // 88: bytes passed to communicators so far
+  std::int64_t sent;            // 88: bytes that this rank has passed to its communicators so far
   std::uint64_t number;         // 96: sequence number of the current or last operation on its communicator ...
   std::int64_t bytes;           // 104: ... and the size of that operation in bytes
   std::int32_t waiting, alarm;  // 112: 1: the rank waits for that operation; 1: the watchdog of this rank has raised the alarm

@@ -15,8 +15,8 @@ namespace gyr::backend {
 std::optional<cuda::FusedAttention> fused_attention(const AttentionShape&, const Mask&, const ScoreRule&, const Matrix<const bf16>& q,
                                                     const Matrix<const bf16>& k, const Matrix<const bf16>& v);
 
-// Forward attention without an earlier state. run() does nothing and returns false if cuDNN has no plan for it on this
-// GPU.
+// Forward attention that starts a new online-softmax state (Carry::fresh). run() does nothing and returns false if
+// cuDNN has no plan for it on this GPU.
 class FusedForwardCall {
  public:
   FusedForwardCall(Arena& scratch, const cuda::FusedAttention&);

@@ -174,7 +174,7 @@ class Block {
  private:
   struct Warp {
     int arrived = 0, alive = 0;
-    std::uint32_t ready = 0;  // lanes that can run
+    std::uint32_t ready = 0;  // bit mask of the lanes that can run
     // for each warp v: accesses of v before its barrier number seen[v] are complete for this warp; for this warp
     // itself: its number of barriers
     std::vector<std::uint32_t> seen;

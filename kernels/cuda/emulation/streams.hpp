@@ -69,7 +69,7 @@ class Streams {
  private:
   Stream* of(Stream* s) { return s ? s : all_.front().get(); }
   bool ready(const Task&) const;
-  bool advance(Task&);  // true if the task began or ended
+  bool advance(Task&);  // begins the task if it is ready, and ends it if its work is done; returns true if it did either
   bool advance_first(Stream&);
   bool advance_some();
   void advance_all();

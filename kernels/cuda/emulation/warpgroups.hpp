@@ -57,7 +57,7 @@ class Warpgroups {
     std::vector<char> read;                                 // shared-memory operands when the wgmma was issued
   };
   struct Sum {
-    int products = 0;            // number of wgmmas in flight that accumulate in it
+    int products = 0;            // number of wgmmas in flight that add to these accumulators
     std::vector<float> numbers;  // accumulators of all lanes
   };
   struct Warp {

@@ -99,7 +99,7 @@ TEST(huggingface, detects_heads_in_the_wrong_group) {
 }
 
 // One norm feeds both branches (attention and Mamba). A second copy of it would be trained separately.
-TEST_P(huggingface, each_layer_has_one_input_norm) {
+TEST_P(huggingface, attention_and_mamba_share_one_input_norm) {
   GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
   Index norms = 0;
   for (const auto& p : reader.stage().parameters().all()) norms += p->weight.name.find("input_layernorm") != std::string::npos;

@@ -284,7 +284,7 @@ TEST(islands, cluster_file_combines_islands_of_other_files) {
   refused("islands: {files: [0.yaml, 1.yaml]}\n", "bandwidth");
 }
 
-TEST(islands, cluster_emulate_lists_islands_by_ranks_and_speed) {
+TEST(islands, emulate_key_gives_island_names_ranks_and_speeds) {
   EXPECT_TRUE(islands_in("").empty());
   EXPECT_EQ(islands_in("a:4,b:4"), (Islands{{"a", 4, 1}, {"b", 4, 1}}));
   EXPECT_EQ(islands_in("ib:2:197, roce:6:160.5"), (Islands{{"ib", 2, 197}, {"roce", 6, 160.5}}));

@@ -56,8 +56,9 @@ class DryCount {
   Grid& grid_;
   int micros_;
   TaskCounts counts_;
-  std::map<std::tuple<Op, int, Index, Payload>, int> counted_;  // count of micro-batch 1 for each kind of task, as an index
-  std::vector<std::vector<Index>> alive_;                       // live bytes of each slot, by chunk
+  // For each kind of task, index in counts_.counts of the count of micro-batch 1, which later micro-batches reuse.
+  std::map<std::tuple<Op, int, Index, Payload>, int> counted_;
+  std::vector<std::vector<Index>> alive_;  // live bytes of each slot, by chunk
   Index most_alive_ = 0;
 };
 

@@ -22,9 +22,10 @@ struct RunOrder {
   // coordinate. Further losses, such as those of multi-token prediction, are computed only in training.
   Tensor1<double> loss;
   Tensor1<const double> scales = {};  // scale of each of these losses, on the device, if gradients are wanted; empty: forward only
-  Scores* scores = nullptr;           // filled by the last stage in forward-only runs; may be null
-  std::uint64_t seed = 0;             // seed of dropout, used in training runs
-  std::int64_t step = 0;              // step number, which dropout also depends on
+  // Scores of each micro-batch, written by the last stage in forward-only runs; null: not wanted.
+  Scores* scores = nullptr;
+  std::uint64_t seed = 0;  // seed of dropout, used in training runs
+  std::int64_t step = 0;   // step number, which dropout also depends on
 };
 
 class Executor {

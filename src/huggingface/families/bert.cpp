@@ -97,7 +97,8 @@ void write(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   if (!m.objective->classes().empty()) write_classes(m, j);
 }
 
-using Names = std::pair<std::string_view, std::string_view>;  // our prefix, prefix in transformers; without .weight and .bias
+// Prefix of our weight name, and its replacement in transformers; the rest of the name is kept.
+using Names = std::pair<std::string_view, std::string_view>;
 
 constexpr std::array<Names, 10> outer{{{"model.embed_tokens", "bert.embeddings.word_embeddings"},
                                        {"model.embed_positions", "bert.embeddings.position_embeddings"},

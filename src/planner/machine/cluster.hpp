@@ -61,7 +61,8 @@ struct Cluster {
   std::vector<Cluster> parts = {};
 
   void limit_memory(double bytes);  // caps the memory of every device at `bytes`
-  // Bytes of host memory that a rank may offload to, if the rank takes `taken` bytes of its device.
+  // Bytes of host memory that a rank may offload to. If the host shares the device's memory (host.memory = 0), these
+  // are the bytes that remain after the `taken` bytes of the rank.
   double host_memory_left(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
   Index devices() const;  // number of devices; 0: as many as the run needs
   // Island and node of a rank. Ranks fill the cluster node by node and island by island.

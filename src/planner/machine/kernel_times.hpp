@@ -25,8 +25,9 @@ struct CopyCounts {
 CopyCounts copies_of(const LaunchCounts&);
 // Seconds of copies between device and host. Throws Exit::config if the cluster gives no host bandwidth.
 double seconds_of_copies(double bytes, const Cluster&);
-// Seconds of a task's computation that its host copies can overlap with, where the task has `parts` parts (layers). The
-// copies of a layer overlap with the computation of another layer, so at most `calls` of the `parts` parts hide copies.
+// Seconds of a task's computation that its host copies can overlap with. The task computes `parts` parts (layers) and
+// makes `calls` host copies. The copies of a layer overlap with the computation of another layer, so at most `calls`
+// parts hide copies. The result is 0 if host copies do not overlap with computation (host.beside).
 double compute_hiding_copies(double compute, Index calls, Index parts, const Cluster&);
 
 // Lower bound of the same launches: GEMMs by their flops only, memory-bound kernels by their bytes only.
