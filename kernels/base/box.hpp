@@ -17,7 +17,7 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// First index and extent in each dimension.
+// A rectangular part of a tensor: its first index and its extent in each dimension.
 struct Box {
   Shape first, count;
 };

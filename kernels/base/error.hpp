@@ -17,7 +17,7 @@ enum class Exit : int {
   data = 65,      // invalid content of a file
   missing = 66,   // missing file
   internal = 70,  // bug of this program
-  device = 69,    // MPI or device set-up, wrong number of ranks
+  device = 69,    // error of MPI or of a device (set-up, memory, a kernel), or a wrong number of ranks
   io = 74,        // a write or read failed (full disk)
   again = 75,     // stopped early by a signal, the time limit or the watchdog; resubmitting continues the run
   config = 78,    // error in the deck

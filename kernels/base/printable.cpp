@@ -9,7 +9,7 @@ namespace {
 
 struct Character {
   char32_t point = 0;
-  std::size_t bytes = 0;  // 0: the first byte does not begin a UTF-8 character
+  std::size_t bytes = 0;  // length of the character in bytes; 0: the text does not begin with a valid UTF-8 character
 };
 
 Character first_character(std::string_view text) {

@@ -37,9 +37,9 @@ class ShapeCounts {
   void clear() { lines_.clear(), slots_.clear(); }
 
  private:
-  static constexpr std::uint32_t free = 0;  // value of a free slot; other slots hold the index of a line, plus one
+  static constexpr std::uint32_t free = 0;  // value of an empty hash-table entry; other entries hold the index of a line, plus one
 
-  // Slot of the shape, or the free slot where it belongs.
+  // Hash-table entry of the shape, or the empty entry where it belongs.
   std::uint32_t& slot_of(const Shape& shape) {
     const std::size_t last = slots_.size() - 1;
     std::size_t at = shape.hash() & last;
@@ -52,7 +52,7 @@ class ShapeCounts {
   }
 
   std::vector<Line> lines_;
-  std::vector<std::uint32_t> slots_;  // size: a power of two, at least twice the number of lines
+  std::vector<std::uint32_t> slots_;  // hash table with linear probing; its size is a power of two, at least twice the number of lines
 };
 
 // Mixes the next number into a hash, so that all bits of the hash depend on it.

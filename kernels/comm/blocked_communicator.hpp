@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A communicator and its blocks: groups of neighbouring ranks, all of one size. The ranks of a block hold copies of the
-// same unit or parts of the same norm group.
+// same part of a weight (such as one key/value head) or parts of the same norm group.
 #pragma once
 
 #include <map>

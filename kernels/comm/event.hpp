@@ -34,7 +34,7 @@ class [[nodiscard]] Event {
     return *this;
   }
 
-  bool done();                // polls, and lets the operation progress
+  bool done();                // polls once, which lets the operation progress; true if the operation is done
   void device_wait(Device&);  // work that is enqueued on the device from now on starts once the operation is done
   void host_wait();           // polls until done; never blocks inside MPI
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory arenas, one stack per category, allocated once: push returns the next piece, release frees all pieces above a mark.
 // A dry-run arena owns no memory and only counts bytes, so that a plan knows the memory of a rank before it is allocated.
-// An arena that follows a tape is not a stack: the plan of the tape places each piece, and a piece is freed when it is no longer needed.
+// An arena that follows a tape (tape.hpp: a recorded sequence of allocations) is not a stack: the plan of the tape
+// places each piece, and a piece is freed when it is no longer needed.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ std::string_view name_of(Memory category);
 
 class Arena {
  public:
-  // Allocates `bytes` of device memory now; fails with Exit::device if there is less.
+  // Allocates `bytes` of device memory now; fails with Exit::device if they are not available.
   Arena(Memory category, Index bytes);
   // Dry-run arena: owns no memory and counts without limit.
   static Arena dry_run(Memory category);
@@ -33,7 +34,7 @@ class Arena {
   Arena(Arena&&) noexcept = default;
   Arena& operator=(Arena&&) noexcept = default;
 
-  // Later requests go to this tape, or to the stack again if it is null.
+  // Later allocations come from this tape, or from the stack again if `tape` is null.
   void follow(Tape* tape) { tape_ = tape; }
   // Sets the name of the pieces that are allocated next, for messages.
   Arena& named(const char* name) {
@@ -98,7 +99,7 @@ class Arena {
   std::vector<void*> pieces_;  // pieces allocated on the tape, in order of allocation
 };
 
-// Releases on leaving a block everything that was pushed inside it.
+// Frees, at the end of a C++ block, everything that was allocated from the arena inside the block.
 class Scope {
  public:
   explicit Scope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
@@ -111,9 +112,9 @@ class Scope {
   Index mark_;
 };
 
-// Scratch memory of a kernel until the end of a block: a stack. On a tape it is one piece, as large as the stack grew
-// in the rehearsal, because the allocations of a kernel may depend on the packed documents and on loop counts. A
-// workspace inside another workspace is a scope of the outer one.
+// Scratch memory of a kernel, a stack that is freed at the end of the C++ block. On a tape it is one piece, as large as
+// the stack grew in the rehearsal, because the allocations of a kernel may depend on the packed documents and on loop
+// counts. A workspace inside another workspace is a scope of the outer one.
 class Workspace {
  public:
   Workspace(Arena& scratch, const char* kernel);

@@ -53,8 +53,8 @@ class Device {
   void fence() {
     host_waits([&] { queue.fence(); });
   }
-  // Work enqueued from now on waits for the communication `call`. The next time the host waits for the device,
-  // `progress_record` (may be null) records a wait for `call`.
+  // Notes that work enqueued from now on waits for the communication `call`. The next time the host waits for the
+  // device, `progress_record` (may be null) records a wait for `call`.
   void behind(ProgressRecord* progress_record, const NamedCall& call) { progress_record_ = progress_record, call_ = call; }
   // Runs wait(), in which the host waits for the device, and records the wait in the progress record.
   template <class Wait>
@@ -62,13 +62,13 @@ class Device {
     const ProgressRecord::Waiting waiting(std::exchange(progress_record_, nullptr), call_, ProgressRecord::Meanwhile::device_computes);
     wait();
   }
-  // Threads per team in for_teams; 0: Kokkos chooses. Always 1 on hosts, so that sums of a team have the same order for
-  // any number of threads.
+  // Threads per Kokkos team in for_teams; 0: Kokkos chooses. Always 1 on hosts, so that the sums of a team have the
+  // same order for any number of threads.
   static inline int team_size = std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace> ? 1 : 0;
   Arena scratch;
   GemmLibrary library = GemmLibrary::automatic;
   GemmCounts gemm_counts;      // GEMM shapes and their counts; filled on a dry-run device only
-  LaunchCounts launch_counts;  // counts of all kernels; filled on a dry-run device, or if times_launches is set
+  LaunchCounts launch_counts;  // launches and seconds per kernel and size; filled on a dry-run device, or if times_launches is set
   bool times_launches = false;
   OverlappedTransfers overlapped_transfers;  // transfers that overlap with kernels; filled on a dry-run device only
   std::shared_ptr<GemmCache> products;       // GEMM plans that the library has compiled or selected for the shapes used on this device

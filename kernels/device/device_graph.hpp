@@ -13,7 +13,8 @@ namespace gyr {
 
 class DeviceGraph {
  public:
-  // True if the backend has graphs and the environment allows them (GYR_CUDA_GRAPHS).
+  // True if the backend has CUDA graphs, the environment allows them (GYR_CUDA_GRAPHS), and arenas are not in host
+  // memory (GYR_CUDA_MEMORY=pinned).
   static bool possible();
   // True if operations of this transport can be captured. All ranks must then launch graphs of the same operations in
   // the same order.

@@ -15,16 +15,18 @@ namespace gyr {
 // every sequence belongs to one document, which may have begun before it. ahead(r): number of tokens after row r in its document, on any rank; only
 // for bidirectional attention. Padding after a document is a document of its own.
 struct Documents {
-  Tensor1<const std::int32_t> positions;  // positions (R), in memory that kernels read
+  Tensor1<const std::int32_t> positions;  // position of each row, shape (rows), in memory that kernels read; empty if documents are not packed
   std::span<const std::int32_t> host;     // copy of the positions for the host, which plans loops over tiles
   Tensor1<const std::int32_t> ahead = {};
   std::span<const std::int32_t> host_ahead = {};
 
   bool packed() const { return !host.empty(); }
-  // Number of tokens before row r in its document: for kernels, and for plans on the host.
+  // Number of tokens before row r in its document, or `unlimited` if documents are not packed: for kernels, and for
+  // plans on the host.
   KOKKOS_INLINE_FUNCTION Index reach(Index r) const { return positions.data() ? Index(positions(r)) : unlimited; }
   Index planned_reach(Index r) const { return packed() ? Index(host[r]) : unlimited; }
-  // Number of tokens after row r in its document: for kernels, and for plans on the host.
+  // Number of tokens after row r in its document, or `unlimited` if `ahead` is empty: for kernels, and for plans on the
+  // host.
   KOKKOS_INLINE_FUNCTION Index reach_ahead(Index r) const { return ahead.data() ? Index(ahead(r)) : unlimited; }
   Index planned_reach_ahead(Index r) const { return both_ways() ? Index(host_ahead[r]) : unlimited; }
   bool both_ways() const { return !host_ahead.empty(); }

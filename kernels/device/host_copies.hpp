@@ -52,7 +52,7 @@ class HostCopies {
   HostCopies& operator=(const HostCopies&) = delete;
 
   // The copies start when the work enqueued on the device so far and earlier copies of the same direction are done.
-  // Their source must not change until then.
+  // Their sources must not change until the copies are done.
   Ticket out(std::span<const HostCopy>);
   Ticket back(std::span<const HostCopy>);
   // Work enqueued on the device from now on starts when the copies are done.

@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-// FLOPs and bytes of one launch.
+// Key of the launch counts: the kernel, and FLOPs and bytes of one launch.
 struct LaunchShape {
   std::string_view kernel;  // kernel name, a string literal
   double flops, bytes;

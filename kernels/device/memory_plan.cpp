@@ -138,7 +138,7 @@ std::vector<std::vector<std::size_t>> orders_of(const std::vector<MemoryBlock>& 
 // First fit: places each block, in order of start, at the lowest offset that is free at that time.
 std::vector<Index> first_fit(const std::vector<MemoryBlock>& blocks) {
   std::vector<Index> offsets(blocks.size());
-  std::map<Index, Index> gaps{{0, std::numeric_limits<Index>::max()}};  // begin and end of each free gap
+  std::map<Index, Index> gaps{{0, std::numeric_limits<Index>::max()}};  // free gaps: end offset by begin offset
   const auto give_back = [&](Index from, Index to) {
     if (from == to) return;
     auto next = gaps.lower_bound(from);
@@ -171,7 +171,7 @@ Index end_of(const std::vector<MemoryBlock>& blocks, const std::vector<Index>& o
   return end;
 }
 
-// Highest end of the blocks that are alive, at each time.
+// Highest end offset of the blocks that are alive, at each event; 0 if there are none.
 std::vector<Index> tops(const std::vector<MemoryBlock>& blocks, const std::vector<Index>& offsets, Index times) {
   std::vector<Index> tops(times, 0);
   std::priority_queue<std::pair<Index, Index>> alive;  // blocks that are alive: end offset, last event
@@ -247,7 +247,8 @@ SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment
   const std::vector<Index> upper = hang(passing, tops(lasting, lower.offsets, times), plan.slot);
   plan.shared = std::max(plan.slot, end_of(passing, upper)) - plan.slot;
   if (alone) plan.slot += std::exchange(plan.shared, 0);
-  // With a single slot, lasting blocks may be placed above the others, so plan all blocks together.
+  // With a single slot (memory of one micro-batch), lasting blocks may be placed above the others, so plan all blocks
+  // together.
   if (alone && plan.slot > live) {
     MemoryPlan whole = plan_memory(all, alignment, 1000);
     if (whole.bytes < plan.slot) return {std::move(whole.offsets), whole.bytes, 0};

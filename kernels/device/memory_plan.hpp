@@ -23,19 +23,21 @@ struct MemoryPlan {
   bool optimal = false;        // proven: bytes == live, or all placements have been tried
 };
 
-// Sizes are rounded up to `alignment`. Each of four orders (start, size, lifetime, size times lifetime) places every
-// block at the lowest free offset. While the best plan needs more than the lower bound `live`, the block with the
-// highest end is moved to an earlier place in the order, for about `nodes` placements. Then branch and bound tries
-// other orders, for at most `nodes` steps.
+// Sizes are rounded up to `alignment`. First fit in the order of the starts is tried first; it is final if it needs
+// only `live` bytes or if there are more than 4000 blocks. Otherwise each of four orders (start, size, lifetime, size
+// times lifetime) places every block at the lowest free offset. While the best plan needs more than `live`, the block
+// with the highest end is moved to an earlier place in the order, for about `nodes` placements. Then branch and bound
+// tries other orders, for at most `nodes` steps.
 MemoryPlan plan_memory(std::span<const MemoryBlock> blocks, Index alignment = 256, Index nodes = 100000);
 
-// Memory block of a micro-batch. `lasting`: it stays alive while other micro-batches run.
+// Memory block of a micro-batch. `lasting`: it stays alive while other micro-batches run. A slot is the memory of one
+// micro-batch in flight.
 struct SlotBlock : MemoryBlock {
   bool lasting = false;
 };
 
 struct SlotPlan {
-  std::vector<Index> offsets;  // offset of each block; offsets from `slot` on are in the memory that all slots share
+  std::vector<Index> offsets;  // offset of each block in bytes; offsets from `slot` on are in the memory that all slots share
   Index slot = 0, shared = 0;  // bytes of a slot (memory of one micro-batch), and of the memory that all slots share
 };
 

@@ -16,6 +16,7 @@ namespace gyr {
 
 // An operation in progress, as messages name it: operation 381 of communicator `channel`, an all_reduce of 4096 bytes.
 struct NamedCall {
+  // index of the communicator; -1: none, or one without a registered name
   int channel = -1;
   const char* operation = "";  // name of the operation, a string literal
   Index bytes = 0;
@@ -27,7 +28,7 @@ struct ProgressSnapshot {
   std::uint64_t progress = 0;  // progress counter, increased whenever something is completed
   std::int64_t step = 0, micro = -1;
   std::string phase, task;
-  bool waiting = false;  // true while the rank waits for the operation below; otherwise this was the last operation waited for
+  bool waiting = false;  // true while the rank waits for the operation in the fields below; false: it waited for that operation last
   std::string channel, operation;
   std::uint64_t number = 0;
   Index bytes = 0, sent = 0;
@@ -44,7 +45,8 @@ class ProgressRecord {
   ProgressRecord(const ProgressRecord&) = delete;
   ProgressRecord& operator=(const ProgressRecord&) = delete;
 
-  // Worker thread only, like the setters below. Registers a communicator name and returns the id that later calls use.
+  // Worker thread only, like the setters below. Registers a communicator name and returns the id that later calls use,
+  // or -1 if the table is full.
   int channel(std::string_view name);
   void step(std::int64_t number) { set(step_, number); }
   void stepped(double seconds, double waited) {

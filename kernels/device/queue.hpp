@@ -27,7 +27,7 @@ class Queue {
 
 namespace backend {
 
-// Name of the backend: "kokkos", or "cuda 13.0".
+// Name of the backend: "kokkos", or for instance "cuda 13.0, for GPUs 80 90a 100+".
 std::string name();
 
 // Allocates memory of the device; null if there is not enough.

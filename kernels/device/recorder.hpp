@@ -21,7 +21,8 @@ inline Moment moment_of(std::chrono::steady_clock::time_point t) {
 }
 inline Moment moment_now() { return moment_of(std::chrono::steady_clock::now()); }
 
-// Subject of recorded work; -1: not applicable.
+// Subject of recorded work: indices of the model chunk, the micro-batch, the chunk's parts and the bucket of weights;
+// -1: not applicable.
 struct Subject {
   int chunk = -1, micro = -1;
   int first_part = -1, last_part = -1;  // parts [first, last) of the chunk
@@ -42,7 +43,7 @@ class Recorder {
     Index bytes;
     bool counted;                         // true if it counts as traffic; operations on host values do not
     Moment begin, end = 0;                // end: time at which it was seen to be done; 0: in progress
-    Moment wait_begin = 0, wait_end = 0;  // time in which the rank waited for it; 0: it has not
+    Moment wait_begin = 0, wait_end = 0;  // begin and end of the rank's wait for the transfer; 0: it has not waited yet
   };
 
   // Holds at most `most` records of each kind.
@@ -77,7 +78,7 @@ class Recorder {
   // Records the span of a kernel that has ended.
   void kernel(const char* name, Moment begin, Moment end) { put(kernels_, {name, begin, end, {}}); }
 
-  // A recorded transfer in progress, to which its event refers.
+  // Refers to a recorded transfer. The transfer's event holds it and records the end of the transfer through it.
   class Handle {
    public:
     Handle() = default;

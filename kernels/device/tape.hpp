@@ -17,14 +17,14 @@ struct Script {
     std::string name;
     Index bytes = 0;
     int block = 0;
-    bool workspace = false;  // scratch of a kernel; bytes is the most that it uses
+    bool workspace = false;  // true: scratch of a kernel, and `bytes` is the most that it uses
   };
   std::vector<Request> requests;  // memory requests, in the order in which they are made
   // Lifetimes of the requests; time counts requests and frees. Consecutive workspaces share a block.
   std::vector<SlotBlock> blocks;
   SlotPlan plan;
 
-  // Merges the script of another micro-batch of the same chunk; an internal error if its requests differ.
+  // Merges the script of another micro-batch of the same model chunk; an internal error if its requests differ.
   void join(const Script& other);
 };
 
@@ -32,7 +32,8 @@ class Tape {
  public:
   // Rehearsal: writes the script at the end of the first micro-batch, and compares later micro-batches with it.
   explicit Tape(std::shared_ptr<Script> script) : rehearsal_(std::move(script)) {}
-  // Replay: places requests as planned, in the memory of a slot and in the memory that all slots share.
+  // Replay: places requests as planned, in a slot (memory of one micro-batch in flight) and in memory that all slots
+  // share.
   Tape(std::shared_ptr<const Script> script, char* slot, char* shared) : script_(std::move(script)), slot_(slot), shared_(shared) {}
 
   void* take(const char* name, Index bytes);
@@ -45,7 +46,7 @@ class Tape {
   Room open(const char* kernel);
   void close(Index used);
 
-  // End of a task: other slots may run now, and pieces that are not freed yet are needed afterwards.
+  // End of a task: other micro-batches may run now, and pieces that are not freed yet stay allocated for later tasks.
   void end_task();
   // Replay only: until its end, the micro-batch runs as CUDA graphs that were captured from an earlier one. It makes no
   // more requests.
@@ -56,7 +57,7 @@ class Tape {
   // Rehearsal only: bytes alive now, and the most during the last task.
   Index live() const { return live_; }
   Index last_peak() const { return last_peak_; }
-  // Replay only: highest offset used so far in the slot, and in the shared memory.
+  // Replay only: highest offset in bytes used so far in the slot, and in the shared memory.
   Index slot_high() const { return slot_high_; }
   Index shared_high() const { return shared_high_; }
 
@@ -84,7 +85,7 @@ class Tape {
   Index now_ = 0;
   int next_ = 0;  // index of the next request
   bool skips_ = false;
-  std::vector<Piece> pieces_;  // pieces that are alive
+  std::vector<Piece> pieces_;  // pieces of memory that are allocated now
 };
 
 }  // namespace gyr

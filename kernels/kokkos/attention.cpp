@@ -31,7 +31,7 @@ constexpr Index stack_rows = 128, tile_keys = 512;  // a tile of scores fits the
 // One tile of queries of one sequence, for all query heads of one key/value head.
 struct Stack {
   Index sequence, first_query, kv_head;
-  Index first_row;   // first row of the tile in (B Tq, .)
+  Index first_row;   // row of the tile's first query in tensors of shape (B Tq, .)
   Index first_head;  // first query head of the group
   Index group, queries;
   Index rows() const { return group * queries; }
@@ -69,7 +69,7 @@ struct Tiling {
   AttentionShape shape;
   Mask mask;
   VisibleKeys visible;
-  Index group, queries, keys;  // extents of the largest tiles
+  Index group, queries, keys;  // query heads per key/value head, and largest number of queries and of keys of a tile
 
   Tiling(const AttentionShape& s, const Mask& m)
       : shape(s), mask(m), visible(s, m), group(s.num_heads / s.num_kv_heads),
@@ -107,7 +107,8 @@ struct Tiling {
             visible.seen(s.first_query + last, mask.documents.planned_reach_ahead(s.first_row + last))};
   }
 
-  // Calls body(lane, piece) for every piece of work, that is a sequence and key/value head. The pieces run in parallel.
+  // Calls body(lane, piece) for every piece of work, that is a sequence and key/value head. The pieces run in parallel,
+  // each on a lane (lanes.hpp: a device for one thread).
   template <class Body>
   void for_pieces(Device& dev, const char* kernel, const Body& body) const {
     for_lanes(dev, kernel, shape.batch * shape.num_kv_heads, body, !mask.documents.packed());
@@ -236,7 +237,7 @@ KOKKOS_INLINE_FUNCTION void store(const A* s, Index first, Index last, Index n, 
 
 namespace {
 
-// Loads a stack's part of the attention state, or initialises it for rows that have not seen any key.
+// Loads a stack's part of the attention state, or initialises it without reading if `carry` is Carry::fresh.
 template <class A>
 void begin_state(Device& dev, const Stack& stack, Carry carry, AttentionState<A> state, Matrix<A> out, Tensor1<A> m, Tensor1<A> l) {
   if (carry == Carry::continued) gather(dev, stack, Matrix<const A>(state.o), out);
@@ -328,7 +329,7 @@ void attention_merge(Device& dev, const AttentionShape& shape, AttentionState<A>
   for_rows(
       dev, "attention_merge", R, KOKKOS_LAMBDA(const Index r) {
         for (Index h = 0; h < shape.num_heads; ++h) {
-          if (other.l(r, h) == 0) continue;  // no visible key so far: both m may be -infinity
+          if (other.l(r, h) == 0) continue;  // the other state has no visible key yet, and both m may be -infinity
           A &m = state.m(r, h), &l = state.l(r, h);
           const A top = m > other.m(r, h) ? m : other.m(r, h), keep = fast_exp(m - top), join = fast_exp(other.m(r, h) - top);
           m = top;
@@ -354,7 +355,7 @@ void attention_finish(Device& dev, const AttentionShape& shape, AttentionState<A
           lse(r, h) = l > 0 ? top + std::log(l) : -std::numeric_limits<A>::infinity();
           const A* const o = &state.o(r, h * V);
           T* const y = &out(r, h * V);
-#pragma GCC ivdep  // out may be state.o
+#pragma GCC ivdep  // out may be the memory of state.o
           for (Index e = 0; e < V; ++e) y[e] = T(o[e] * inverse);
         }
       });
@@ -386,7 +387,8 @@ void attention_delta(Device& dev, const AttentionShape& shape, Tensor2<const T> 
 
 namespace {
 
-// Adds the bias gradient of a tile, ds / scale, to the sums (group, distances) of a piece.
+// Adds the bias gradient of a tile, ds / scale, to the sums (group, distances) of a piece (a sequence and key/value
+// head).
 template <class A>
 void add_bias_gradient(Device& dev, const Tiling& tiling, const Stack& stack, Index j, const Matrix<A>& ds, double scale, const Distances<A>& sums) {
   const A inverse = A(1 / scale);
@@ -402,7 +404,7 @@ void add_bias_gradient(Device& dev, const Tiling& tiling, const Stack& stack, In
       });
 }
 
-// Adds the bias gradients of all pieces to `gradient`, sequence by sequence.
+// Adds the bias gradients of all pieces (a sequence and key/value head each) to `gradient`, sequence by sequence.
 template <class A>
 void add_pieces(Device& dev, const AttentionShape& s, const AnyTensor2& pieces, const AnyTensor2& gradient) {
   const Index columns = gradient.columns, heads = s.num_heads, batch = s.batch;

@@ -24,7 +24,8 @@ void embedding(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> table,
       });
 }
 
-// A team owns some columns of the table and loops over all tokens, so that the rows of equal tokens are added in order.
+// A Kokkos team of threads owns some columns of the table and loops over all tokens, so that the rows of equal tokens
+// are added in order.
 template <class T>
 void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const T> dx, Index first, double scale, Token pad_token_id,
                         Tensor2<Acc<T>> dtable) {

@@ -16,7 +16,7 @@ void group_rows(Device& dev, Tensor2<const std::int32_t> chosen, const ExpertRow
         const std::int32_t* const expert = chosen.data();
         std::int32_t *const place = rows.place.data(), *const slot = rows.slot.data(), *const count = rows.count.data();
         for (Index e = 0; e < experts; ++e) count[e] = 0;
-        for (Index s = 0; s < slots; ++s) place[s] = count[expert[s]]++;  // index among the slots of the same expert
+        for (Index s = 0; s < slots; ++s) place[s] = count[expert[s]]++;  // index of this slot (one choice of a row) among the slots of its expert
         std::int32_t first = 0;
         for (Index e = 0; e < experts; ++e) {
           const std::int32_t n = count[e];

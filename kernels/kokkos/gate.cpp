@@ -77,7 +77,7 @@ void products_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const 
   for_teams(
       "gated_norm_products", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
         A* const dw = partial.data() + b * s.channels;
-        for (Index g = 0; g < s.groups; ++g)  // the same loop as below, so that each lane keeps its channels
+        for (Index g = 0; g < s.groups; ++g)  // the same loop as below, so that each thread zeroes the channels to which it adds
           each(team, s.width, [=](Index e) { dw[g * s.width + e] = 0; });
         for (Index r = b * block_rows; r < least((b + 1) * block_rows, s.rows); ++r)
           for (Index g = 0; g < s.groups; ++g) {

@@ -65,7 +65,8 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
   dev.scratch.push(lanes * ceil_div(most, lane_unit) * lane_unit);  // records the scratch that the lanes used
 }
 
-// Calls body(lane, i) for i = 0 ... count - 1. equal: all calls report equal work.
+// Calls body(lane, i) for i = 0 ... count - 1. equal: true if all calls record equal work, so that a dry run makes only
+// one.
 template <class Body>
 void for_lanes(Device& dev, const char* kernel, Index count, const Body& body, bool equal = true) {
   if constexpr (threaded) {

@@ -76,7 +76,7 @@ class GemmCache {
     dnnl::matmul::primitive_desc description;
     dnnl::matmul run;  // oneDNN primitive, created at its first use
     std::unordered_map<int, memory> operands;
-    Index workspace = 0;  // size in bytes
+    Index workspace = 0;  // size of the primitive's workspace in bytes
   };
 
   Product& of(const StridedGemm& s) {

@@ -11,7 +11,7 @@ namespace gyr {
 
 using Team = Kokkos::TeamPolicy<Space>::member_type;
 
-inline constexpr Index strip = 16384;       // elements of a flat array per team
+inline constexpr Index strip = 16384;       // elements of a flat array per Kokkos team
 inline constexpr Index block_rows = 64;     // rows that one team adds up
 inline constexpr Index sum_columns = 1024;  // columns whose block sums one team adds up
 
@@ -32,8 +32,8 @@ void for_teams(const char* name, Device& dev, Index count, const F& f) {
       });
 }
 
-// Calls f(r) for every row r < rows, each in one thread, whose inner loop the compiler vectorises. On a lane, the
-// calling thread processes all rows.
+// Calls f(r) for every row r < rows, each in one thread, whose inner loop the compiler vectorises. On a lane
+// (lanes.hpp: a device for one thread), the calling thread processes all rows.
 template <class F>
 void for_rows(Device& dev, const char* name, Index rows, const F& f) {
   if constexpr (threaded)
@@ -44,7 +44,7 @@ void for_rows(Device& dev, const char* name, Index rows, const F& f) {
   Kokkos::parallel_for(name, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, rows), f);
 }
 
-// Calls f(i) for every i < n, with all threads of the team. Adjacent i belong to adjacent lanes.
+// Calls f(i) for every i < n, with all threads of the team. Adjacent i belong to adjacent vector lanes.
 template <class F>
 KOKKOS_INLINE_FUNCTION void each(const Team& team, Index n, const F& f) {
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
@@ -84,7 +84,7 @@ void add_blocks(const char* name, Device& dev, Tensor2<const A> partial, A scale
       name, dev, ceil_div(columns, sum_columns), KOKKOS_LAMBDA(const Team& team, Index s) {
         const Index first = s * sum_columns, width = least(sum_columns, columns - first);
         A* const o = out.data() + first;
-        for (Index b = 0; b < blocks; ++b) {  // each lane keeps its columns from block to block
+        for (Index b = 0; b < blocks; ++b) {  // each thread of the team keeps its columns from block to block
           const A* const p = partial.data() + b * columns + first;
           each(team, width, [=](Index c) { o[c] += scale * p[c]; });
         }

@@ -11,8 +11,8 @@ using namespace scan;
 
 namespace {
 
-// Calls body(lane, chunking, group) for all groups of all chunks, with their decays. Calls behind(chunking, chunk)
-// after the groups of a chunk.
+// Calls body(lane, chunking, group) for all groups of all chunks, with their decays. A lane is a device for one thread
+// (lanes.hpp). Calls behind(chunking, chunk) after the groups of a chunk.
 template <class T, class Body, class Behind>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
                     Tensor2<const Acc<T>> dt, const Body& body, const Behind& behind) {

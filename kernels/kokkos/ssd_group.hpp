@@ -55,8 +55,8 @@ struct Chunking {
         num_groups(s.num_groups * sharing), head_dim(s.head_dim), state_size(s.state_size), chunk_size(std::min(s.chunk_size, s.seq_length)),
         chunks(s.chunks()), heads_per_group(s.num_heads / num_groups), documents(packed) {}
 
-  Index channels() const { return heads_per_group * head_dim; }               // per group: R P
-  Index state_elements() const { return num_heads * head_dim * state_size; }  // per sequence: H P N
+  Index channels() const { return heads_per_group * head_dim; }               // channels of one group, R P
+  Index state_elements() const { return num_heads * head_dim * state_size; }  // elements of the state of one sequence, H P N
   Chunk at(Index b, Index c) const { return {b, c, b * seq_length + c * chunk_size, std::min(chunk_size, seq_length - c * chunk_size), documents}; }
   // State of all heads, (H P, N), and of one group, (R P, N).
   template <class A>
@@ -123,9 +123,9 @@ struct Group {
   Chunk chunk;
   Index number, groups, sharing, tokens, heads, head_dim, first_head;
   Decay<A> decay;
-  Tensor2<const A> dt;   // dt of all tokens, (B T, H)
-  Matrix<const T> x;     // one row per token, (q, R P)
-  Matrix<const P> b, c;  // one row per token, (q, N)
+  Tensor2<const A> dt;   // time steps of all tokens, shape (B T, H)
+  Matrix<const T> x;     // inputs x of the group, one row per token, shape (q, R P)
+  Matrix<const P> b, c;  // B and C of the group, one row per token, shape (q, N)
 
   Group(Device& dev, const Chunking& n, const Chunk& chunk, Index g, const SsdInput<T>& in, Tensor2<const A> dt, const Decay<A>& decay)
       : chunk(chunk), number(g), groups(n.num_groups), sharing(n.sharing), tokens(chunk.length), heads(n.heads_per_group), head_dim(n.head_dim),
@@ -152,7 +152,8 @@ struct Group {
   }
 };
 
-// Calls body(lane, group) for the groups of a chunk, each with its own scratch.
+// Calls body(lane, group) for the groups of a chunk. A lane is a device for one thread (lanes.hpp), with its own
+// scratch.
 template <class T, class P, class Body>
 void for_groups(Device& dev, const char* kernel, const Chunking& n, const Chunk& k, const SsdInput<T>& in, Tensor2<const Acc<T>> dt,
                 const Decay<Acc<T>>& decay, const Body& body) {
@@ -201,12 +202,12 @@ struct SharedGradient {
 template <class P>
 struct GroupGradient {
   using A = Acc<P>;
-  Matrix<P> u;                 // u = dt x, (q, R P), which both parts of backward use
-  Matrix<A> du;                // one row per token, (q, R P)
-  Matrix<A> b, c;              // one row per token, (q, N)
+  Matrix<P> u;                 // u = dt x, shape (q, R P), which both parts of backward use
+  Matrix<A> du;                // gradient of u, one row per token, shape (q, R P)
+  Matrix<A> b, c;              // gradients of B and C, one row per token, shape (q, N)
   Tensor2<double> within;      // partial sums of da, (R, q): sum_{l>=k,s<k} E(l,s), see ssd_output.cpp
-  Tensor2<A> inflow, outflow;  // (R, q): I and F, from the state to each output, and from each token to the state
-  Tensor1<A> through;          // (R P): summands of J, from the entering state to the leaving state
+  Tensor2<A> inflow, outflow;  // terms I (state to each output) and F (each token to the state) of da, shape (R, q)
+  Tensor1<A> through;          // summands of the term J (entering to leaving state) of da, shape (R P)
 
   template <class T>
   GroupGradient(Device& dev, const Group<T, P>& k, Matrix<A> db, Matrix<A> dc)
@@ -251,7 +252,7 @@ template <class A>
 void pass_state(Device&, const char* kernel, Index head_dim, Matrix<const A> factor /*(heads, 1)*/, Matrix<const A> from, Matrix<const A> added,
                 Matrix<A> to);
 template <class A>
-void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // zeros if `from` is null
+void copy(Device&, const char* kernel, const A* from, A* to, Index count);  // copies `count` elements, or writes zeros if `from` is null
 
 // ---- Defined in ssd_output.cpp ----
 

@@ -36,7 +36,7 @@ struct Mask {
 // The mask as key ranges: query i of a sequence sees the keys [hidden, seen) of the block. Within a document, neither
 // bound decreases from query to query.
 struct VisibleKeys {
-  Index first_seen, keys;  // first_seen: number of keys up to the position of the first query; keys: number of keys in the block
+  Index first_seen, keys;  // first_seen: keys of the block up to the first query's position, unclamped (may be negative); keys: keys in the block
   Index back, front;       // tokens before and after a query that its window includes
 
   VisibleKeys(const AttentionShape&, const Mask&);

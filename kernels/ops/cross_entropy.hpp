@@ -46,15 +46,16 @@ void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A>
                  Tensor2<A> sums /*(2 or 3,R)*/);
 
 // found(r) = -v for the first token v of this rank whose logit is top(r), or the lowest value of A if there is none.
-// The maximum over all ranks is that of the most likely token. Token ids must be exact in A.
+// The maximum over all ranks is minus the id of the most likely token. Token ids must be exact in A.
 template <class A>
 void logits_argmax(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found /*(R)*/);
 
-// The loss from the sums over all ranks, without terms log sums(0, r) - sums(1, r); zero if the label is ignored_label.
+// The loss from the sums over all ranks: log sums(0, r) - sums(1, r), plus the optional terms; zero if the label is
+// ignored_label.
 template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss /*(R)*/);
 
-// Gradient of the loss times scale(0), which is in device memory (1 if scale is empty). Without terms:
+// Gradient of the loss times scale(0), which is in device memory (1 if scale is empty). Without the optional terms:
 //   dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]),   zero in rows of ignored_label and in padding columns
 // soft_cap > 0: the logits are the output of that soft cap, and dlogits is the gradient of its input. dlogits may be the memory of logits if T is A.
 template <class T>

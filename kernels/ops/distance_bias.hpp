@@ -14,12 +14,13 @@ namespace gyr {
 struct DistanceBuckets {
   static constexpr Index most = 256;
   Index count = 0;                              // total number of buckets
-  bool both_ways = false;                       // half of the buckets are for keys after the query; otherwise such keys count as distance 0
+  bool both_ways = false;                       // true: half of the buckets are for keys after the query; false: such keys count as distance 0
   Index of_one_way = 0;                         // buckets per direction: count, or half of it
   std::array<std::int32_t, most> nearest = {};  // smallest distance in each bucket of one direction, increasing from 0
 
   // Distances from max_distance on share the last bucket. Half of the buckets of one direction hold one distance each.
-  // 2 <= count <= most.
+  // count is 2 to `most` (both_ways: even, at least 4), and max_distance exceeds the number of buckets with one
+  // distance.
   DistanceBuckets(Index count, Index max_distance, bool both_ways);
   DistanceBuckets() = default;
 

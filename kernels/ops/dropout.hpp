@@ -16,7 +16,7 @@ namespace gyr {
 // Values that change from micro-batch to micro-batch.
 struct DrawnAt {
   std::int64_t step = 0;
-  Index first_sample = 0;  // index of the first sequence that kernels are given
+  Index first_sample = 0;  // index, in the run, of the sample that kernels call sequence 0
 };
 
 // Philox key and first sample for one place in the model, at one step.
@@ -28,11 +28,12 @@ struct Draws {
 // Dropout at one place in the model.
 struct Dropout {
   std::uint64_t seed = 0, place = 0;
-  std::uint32_t limit = 0;                      // drop threshold out of 2^32: random words below it drop their value; 0: no dropout
-  double kept = 1;                              // factor of the values that are kept, 1 / (1 - p)
-  Index first_head = 0;                         // index of the first attention head that kernels are given
-  const DrawnAt* now = nullptr;                 // step and first sample, in memory that kernels read
-  static constexpr Index most_heads = 1 << 22;  // the head shares a counter word with the upper bits of samples beyond 2^32
+  std::uint32_t limit = 0;       // drop threshold out of 2^32: random words below it drop their value; 0: no dropout
+  double kept = 1;               // factor of the values that are kept, 1 / (1 - p)
+  Index first_head = 0;          // index, in the layer, of the head that kernels call head 0
+  const DrawnAt* now = nullptr;  // step and first sample, in memory that kernels read
+  // limit of the number of heads: the head shares a counter word with the upper bits of samples beyond 2^32
+  static constexpr Index most_heads = 1 << 22;
 
   GYR_FUNCTION bool drops() const { return limit > 0; }
   GYR_FUNCTION Draws at(const DrawnAt& now) const {

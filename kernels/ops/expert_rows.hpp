@@ -15,9 +15,9 @@ namespace gyr {
 // place(r, k): grouped row of that slot;  slot(p): slot of grouped row p, the inverse;  count(e): number of rows of
 // expert e
 struct ExpertRows {
-  Tensor2<std::int32_t> place;  // (R,K)
-  Tensor1<std::int32_t> slot;   // (R K)
-  Tensor1<std::int32_t> count;  // (E)
+  Tensor2<std::int32_t> place;  // grouped row of each slot, shape (R,K)
+  Tensor1<std::int32_t> slot;   // slot of each grouped row, shape (R K)
+  Tensor1<std::int32_t> count;  // number of rows of each expert, shape (E)
 };
 void group_rows(Device&, Tensor2<const std::int32_t> chosen /*(R,K), each below E*/, const ExpertRows&);
 

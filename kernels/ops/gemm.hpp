@@ -29,7 +29,8 @@ inline constexpr Index few_rows = 8;
 
 // C (M,N) = alpha op(A) (M,K) op(B) (K,N) + beta C, with S = T or Acc<T>. beta = 0 does not read C.
 // Few rows of float or bf16 with B transposed, as in generation, use a kernel that reads B once; a row of C depends only on the same row of A.
-// Other GEMMs on a host use oneDNN if the build has it and the processor supports bf16 GEMMs, except for double and small float GEMMs.
+// By default, other GEMMs on a host use oneDNN if the build has it and the processor supports bf16 GEMMs, except for
+// double and small float GEMMs.
 // Otherwise they use CBLAS, and bf16 operands are converted to float in scratch memory. Counted under `kernel`: 2 M N K flops.
 template <class T, class S = T>
 void gemm(Device&, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha = 1, double beta = 0,
@@ -48,7 +49,7 @@ GemmLibrary library_of(const Device&, const GemmShape&);
 // Names and versions of the GEMM libraries.
 std::string blas_version();
 // Sets the number of threads of the GEMM libraries in this process: OPENBLAS_NUM_THREADS, else OMP_NUM_THREADS, else
-// `threads`.
+// `threads`. OpenBLAS gets one thread if kernels are threaded.
 void set_blas_threads(int threads);
 
 // The three GEMMs of a linear layer with weight w (N,K): y = x w', dx = dy w, dw = dy' x.

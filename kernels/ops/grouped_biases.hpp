@@ -16,7 +16,8 @@ void grouped_add_bias(Device&, const RowGroups&, const GroupMatrices<const Acc<T
 template <class T>
 void grouped_bias_backward(Device&, const RowGroups&, Matrix<const T> dy /*(R,N)*/, const GroupMatrices<Acc<T>>& db);
 
-// y(p) += w(slot(p)) b, and its gradients as in expert_rows.hpp.
+// y(p) += w(slot(p)) b of the row's group, and its gradients. slot(p) is the slot of grouped row p, and w the routing
+// weights: see expert_rows.hpp.
 template <class T>
 void grouped_add_weighted_bias(Device&, const RowGroups&, Tensor1<const std::int32_t> slot /*(R)*/, Tensor2<const Acc<T>> w,
                                const GroupMatrices<const Acc<T>>& bias, Tensor2<T> y);

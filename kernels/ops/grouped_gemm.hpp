@@ -16,7 +16,7 @@ namespace gyr {
 // Matrices of all groups: all of one shape, with contiguous rows.
 template <class T>
 struct GroupMatrices {
-  std::vector<T*> data;  // (G); null for a group without a matrix
+  std::vector<T*> data;  // pointer to each group's matrix, shape (G); null for a group without a matrix
   Index rows = 0, columns = 0;
 
   Matrix<T> operator[](Index group) const { return {data[std::size_t(group)], rows, columns, columns}; }

@@ -12,10 +12,10 @@ namespace gyr {
 // p is in row p % held.
 template <class T>
 struct KeyCache {
-  Matrix<T> rows;  // (B held, C)
+  Matrix<T> rows;  // keys and values of all sequences, shape (B held, C)
   Index held;
   Index first_value;
-  bool holds_all;  // false: a sliding window shows a token itself and the `held` tokens before it, perhaps none
+  bool holds_all;  // true: the cache holds every token; false: it holds the last `held` tokens, the sliding window without the token itself
 };
 
 // Number of tokens that each sequence has before the new one, (B): in memory that kernels read, and on the host for

@@ -53,7 +53,8 @@ class RopeFrequencies {
   double theta_;
   RopeScaling scaling_;
   Index half_;
-  double amplitude_ = 1, first_ = 0, last_ = 1;  // first_, last_: range over which the share rises (llama3) or falls (yarn)
+  // first_, last_: range of turns (llama3) or pair indices (yarn) in which the share changes between 0 and 1
+  double amplitude_ = 1, first_ = 0, last_ = 1;
 };
 
 // cos and sin of the angles at positions 0 to P - 1, times the amplitude of their frequencies. Computed in Acc<T>

@@ -12,7 +12,7 @@ namespace gyr {
 
 struct RowGroups {
   Tensor1<const std::int32_t> count;  // (G): number of rows of each group, on the device
-  Index even, most;                   // rows per group: in an even distribution, and the maximum
+  Index even, most;                   // even: rows per group if evenly distributed; most: largest possible number of rows of a group
   std::vector<Index> known = {};      // the counts if the host knows them, which a dry run requires; else empty
 
   Index groups() const { return count.extent(0); }
@@ -25,7 +25,7 @@ struct RowGroup {
 // Groups that have rows. If the host does not know the counts, it waits for the device.
 std::vector<RowGroup> groups_with_rows(Device&, const RowGroups&);
 // Row counts that need the most scratch memory if the host launches the work group by group: all rows in one group,
-// repeated halves of that, and few rows. `group`: index of that group.
+// repeated halves of that, and at most few_rows rows. `group`: index of that group.
 std::vector<RowGroup> largest_groups(const RowGroups&, Index group);
 
 // Calls f(group, first, rows) for every group that has rows; the host launches the work of each group. The scratch

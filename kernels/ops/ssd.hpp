@@ -19,23 +19,23 @@ struct SsdShape {
 
 template <class T>
 struct SsdInput {
-  Matrix<const T> x;         // (B T, H P)
-  Matrix<const T> b, c;      // (B T, G N)
-  Matrix<const T> dt_raw;    // (B T, H)
+  Matrix<const T> x;         // input x, shape (B T, H P)
+  Matrix<const T> b, c;      // inputs B and C, shape (B T, G N)
+  Matrix<const T> dt_raw;    // time steps before bias and softplus, shape (B T, H)
   Documents documents = {};  // each document starts from a zero state
 };
 
 template <class A>
 struct SsdWeights {
-  Tensor1<const A> dt_bias, a_log, d;  // (H) each
+  Tensor1<const A> dt_bias, a_log, d;  // bias of dt, log(-A) and skip weight D, shape (H) each
 };
 
 // Tensors saved for backward, in memory of the caller. states(b, c) is the state that enters chunk c, so that states(b,
 // 0) is the initial state.
 template <class A>
 struct SsdSaved {
-  Tensor2<A> dt;      // (B T, H)
-  Tensor3<A> states;  // (B, chunks, H P N), state of a head as (P, N)
+  Tensor2<A> dt;      // time steps dt, shape (B T, H)
+  Tensor3<A> states;  // state that enters each chunk, shape (B, chunks, H P N); the state of a head is (P, N)
 };
 
 // initial: state before the first token, (B, H P N), zeros if empty; it affects only a document that began before the

@@ -185,7 +185,7 @@ class MpiTransport final : public Transport {
     add_parts(ticket, count,
               [&](Index first, int n, MPI_Request* request) { MPI_Irecv(at(data, first, type), n, mpi(type), from, tag, comm_, request); });
   }
-  // Counts of all ranks, followed by the offsets of their parts.
+  // Element counts of all ranks' parts, followed by the element offsets of these parts.
   std::vector<int> counts_and_places(std::span<const Index> counts) const {
     ensure(int(counts.size()) == size_, "all_to_all: {} counts for {} ranks", counts.size(), size_);
     std::vector<int> table(2 * size_);

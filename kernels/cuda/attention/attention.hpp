@@ -8,7 +8,7 @@
 
 namespace gyr::backend {
 
-inline constexpr int parts = 8;  // a head consists of up to 8 parts of 32 columns; each lane holds one column of each part
+inline constexpr int parts = 8;  // maximum number of 32-column parts of a head; each lane holds one column of each part
 
 inline cuda::Grid grid_of_warps(Index tasks) { return {std::min(cuda::ceil_div(tasks, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads}; }
 
@@ -33,7 +33,7 @@ GYR_FUNCTION VisibleRows visible_rows(CachedRows which, Index before, Index held
 struct Heads {
   Index batch, queries, keys, num_heads, num_kv_heads, head_dim, v_head_dim;
   VisibleKeys visible;
-  cuda::Global<const std::int32_t> positions, ahead;  // per query of packed documents: distance to the start and to the end of its document
+  cuda::Global<const std::int32_t> positions, ahead;  // for packed documents, tokens of the document before and after each query; otherwise null
   Index first_query, first_key, first_sequence;       // offsets of this call's first query, key and sequence in the dropout counter
   // number of tokens of each sequence before its one query, if the keys are in a KV cache; otherwise null
   cuda::Global<const std::int32_t> before = {};
@@ -119,8 +119,9 @@ template <class T>
 void attend(Device&, const Heads&, const ScoreRule&, const Distances<const Acc<T>>& bias, Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
             bool fresh, AttentionState<Acc<T>> state);
 
-// Same as attend(), for bf16 on tensor cores. Requires head widths that are multiples of 8 up to 128, no bias, and
-// 16-byte aligned rows. Otherwise it does nothing and returns false.
+// Same as attend(), for bf16 on tensor cores; the scores must not have a bias. Returns false and does nothing unless
+// head widths are multiples of 8 up to 128, rows of q, k and v are 16-byte aligned, rows of the output are 8-byte
+// aligned, and a sequence has fewer than 2^30 tokens.
 bool attention_by_tensor_cores(Device&, const Heads&, const ScoreRule&, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
                                AttentionState<float> state);
 
@@ -133,7 +134,7 @@ void attention_by_warpgroups(Device&, const Heads&, double scale, Matrix<const b
 // blocks). It is empty if there is one part.
 struct KeyGradientParts {
   Index count = 1;
-  Tensor2<float> dk, dv;  // (count B Tk, K E), (count B Tk, K V)
+  Tensor2<float> dk, dv;  // partial sums, shapes (count B Tk, K E) and (count B Tk, K V)
 
   KeyGradientParts(Arena& scratch, const Heads&, Index count);
   // Number of parts that yields enough blocks to fill a GPU. It depends on the shape only, so that all GPUs compute the

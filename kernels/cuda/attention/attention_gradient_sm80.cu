@@ -20,7 +20,7 @@ namespace {
 
 template <int W, bool of_keys>
 struct Gradient {
-  static constexpr int step = W <= 64 ? 64 : 32;  // other tokens per tile; 32 for wide heads, so that two blocks fit on an SM
+  static constexpr int step = W <= 64 ? 64 : 32;  // tokens per tile of the other operand; 32 for wide heads, so that two blocks fit on an SM
   static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
   static constexpr int stat_bytes = step * int(sizeof(Stat)), draws_at = stats_at + (of_keys ? 2 * stat_bytes : 0);
   // Dropout's random-number state is in shared memory, because registers are scarce.
@@ -28,7 +28,7 @@ struct Gradient {
   // True if fragments of own tokens stay in registers. Dropout needs some of these registers.
   static constexpr bool kept(bool drops) { return !of_keys || (W <= 64 && !drops); }
 
-  // Tile of other tokens: starts at token `first` of query head `head`.
+  // Tile of other tokens (keys if the block owns queries, else queries): starts at token `first` of query head `head`.
   struct Place {
     int head, first;
   };
@@ -36,10 +36,10 @@ struct Gradient {
   const Heads& s;
   const Inputs& in;
   Index b;
-  int head, first, end;    // own tokens [first, end)
-  int part, heads, parts;  // part index, query heads per part, number of parts
-  Bounds all, bounds[2];  // ranges of other tokens: of the block, and of this lane's two rows
-  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if own tokens are queries
+  int head, first, end;  // tokens [first, end) of the sequence, which this block owns
+  int part, heads, parts;  // index of this block's part of the query heads, query heads per part, number of parts
+  Bounds all, bounds[2];  // token ranges of the other operand: of the block, and of this lane's two rows
+  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index parts, Index block)
       : s(s), in(in), heads(of_keys ? int(s.group() / parts) : 1), parts(int(parts)) {
@@ -268,7 +268,7 @@ KeyGradientParts::KeyGradientParts(Arena& scratch, const Heads& s, Index count) 
 }
 
 Index KeyGradientParts::enough(const Heads& s) {
-  constexpr Index blocks = 512, keys = 128;  // two waves on 132 SMs with two blocks each, or four waves with one block each; a block has 128 keys
+  constexpr Index blocks = 512, keys = 128;  // blocks: target, two waves on 132 SMs with two blocks each, or four with one each; keys: keys per block
   if (!widths_fit(s)) return 1;
   for (Index count = 1; count < s.group(); ++count)
     if (s.group() % count == 0 && count * s.batch * s.num_kv_heads * ceil_div(s.keys, keys) >= blocks) return count;

@@ -31,23 +31,24 @@ constexpr int computing = groups * group_threads, full_threads = 2 * warp_size +
 
 template <int W, bool of_keys>
 struct Gradient {
-  static constexpr int step = of_keys ? 64 : 128, places = of_keys ? most_places : 2;  // other tokens per tile, and stages of the buffer
+  // tokens per tile of the other operand, and stages of the buffer
+  static constexpr int step = of_keys ? 64 : 128, places = of_keys ? most_places : 2;
   using Own = GroupTile<W, own_rows>;
   using Other = GroupTile<W, step>;
   static constexpr int stats_at = 2 * Own::bytes + 2 * places * Other::bytes, stat_bytes = step * int(sizeof(Stat));
   static constexpr int shared_bytes = stats_at + (of_keys ? places * stat_bytes : 0);
 
-  // Tile of other tokens: starts at token `first` of query head `head`.
+  // Tile of other tokens (keys if the block owns queries, else queries): starts at token `first` of query head `head`.
   struct Place {
     int head, first;
   };
 
   const Heads& s;
   const Inputs& in;
-  int b, head, first, end;  // own tokens [first, end)
-  int part, heads;  // part index, and query heads per part
+  int b, head, first, end;  // tokens [first, end) of sequence b, which this block owns
+  int part, heads;  // index of this block's part of the query heads, and query heads per part
   int first_head;  // first query head of this part
-  Bounds all;  // range of other tokens with a visible pair in this block
+  Bounds all;  // range of the other operand's tokens with a visible pair in this block
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, int parts, int block) : s(s), in(in) {
     const int own_heads = int(of_keys ? s.num_kv_heads : s.num_heads), group = int(s.num_heads) / int(s.num_kv_heads);
@@ -110,8 +111,8 @@ struct Tokens {
   const G& of;
   float scale;  // softmax scale times log2 e
   int group, first, end, head;
-  Bounds any, bounds[2];  // ranges of other tokens: of the warpgroup, and of this lane's two rows
-  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if own tokens are queries
+  Bounds any, bounds[2];  // token ranges of the other operand: of the warpgroup, and of this lane's two rows
+  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
 
   GYR_DEVICE Tokens(const G& of, float scale, int group)
       : of(of), scale(scale), group(group), first(of.first + group * group_rows), end(of.end), head(of.head) {

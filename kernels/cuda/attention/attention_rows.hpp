@@ -29,7 +29,7 @@ struct Rows {
   }
   GYR_DEVICE int row(int h) const { return first + cuda::lane() / quads + h * 8; }
   GYR_DEVICE bool there(int h) const { return row(h) < end; }
-  GYR_DEVICE int here(int h) const { return there(h) ? row(h) : end - 1; }  // clamped to the last query
+  GYR_DEVICE int here(int h) const { return there(h) ? row(h) : end - 1; }  // row h of this lane, clamped to the block's last query
 
   // Continues from the maximum and sum of earlier key blocks. The four lanes of a row hold partial sums, so one of them
   // starts with the full sum.

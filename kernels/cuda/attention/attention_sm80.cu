@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FlashAttention-2 forward on tensor cores with mma.sync (Dao, 2023). Each of the four warps of a block has 16 R
-// queries of a head. Tiles of 64 keys and values pass through a two-stage buffer: cp.async loads the next tile while
-// the block computes with the current one. Scores stay in registers: the accumulator fragments of Q K' become the left
-// operand of P V. With R = 2 each K and V fragment that is read from shared memory is used twice, so that shared memory
-// keeps pace with the tensor cores. A row has the same bits with either R.
+// queries of a head, R = 1 or 2. Tiles of 64 keys and values pass through a two-stage buffer: cp.async loads the next
+// tile while the block computes with the current one. Scores stay in registers: the accumulator fragments of Q K'
+// become the left operand of P V. With R = 2 each K and V fragment that is read from shared memory is used twice, so
+// that shared memory keeps pace with the tensor cores. A row has the same bits with either R.
 #include "kernels/cuda/attention/attention_rows.hpp"
 
 namespace gyr::backend {
@@ -28,7 +28,7 @@ GYR_DEVICE bool softmax_step(FragmentD (&s)[R][tile / 8], Rows<R>& rows, float (
       for (int c = 0; c < 2; ++c) most = largest(most, score[n].at[h % 2 * 2 + c]);
     }
     for (int with = 1; with < quads; with *= 2) most = largest(most, shuffle_xor(most, with));
-    const float base = most == -infinity ? 0 : most;  // the row has not seen any key yet
+    const float base = most == -infinity ? 0 : most;  // 0 if the row has not seen any key yet
     shrink[h] = exp2(rows.top[h] - base);
     shrinks = shrinks || shrink[h] != 1;
     rows.top[h] = most;
@@ -130,7 +130,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
 template <int W>
 void flash(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf16> q, Matrix<const bf16> k, Matrix<const bf16> v, bool fresh,
            const AttentionState<float>& state) {
-  constexpr Index processors = 132;  // SMs of a GPU; R = 2 is used if each SM gets at least one such block
+  constexpr Index processors = 132;  // assumed SMs of a GPU; without cap and dropout, R = 2 is used if each SM gets at least one such block
   const auto described = [&]<int R, bool caps, bool drops>() {
     using P = Places<W, R>;
     launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, P::own), threads, P::bytes}, flash_kernel<W, R, caps, drops>, s,

@@ -105,7 +105,7 @@ GYR_DEVICE void softmax_step(FragmentD (&s)[1][F], float scale, Rows<1>& rows, f
     float top = largest(most[h][0], most[h][1]);
     for (int with = 1; with < quads; with *= 2) top = largest(top, shuffle_xor(top, with));
     top = largest(rows.top[h], top * scale);
-    base[h] = top == -infinity ? 0 : top;  // the row has not seen any key yet
+    base[h] = top == -infinity ? 0 : top;  // 0 if the row has not seen any key yet
     shrink[h] = exp2(rows.top[h] - base[h]);
     rows.top[h] = top;
     sum[h][0] = rows.sum[h] * shrink[h], sum[h][1] = 0;

@@ -9,9 +9,10 @@
 namespace gyr::backend {
 
 // Description of the attention for cuDNN. Returns none if Gyrfalcon's own kernels are selected or cuDNN does not
-// support the case. Unsupported are packed documents, soft caps, biases, dropout, and masks that are not a band around
-// the diagonal through first query and first key. Also unsupported are single queries, windows with more queries than
-// keys, heads wider than 256 or not a multiple of 8, and rows that are not 16-byte aligned. No other code decides this.
+// support the case. Unsupported are packed documents, soft caps, biases, dropout, fewer than two queries, and 2^24 or
+// more queries or keys. Heads must be at most 256 wide, in multiples of 8, with 16-byte aligned rows. Unless all
+// queries see all keys, the first query and the first key must have the same position, and windows need at least as
+// many keys as queries.
 std::optional<cuda::FusedAttention> fused_attention(const AttentionShape&, const Mask&, const ScoreRule&, const Matrix<const bf16>& q,
                                                     const Matrix<const bf16>& k, const Matrix<const bf16>& v);
 
@@ -24,7 +25,7 @@ class FusedForwardCall {
 
  private:
   cuda::FusedAttention described_;
-  Tensor2<float> stats_;  // (B H, Tq)
+  Tensor2<float> stats_;  // log-sum-exp of each head and query, shape (B H, Tq)
   Tensor1<char> workspace_;
 };
 
@@ -45,7 +46,7 @@ class FusedBackwardCall {
   FusedBackwardCall(Arena& scratch, const cuda::FusedAttention& all, const cuda::FusedAttention& part);
 
   cuda::FusedAttention all_, part_;
-  Tensor2<float> stats_;            // (B H, Tq)
+  Tensor2<float> stats_;            // log-sum-exp of each head and query, shape (B H, Tq)
   Tensor2<bf16> o_, dq_, dk_, dv_;  // output and gradients of q, k and v, with contiguous rows
   Tensor1<char> workspace_;
 };

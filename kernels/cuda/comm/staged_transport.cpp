@@ -95,7 +95,7 @@ class StagedTransport final : public Transport {
   struct InFlight {
     Ticket ticket = 0;
     std::vector<PinnedStock::Piece> pieces;
-    std::vector<Copy> copies;  // to device memory, when the operation is done
+    std::vector<Copy> copies;  // copies to device memory, made when the operation is done
   };
 
   // Host buffers that replace device memory in one operation.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Last accesses to memory, recorded by a checked machine to find races. A line of memory starts as one unit with one
-// cell. It is divided when an access is smaller than its units.
+// Last accesses to memory, recorded by a checked machine to find races. A line is 16 bytes of memory. It starts as one
+// unit, whose last accesses are in one cell, and is divided into smaller units when an access is smaller than its
+// units.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +26,15 @@ struct Access {
 // Last accesses to one unit of memory.
 struct Cell {
   Access write, read;
-  std::uint32_t reading_warps = 0;  // warps of read.block that read the unit since the last barrier of the block
-  bool read_by_blocks = false;      // read by more than one block since the last write
-  bool copied_later = false;        // target of an asynchronous copy that its thread has not waited for
-  std::uint32_t fences = 0;         // fences that the writing thread had executed before the write
+  std::uint32_t reading_warps = 0;  // bit mask of the warps of read.block that read the unit since the last barrier of the block
+  bool read_by_blocks = false;      // true: the unit was read by more than one block since the last write
+  bool copied_later = false;        // true: the unit is the target of an asynchronous copy that its thread has not waited for
+  std::uint32_t fences = 0;         // number of proxy fences that the writing thread had executed before the write
 };
 
 struct CellLine {
   static constexpr Index bytes = 16;
-  Index unit = bytes;             // bytes covered by one cell
+  Index unit = bytes;             // bytes of memory covered by one cell
   std::array<Cell, bytes> cells;  // indexed by the first byte of a unit
 
   // Divides the units until an access of `accessed` bytes at an aligned offset covers only full units. copied(i, j):

@@ -7,10 +7,9 @@
 // This is correct if all lanes of a warp make the same iterations of a loop or leave it early. It is wrong if a lane skips an iteration and makes
 // later ones, or if different lanes call a helper function from two places.
 //
-// A shared-memory access of a warp takes as many transactions as the most loaded bank has distinct words of 4 bytes. Words are counted over all lanes
-// if each accesses up to 4 bytes, over half a warp for 8 bytes, and over a quarter for 16 bytes (such as one matrix of load_matrix_x4, that is
-// ldmatrix). each has up to 4 bytes, of halves of a warp where each has 8, of quarters where each has 16 (a matrix of load_matrix_x4 is one). Equal
-// words count once.
+// A shared-memory access of a warp takes as many transactions as the most loaded bank has distinct words of 4 bytes.
+// Words are counted over all lanes if each accesses up to 4 bytes, over half a warp for 8 bytes, and over a quarter for
+// 16 bytes (such as one matrix of load_matrix_x4, that is ldmatrix). Equal words count once.
 #pragma once
 
 #include <array>
@@ -96,8 +95,8 @@ class GridCounter {
   void access(Space, Touch, std::uintptr_t address, int bytes, const Thread&, const Site&);
   // Four matrices of 8 rows of 16 bytes in shared memory, read by one ldmatrix instruction. `rows`: start of each row.
   void matrices(const std::array<std::uintptr_t, warp_size>& rows, const Site&);
-  void sync_with(int warp);  // all remaining lanes of the warp have reached the same operation
-  void end_epoch();          // a barrier of the block: meet() for all its warps
+  void sync_with(int warp);  // called when all remaining lanes of the warp have reached the same operation
+  void end_epoch();          // called at a barrier of the block: sync_with() for all its warps
 
  private:
   struct Instruction {
@@ -128,7 +127,7 @@ class GridCounter {
   Counts& to_;
   GridCounts counts_;
   std::vector<Warp> warps_;
-  std::unordered_map<std::uintptr_t, Line> lines_;  // lines of global memory
+  std::unordered_map<std::uintptr_t, Line> lines_;  // bytes accessed in each line (64 bytes) of global memory, by line number
 };
 
 }  // namespace gyr::cuda

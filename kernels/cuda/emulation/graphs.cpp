@@ -80,7 +80,7 @@ LaunchedGraph::~LaunchedGraph() {
 void LaunchedGraph::launch(Stream* s) {
   Streams& streams = Streams::instance();
   const auto of_branch = [&](int branch) { return branch == 0 ? s : branches_[std::size_t(branch) - 1]; };
-  std::vector<Moment> done;  // by node: position in its stream after the node
+  std::vector<Moment> done;  // for each node, the position in its stream after the node's work
   for (Stream* const branch : branches_) streams.wait(branch, streams.moment(s));
   for (const GraphNode& node : graph_.nodes) {
     for (const int earlier : node.after)

@@ -22,7 +22,7 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr Index copied_bytes = 16;       // size of one asynchronous copy
+constexpr Index copied_bytes = 16;       // bytes of one asynchronous copy
 constexpr std::size_t stack = 64 << 10;  // stack bytes per thread
 thread_local Block* running = nullptr;
 thread_local Index grids = 0;

@@ -41,9 +41,9 @@ struct Machine {
   std::uint64_t seed = 1;
   bool checked = false;
   When when = When::early;
-  bool apart = false;        // device addresses are not valid on the host; set when the process starts, and fixed afterwards
-  bool counted = false;      // counts the work of all kernels and prints a table when the process ends
-  bool wrong = false;        // swaps neighbouring columns of wgmma results, to test that a wrong device is detected
+  bool apart = false;        // true: device addresses are not valid on the host; set when the process starts, and fixed afterwards
+  bool counted = false;      // true: counts the work of all kernels and prints a table when the process ends
+  bool wrong = false;        // true: swaps neighbouring columns of wgmma results, to test that a wrong device is detected
   Counts* counts = nullptr;  // counter of the grids that run now, or null
   int capability = 90;       // compute capability of the device, 10 major + minor
 
@@ -56,7 +56,7 @@ struct Machine {
 struct Grid {
   Index blocks;
   int threads;           // threads per block; a multiple of warp_size
-  int shared_bytes = 0;  // dynamic shared memory per block
+  int shared_bytes = 0;  // bytes of dynamic shared memory per block
 };
 
 enum class SyncKind {
@@ -183,7 +183,7 @@ class Block {
   struct NamedBarrier {
     int arrived = 0, threads = 0;
     std::uint32_t turn = 0;                // number of times that the barrier completed
-    std::uint32_t come = 0, waiting = 0;   // warps that have arrived, and warps that wait
+    std::uint32_t come = 0, waiting = 0;   // bit masks of the warps that have arrived, and of the warps that wait
     std::vector<std::uint32_t> published;  // maximum of `seen` over the warps that have arrived
   };
   bool arrive(SyncKind, void* argument, const Site&);
@@ -218,7 +218,7 @@ class Block {
   std::vector<char> shared_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::uint32_t ready_warps_ = 0;  // warps with lanes that can run
+  std::uint32_t ready_warps_ = 0;  // bit mask of the warps with lanes that can run
   std::array<NamedBarrier, 16> some_;
   std::unique_ptr<Warpgroups> warpgroups_;
   std::uint32_t epoch_ = 0;

@@ -17,9 +17,9 @@ namespace gyr::cuda {
 
 namespace {
 
-constexpr std::size_t range = std::size_t(1) << 38;  // size of the device's address range
+constexpr std::size_t range = std::size_t(1) << 38;  // bytes of the device's address range
 constexpr std::size_t page = 4096;
-constexpr std::size_t ones = 4 << 20;  // size of the file with bytes of all ones
+constexpr std::size_t ones = 4 << 20;  // bytes of the file whose bytes are all 0xff
 constexpr std::size_t granule = 4;     // bytes that share one record of their last accesses
 
 // Last accesses to a granule: the writing stream and its time, and the last read time of each stream.
@@ -99,7 +99,7 @@ class DeviceMemory {
 
   char *host_, *device_;
   Mark* marks_ = nullptr;
-  std::map<std::size_t, std::size_t> taken_;  // allocated bytes by offset
+  std::map<std::size_t, std::size_t> taken_;  // allocations: size in bytes by offset in the address range
 };
 
 [[noreturn]] void unordered(const Task& now, Touch touch, int stream, std::uint32_t time, const char* did) {

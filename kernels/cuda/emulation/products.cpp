@@ -24,7 +24,7 @@ struct cublasLtMatmulDescOpaque_t {
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType type;
-  Index rows, columns, stride;  // stride: of columns (leading dimension)
+  Index rows, columns, stride;  // stride: elements between columns (leading dimension)
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;

@@ -30,7 +30,7 @@ class Registrations {
     std::size_t bytes;
     bool has(const void* p, std::size_t n) const { return p >= begin && static_cast<const char*>(p) + n <= begin + bytes; }
   };
-  std::map<std::size_t, Piece> all_;  // registered memory by handle
+  std::map<std::size_t, Piece> all_;  // registered pieces of memory by handle
   std::size_t last_ = 0;
 };
 

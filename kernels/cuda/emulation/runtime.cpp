@@ -20,7 +20,7 @@ using namespace gyr::cuda;
 struct CUevent_st {
   Moment moment;
   bool recorded = false;
-  std::uint64_t capture = 0;  // number of the capture in which it was recorded; 0: none
+  std::uint64_t capture = 0;  // number of the capture in which the event was recorded; 0: none
   std::vector<int> nodes;     // graph nodes that the event depends on in that capture
 };
 

@@ -35,10 +35,10 @@ struct Task {
 
 struct Stream {
   int number = 0;
-  bool blocking = true;  // synchronises with the default stream
+  bool blocking = true;  // true: the stream synchronises with the default stream
   std::deque<std::shared_ptr<Task>> tasks;
   std::shared_ptr<Task> last;
-  std::vector<std::shared_ptr<Task>> waits;  // dependencies of the next task
+  std::vector<std::shared_ptr<Task>> waits;  // tasks that the next task of the stream depends on
   Clock clock{};
 };
 

@@ -62,7 +62,7 @@ class Warpgroups {
   };
   struct Warp {
     std::vector<std::vector<Product>> groups{1};  // commit groups that have not been waited for; the last one is open
-    std::map<const float*, Sum> sums;             // by the address of the first lane's accumulators
+    std::map<const float*, Sum> sums;             // unfinished sums, by the address of the first lane's accumulators
     std::size_t issued = 0;
   };
   struct Issued {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA kernels that move rows to experts and back: grouping of slots by expert, gather, combine, and the weighted GLU
-// and biases with gradients.
+// CUDA kernels that move rows to experts and back: grouping of slots (one choice of a row each) by expert, gather,
+// combine, and the weighted GLU and biases with gradients.
 #include "kernels/ops/expert_rows.hpp"
 
 #include "kernels/ops/activation_math.hpp"

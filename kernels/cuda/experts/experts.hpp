@@ -15,8 +15,9 @@ GYR_DEVICE void each_row_of_thread(Index rows, const F& f) {
   for (Index r = block_index() * block_threads() + thread_index(); r < rows; r += grid_blocks() * block_threads()) f(r);
 }
 
-// One warp scans all slots in order, 32 at a time, and calls f(slot, which). `slot` is this lane's slot. Bit l of
-// `which` is set if the slot of lane l is assigned to the expert. All experts together load E R K values, from cache.
+// One warp scans all slots (one choice of a row each) in order, 32 at a time, and calls f(slot, which). `slot` is this
+// lane's slot. Bit l of `which` is set if the slot of lane l is assigned to the expert. All experts together load E R K
+// values, from cache.
 template <class F>
 GYR_DEVICE void each_slot(const Global<const std::int32_t>& chosen, Index expert, const F& f) {
   for (Index first = 0; first < chosen.columns(); first += warp_size) {

@@ -74,7 +74,7 @@ struct WarpgroupGemm {
   // next step.
   GYR_DEVICE void walk(int group, FragmentD (&low)[T::half / 8], FragmentD (&high)[T::half / 8]) const {
     const int all = steps();
-    if (left.own + group * 64 >= left.own_end) {  // this warpgroup has no rows
+    if (left.own + group * 64 >= left.own_end) {  // this warpgroup has no rows, and only waits for and releases the stages
       for (int step = 0; step < all; ++step) wait_for(step, group), leave(step);
     } else if constexpr (left_by_rows) {
       fence_wgmma(low, high);

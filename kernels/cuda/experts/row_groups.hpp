@@ -10,7 +10,7 @@
 
 namespace gyr::cuda::groups {
 
-inline constexpr int most_groups = 256;  // groups per launch, since their matrices are kernel arguments
+inline constexpr int most_groups = 256;  // maximum number of groups per launch, since their matrices are kernel arguments
 
 // Matrices of the groups [first, first + number). All have the same rows and columns.
 template <class T>

@@ -26,7 +26,7 @@ struct Grid {
 // Raises a kernel's dynamic shared-memory limit. This is done once per kernel, because the call may wait for the
 // device.
 inline void allow_shared_bytes(const void* kernel, int bytes, const char* name) {
-  constexpr int given = 48 << 10;  // default limit, which needs no call
+  constexpr int given = 48 << 10;  // default limit in bytes, which needs no call
   static std::unordered_map<const void*, int> allowed;
   if (bytes <= given) return;
   int& most = allowed[kernel];

@@ -130,8 +130,8 @@ GYR_DEVICE float exp2(float x) {
 // 1 / sqrt(x); the float version is accurate to 2 ulp.
 GYR_DEVICE float inverse_root(float x) { return rsqrtf(x); }
 // ldmatrix.x4: loads four 8 x 8 matrices of bf16. Lane 8 m + i passes the address of row i of matrix m. Afterwards
-// at[m] of each lane holds row lane / 4, columns 2 (lane % 4) and 2 (lane % 4) + 1 of matrix m. The transposed version
-// holds these rows of column lane / 4.
+// at[m] of each lane holds row lane / 4, columns 2 (lane % 4) and 2 (lane % 4) + 1 of matrix m. With the transposed
+// version, it holds column lane / 4, rows 2 (lane % 4) and 2 (lane % 4) + 1.
 GYR_DEVICE FragmentA load_matrix_x4(const bf16* row) {
   FragmentA r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

@@ -35,14 +35,14 @@ void check(cudaError_t, const char* what);
 inline cudaStream_t stream_of(const Device& dev) { return dev.queue.state().stream; }
 
 // The GPU of this process: rank on the node modulo the number of GPUs. place_on_machine sets the rank. take_device
-// selects the GPU on first use; Exit::device if there is none.
+// selects the GPU on first use; Exit::device if there is none, or if the program contains no code for it.
 void place_on_machine(int rank);
 void take_device();
 // UUID of the GPU, which is unique across nodes; and its name.
 using DeviceIdentity = std::array<char, 16>;
 DeviceIdentity device_identity();
 std::string device_text();
-int device_capability();  // 10 major + minor
+int device_capability();  // compute capability of the GPU, 10 major + minor
 // True if the environment variable is `on` or not set, false if it is `off`; otherwise Exit::usage.
 bool environment_allows(const char* variable);
 std::string runtime_version();

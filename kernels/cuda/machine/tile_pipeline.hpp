@@ -6,7 +6,7 @@
 
 namespace gyr::cuda {
 
-// The first function issues the copies of a step into stage `place`. take(step, place) uses the loaded tile. All
+// load_tile(step, place) issues the copies of a step into stage `place`. take(step, place) uses the loaded tile. All
 // threads of the block synchronise between two steps. meanwhile() runs while the first copies are in flight.
 template <int stages, class LoadTile, class Take, class Meanwhile>
 GYR_DEVICE void pipeline(int steps, const LoadTile& load_tile, const Take& take, const Meanwhile& meanwhile) {

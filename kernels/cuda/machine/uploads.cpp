@@ -18,7 +18,7 @@ struct Uploads::Kept {
     cudaEvent_t fetched;
   };
   PinnedStock stock;
-  std::deque<InFlight> in_flight;  // in the order in which the stream completes them
+  std::deque<InFlight> in_flight;  // uploads that may not be complete, in the order in which the stream completes them
 
   void end_first() {
     cudaEventDestroy(in_flight.front().fetched);

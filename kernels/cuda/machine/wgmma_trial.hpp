@@ -3,9 +3,10 @@
 
 namespace gyr::cuda {
 
-// True if kernels may use wgmma. The first call in a process runs a self-test: attention, its gradient and the experts'
-// grouped GEMMs on random data, with wgmma and with instructions that all GPUs from 8.0 on have. Exit::device if the
-// results differ. GYR_CUDA_TRIAL=off skips the self-test.
+// True if kernels may use wgmma; false only inside the self-test, for its reference results. The first call in a
+// process runs this self-test: attention, its gradient and the experts' grouped GEMMs on random data, with wgmma and
+// with instructions that all GPUs from 8.0 on have. Exit::device if the results differ. GYR_CUDA_TRIAL=off skips the
+// self-test.
 bool wgmma_passes_self_test();
 
 }  // namespace gyr::cuda

@@ -12,7 +12,7 @@ using namespace cuda;
 
 namespace {
 
-constexpr Index most_threads = 512;  // threads per block. One block processes a row, because rows are wide and may be few
+constexpr Index most_threads = 512;  // maximum number of threads per block. One block processes a row, because rows are wide and may be few
 
 template <int N>
 Grid grid_of_wide_rows(Index rows, Index columns, int number_bytes) {

@@ -58,8 +58,8 @@ GYR_KERNEL order_tokens_kernel(Global<const Token> tokens, HeldTokens held, int 
   BucketOrder(tokens, held, bits, keys).write(places);
 }
 
-// Row of `sums` for the chunk that begins at place p, for tokens with several chunks. No two such chunks have the same
-// row.
+// Row of `sums` for the chunk that begins at place p (index of a row in the sorted order), for tokens with several
+// chunks. No two such chunks have the same row.
 GYR_DEVICE int sum_of_chunk(int p) { return (p + chunk_rows - 1) / chunk_rows; }
 
 constexpr int gradient_rows = 4;  // number of rows whose loads are in flight
@@ -113,7 +113,7 @@ GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<c
   });
 }
 
-constexpr int places_of_block = usual_threads * 4;  // places that a block searches for tokens with several chunks
+constexpr int places_of_block = usual_threads * 4;  // places (rows in sorted order) that a block searches for tokens with several chunks
 
 // dtable += chunk sums, for tokens with several chunks. A block processes some columns, and the tokens whose first
 // place is in its range. Each warp adds some of the chunk sums.

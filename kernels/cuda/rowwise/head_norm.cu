@@ -14,17 +14,17 @@ using namespace cuda;
 
 namespace {
 
-constexpr int forward_rows = 4, backward_rows = 2;  // rows that a warp processes at a time
-constexpr int backward_warps = 4;  // warps per block
+constexpr int forward_rows = 4, backward_rows = 2;  // rows that a warp processes at a time, in the forward and backward kernels
+constexpr int backward_warps = 4;  // warps per block of the backward kernels
 constexpr Index backward_blocks = 7 * 132;  // backward blocks that an H100 holds at once with 72 registers per thread
-constexpr Index most_room = 96 << 10;               // bytes of shared memory for sums of columns
+constexpr Index most_room = 96 << 10;  // maximum bytes of shared memory for sums of columns
 constexpr int log_warp_size = std::bit_width(unsigned(warp_size)) - 1;
 
 // Distribution of heads over the lanes of warps: each head occupies 2^shift lanes.
 struct HeadLanes {
   int heads, width, shift;
 
-  // warp-wide tiles of heads per row
+  // Number of warp-wide tiles into which the heads of a row are divided.
   GYR_FUNCTION int tiles() const { return (heads + (1 << (log_warp_size - shift)) - 1) >> (log_warp_size - shift); }
   // head: this lane's head in a tile. column: first column of this lane's pack in the head.
   GYR_DEVICE int head(int tile) const { return (tile << (log_warp_size - shift)) + (lane() >> shift); }
@@ -64,7 +64,7 @@ struct HeadWork {
   }
 };
 
-// share: 1 / head_dim
+// share: 1 / head_dim, the factor from the sum of a head to its mean
 template <class T, int N>
 GYR_KERNEL_WITHIN(64)
 head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {

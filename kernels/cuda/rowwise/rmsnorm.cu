@@ -10,7 +10,7 @@ using namespace cuda;
 
 namespace {
 
-// share: 1 / D, D elements per row
+// share: 1 / D, the factor from the sum of a row to its mean, with D elements per row
 template <class T, int N, int P>
 GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
   using A = Acc<T>;

@@ -55,10 +55,11 @@ inline constexpr int rows_at_once = P == 1   ? 4
                                     : P == 2 ? 2
                                              : 1;
 template <int P>
-inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // rows of a block at once, in kernels that read three tensors
+inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // rows that a block holds at once, in kernels that read three tensors
 
-inline constexpr int most_row_threads = 384, most_packs = 4;  // threads per block, so that a thread may have 168 registers; packs per thread
-inline int row_threads(Index width, Index numbers) {          // numbers: elements per thread
+// most_row_threads: most threads per block, so that each may have 168 registers; most_packs: most packs per thread
+inline constexpr int most_row_threads = 384, most_packs = 4;
+inline int row_threads(Index width, Index numbers) {  // numbers: elements per thread
   return int(std::clamp<Index>(ceil_div(width, numbers * warp_size), 1, most_row_threads / warp_size)) * warp_size;
 }
 

@@ -22,7 +22,7 @@ struct HeldTokens {
   GYR_DEVICE bool has(Token token) const { return row(token) < rows && token != pad_token_id; }
 };
 
-inline constexpr int chunk_rows = 32;  // minimum rows per chunk of equal tokens, if there are several chunks
+inline constexpr int chunk_rows = 32;  // minimum number of rows per chunk (rows with one token), if the token has several chunks
 
 // One entry of the sorted order: a row, its table row, and the size of the chunk of equal tokens if a chunk begins
 // here.
@@ -50,8 +50,8 @@ struct TokenPlace {
 // Partition of the tokens and of the table rows: a power of two of buckets, one block per bucket, and the warps of a
 // block.
 struct TokenBuckets {
-  static constexpr Index most_keys = 1024, most_warps = 16;  // keys: table rows per bucket
-  int bits, keys, warps;                                     // bits: log2 of the number of buckets
+  static constexpr Index most_keys = 1024, most_warps = 16;  // limits: table rows per bucket, and warps per block
+  int bits, keys, warps;  // bits: log2 of the number of buckets; keys: table rows per bucket; warps: warps per block
 
   TokenBuckets(Index tokens, Index rows) {
     const Index buckets = std::max(std::min<Index>(ceil_div(tokens, 64), 256), ceil_div(rows, most_keys));

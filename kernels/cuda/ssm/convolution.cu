@@ -84,7 +84,7 @@ Grid grid_of_segments(const History<T>& h, Index segment, int shared_bytes = 0) 
 
 template <class A>
 struct Weights {
-  Global<const A> w, bias;  // w: (C, K); bias: (C) or empty
+  Global<const A> w, bias;  // w: weights, shape (C, K); bias: shape (C), or empty
   bool packed;  // true if the weights of a channel, and the biases of adjacent channels, can be loaded as packs
 
   template <int taps, int N>
@@ -155,7 +155,7 @@ template <class T, int taps, int N>
 GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Global<T> y) {
   const Place<N> at(h, segment);
   if (at.empty(h)) return;
-  Strip<const T, N> x(h.x, at.row(h), at.channel);  // its first row is the next token to read
+  Strip<const T, N> x(h.x, at.row(h), at.channel);  // inputs of the segment; the first row is the next token to read
   Strip<T, N> out(y, at.row(h), at.channel);
   const int tokens = at.end - at.begin;
   Held<T, N> coming[depth];
@@ -194,7 +194,7 @@ GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Glob
 template <class T, int taps, int N>
 struct Gradient {
   using A = Acc<T>;
-  A x[taps][N] = {}, w[taps + 1][N] = {};  // x: inputs, in the window's ring buffer; w: weights, then the bias
+  A x[taps][N] = {}, w[taps + 1][N] = {};  // gradients of the inputs in the window's ring buffer (x), and of the weights, then the bias (w)
 
   // Token j adds w(k) dc to dx of the input at its tap k, except for masked inputs.
   GYR_DEVICE void spread(const Window<T, taps, N>& window, int j, int reach, const A (&dc)[N]) {
@@ -223,8 +223,9 @@ struct Gradient {
 template <class T, int taps, int N>
 GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, const Global<const T>& dy, const Weights<Acc<T>>& w, const Global<T>& dx,
                                     const Global<T>& dbefore, Gradient<T, taps, N>& sum) {
-  Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);  // their first rows are the next token to read
-  Strip<T, N> din(dx, at.row(h), at.channel);  // its first row is the next token to write
+  // x and dy of the segment; the first row is the next token to read
+  Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);
+  Strip<T, N> din(dx, at.row(h), at.channel);  // dx of the segment; the first row is the next token to write
   const int own = at.end - at.begin, behind = int(h.seq_length) - at.end, tokens = own + (behind < taps - 1 ? behind : taps - 1);
   Held<T, N> coming[depth], prefetched_dout[depth];
   const auto read = [&](int j) {
@@ -266,8 +267,8 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
   }
 }
 
-// sums (units, (taps + 1) C): gradients of weights and bias, summed over the tokens of each block, warp by warp in a
-// fixed order.
+// sums (groups of segments, (taps + 1) C): gradients of weights and bias, summed over the tokens of each block, warp by
+// warp in a fixed order.
 template <class T, int taps, int N>
 GYR_KERNEL_WITHIN(sizeof(T) == 2 && taps == few ? 128 : 224)
 convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, int segment, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {

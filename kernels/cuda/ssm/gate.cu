@@ -40,7 +40,7 @@ GYR_KERNEL gate_backward_kernel(Global<const T> dout, Global<const T> y, Global<
   });
 }
 
-// squares(r, g) = sum over the channels of group g of v^2.
+// squares(r, g) = sum over the channels of group g of v^2, with v = y silu(z) if gated, else v = y.
 template <class T, int N>
 GYR_KERNEL squares_kernel(NormGroups s, bool gated, Global<const T> y, Global<const T> z, Global<Acc<T>> squares) {
   using A = Acc<T>;

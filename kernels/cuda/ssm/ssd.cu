@@ -54,9 +54,9 @@ struct Flops {
   double channels() const { return double(s.num_heads * s.head_dim); }
   double steps() const { return 4 * s.tokens() * double(s.num_heads); }
   double decays() const { return 6 * s.tokens() * double(s.num_heads); }
-  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // GEMMs that write or read chunk states
-  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // GEMMs C B' and dG B
-  double weighted() const { return 2 * s.pairs() * channels(); }                           // GEMM W U
+  double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // FLOPs of the GEMMs that write or read chunk states
+  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // FLOPs of the GEMMs C B' and dG B
+  double weighted() const { return 2 * s.pairs() * channels(); }  // FLOPs of the GEMM W U
   double passing() const { return 2 * s.states(); }
   // FLOPs of the outputs, and of the token gradients.
   double outputs() const { return states() + products() + weighted() + 2 * s.pairs() * double(s.num_heads); }
@@ -93,8 +93,9 @@ struct Backward {
   }
 };
 
-// Memory for the fp32 gradients of the chunk states. For shapes that the state walk supports, it is room.both: the walk
-// needs no fp32 gradients, and the fallback does not use room.both.
+// Memory for the fp32 gradients of the chunk states. For shapes in which one block walks through all chunks
+// (TensorCoreScratch::walks), it is room.both: the walk needs no fp32 gradients, and the fallback does not use
+// room.both.
 template <class T>
 Tensor3<Acc<T>> gradients_of_states(Device& dev, const ChunkGrid& s, [[maybe_unused]] const TensorCoreScratch& room) {
   if constexpr (std::is_same_v<T, bf16>)

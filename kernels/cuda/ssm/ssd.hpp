@@ -19,8 +19,8 @@ inline constexpr int span = 64;  // tokens per tile of the tensor-core kernels
 
 // Shape of a scan and its document positions, as an argument of kernels.
 struct ChunkGrid {
-  Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: per sequence
-  Global<const std::int32_t> positions;                                                      // (B T), or empty if sequences are not packed
+  Index batch, seq_length, chunk_size, chunks, num_heads, num_groups, head_dim, state_size;  // chunks: number of chunks per sequence
+  Global<const std::int32_t> positions;  // position of each token in its document, shape (B T); empty if not packed
 
   explicit ChunkGrid(const SsdShape& s, const Documents& documents = {})
       : batch(s.batch), seq_length(s.seq_length), chunk_size(std::min(s.chunk_size, s.seq_length)), chunks(s.chunks()), num_heads(s.num_heads),
@@ -274,7 +274,7 @@ struct TokenSums {
   Index stretch;                 // tokens of a chunk per partial sum of E
   Global<double> rows, columns;  // partial sums of E(l,s) = dW(l,s) W(l,s), s < l, over s and over l: (B chunks H stretches, Q)
   Global<A> inflow, outflow;     // I_l and F_s of ssd_gradient.cu: state to output, and token to state, (B chunks H parts, Q)
-  Global<A> ddt, dd;             // per token and head: x . dU and x . dy
+  Global<A> ddt, dd;             // dot products x . dU and x . dy per token and head, (B chunks H, Q)
   Index throughs;                // partial sums per head in `through`
   Global<A> through;             // J = exp(s_Q) S . dS, from the entering state to the leaving state, (B chunks, H throughs)
 

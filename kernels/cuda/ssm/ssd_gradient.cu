@@ -23,7 +23,7 @@ template <class T>
 struct Gradients {
   Global<const T> dy;
   Global<const Acc<T>> entering;   // entering states, (B chunks, H P N)
-  States<const Acc<T>> of_states;  // between: gradients of the entering states
+  States<const Acc<T>> of_states;  // gradients of the entering states (in States::between)
 };
 
 // One block computes dC or dB of a group for a tile of tokens and state dimensions. dC sums over earlier tokens, dB

@@ -12,7 +12,7 @@ namespace {
 
 struct Pairs {
   Global<const bf16> x, dy;
-  Global<const float> step, products;  // products: B_s . C_l with rows s
+  Global<const float> step, products;  // step: dt of each token; products: dot products B_s . C_l, with rows s
   Global<bf16> of_outputs, of_inputs;  // gradient dG of C B', and its transpose
   Global<double> rows, columns;  // sums of E over s and over l, (B chunks H tiles, Q)
 };
@@ -196,7 +196,7 @@ pairs_kernel(ChunkGrid s, Pairs in, Decays<float> decays) {
 // out = sum over heads of factor left S' + weights others. share: dot product of each head's state term with `own`.
 struct Side {
   Global<const bf16> left, state, own, weights, others;
-  Global<const float> factor, step;  // step: a second factor, or empty
+  Global<const float> factor, step;  // factors of each token's state term: `factor`, times `step` unless it is empty
   Global<bf16> out;
   Global<float> share;
 };

@@ -110,7 +110,7 @@ GYR_KERNEL chunk_states_of_outputs_kernel(ChunkGrid s, Tokens<bf16> in, Global<c
 // Per chunk: state <- over state + sum over the tokens of factor left right'.
 struct Walk {
   Global<const bf16> left, right;
-  Global<const float> factor, step, over;  // step: a second factor, or empty
+  Global<const float> factor, step, over;  // factors of each token: `factor`, times `step` unless it is empty; over: decay across each chunk
 };
 
 // Shared-memory layout of a block: two stages, each with a tile of left, a tile of right, and the factors of the
@@ -126,7 +126,7 @@ struct WalkSharedMemory {
 
 struct WalkPlace {
   int part, parts, n0, p0, head, sequence;  // part: index of this block's part of a head's state
-  int first, apart, channels_left, numbers_left;  // offset and row stride in the state, remaining rows and columns
+  int first, apart, channels_left, numbers_left;  // offset and row stride in elements of this part of the state, and its rows and columns that exist
   GYR_DEVICE explicit WalkPlace(const ChunkGrid& s) {
     const int columns = int(ceil_div(s.state_size, numbers)), heads = int(s.num_heads);
     int rest = int(block_index());
