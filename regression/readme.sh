@@ -13,7 +13,7 @@ set -euo pipefail
 build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-short}
 source=$(cd "$(dirname "$0")/.." && pwd)
 pages=(README.md src/README.md src/planner/README.md src/huggingface/README.md modules/README.md kernels/README.md
-       kernels/cuda/README.md jobscripts/README.md input/README.md regression/README.md)
+       kernels/cuda/README.md jobscripts/README.md input/README.md regression/README.md regression/bench/README.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # set by a make that runs this script
@@ -173,8 +173,8 @@ dumped() {
   must "${@:2}" gyrfalcon train DECK 'dump.steps=[100]' 'dump.what=["/activations/layers/3/*", "/gradients/*"]'
 }
 traced() {
-  exists 'OUTPUT/trace/*' && return
-  deck OUTPUT 6 tokens
+  exists 'OUT/trace/*' && return
+  deck OUT 6 tokens
   must gyrfalcon train DECK trace.on=true 'trace.steps=[2,3,4]'
 }
 probed() { exists here.yaml || must mpiexec -n 2 gyrfalcon probe --out here.yaml; }
@@ -226,7 +226,8 @@ need() {
 
     'gyrfalcon tokenizer train FILE my.jsonl'*) texts text && rm -f FILE ;;
     *'data build my.jsonl PREFIX'*) texts text && after='data=text' ;;
-    *"train DECK 'data.prefixes=[PREFIX]'"*)
+    'cp input/'*' DECK') rm -f DECK ;;
+    'mpiexec -n 2 gyrfalcon train DECK')  # training on own data: the keys that the page names are set
       data_of text && deck OUT 10 PREFIX && sed -i -e 's/vocab_size: .*/vocab_size: 32768/' -e 's/TOKENIZER/FILE/' DECK && after='run=own' ;;
     *'data build texts.jsonl'*) texts classes && after='data=classes' ;;
     *'train.objective=classify'*) data_of classes && deck OUT 10 PREFIX "$unpacked" && after='run=classes' ;;
@@ -245,13 +246,13 @@ need() {
     'gyrfalcon export-hf CKPT NEW') run_of adapters && rm -rf NEW ;;
 
     'gyrfalcon verify DECK '*) deck OUT 4 tokens ;;
-    'qsub '*) deck OUT 4 tokens ;;  # only submits to the PBS imitation; ctest -R jobs.pbs runs such a job
+    'qsub '* | *' qsub '*) deck OUT 4 tokens ;;  # only submits to the PBS imitation; ctest -R jobs.pbs runs such a job
     'gyrfalcon run DECK '*) deck OUT 10 tokens && after='run=text' ;;
     'gyrfalcon ps OUT') any_run ;;
     *'train DECK '*'dump.steps='*) deck A 100 tokens ;;
     'gyrfalcon diff A/dumps/'*) dumped A && dumped B mpiexec -n 2 && echo '* 1e-3 1e-2' > FILE ;;
-    *'train DECK trace.on'*) deck OUTPUT 6 tokens ;;
-    'gyrfalcon trace show OUTPUT') traced ;;
+    *'train DECK trace.on'*) deck OUT 6 tokens ;;
+    'gyrfalcon trace show OUT') traced ;;
     'gyrfalcon plan DECK --ranks '*) published falcon-h1-34b.yaml ;;
     'gyrfalcon plan DECK') deck OUT 4 tokens ;;
     'gyrfalcon plan DECK '*) published falcon-h1-0.5b.yaml ;;
