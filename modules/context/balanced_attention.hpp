@@ -25,7 +25,7 @@ class BalancedAttention final : public ContextAttention<T> {
  private:
   using A = Acc<T>;
   using Events = std::array<Event, 2>;
-  // Elements per row that are transferred with keys, and with queries.
+  // Elements per token row in a transfer: of K and V data (`keys`), and of Q data or results for queries (`queries`).
   struct Widths {
     Index keys, queries;
     Index of(Moved what) const { return what == Moved::keys ? keys : what == Moved::queries ? queries : 0; }
@@ -48,14 +48,14 @@ class BalancedAttention final : public ContextAttention<T> {
   Index out_width() const { return shape_.num_heads * shape_.v_head_dim; }
 
   // Matrices that are sent together are packed into one buffer, one after the other. Returns the matrix of `width`
-  // columns that follows `before` columns.
+  // columns that begins after the first `before` columns of the buffer.
   template <class S>
   Tensor2<S> part(Tensor1<S> run, Index before, Index width) const {
     return Tensor2<S>(run.data() + before * s_.rows(), s_.rows(), width);
   }
   AttentionState<A> state_in(Tensor1<A> run) const;
-  // Scratch buffer for the largest message that is received (or sent) at any step. `rooms`: two of them, for double
-  // buffering.
+  // Scratch buffer for the largest message of any step, received or sent as the member pointer selects; empty if there
+  // is no such message. `rooms`: two buffers for received messages (double buffering).
   template <class S>
   Tensor1<S> room(const char* name, const Widths&, Moved BalancedStep::*) const;
   template <class S>
@@ -82,7 +82,7 @@ class BalancedAttention final : public ContextAttention<T> {
 
   Pass& a_;
   const SequenceLayout& s_;
-  AttentionShape shape_, block_;  // attention shape for all sequences of this rank; for one sequence
+  AttentionShape shape_, block_;  // attention shape for all sequences of this rank; attention shape for one sequence (`block_`)
   ScoreRule scores_;
   Index window_;
   std::vector<BalancedStep> steps_;

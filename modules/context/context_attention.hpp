@@ -10,11 +10,11 @@
 
 namespace gyr {
 
-// Attention sinks of this rank's heads, if the model has them (kernels/ops/attention.hpp).
+// Attention sinks of this rank's heads: one learned score per head that joins the softmax (kernels/ops/attention.hpp).
 template <class A>
 struct Sinks {
-  Tensor1<const A> values = {};
-  Tensor1<A> gradient = {};  // empty if sinks are not trained
+  Tensor1<const A> values = {};  // one score per head; empty: the model has no sinks
+  Tensor1<A> gradient = {};      // accumulated gradient of these scores; empty: sinks are not trained
 
   Sinks of_heads(Index first, Index count) const {
     if (values.span() == 0) return {};
@@ -36,15 +36,17 @@ template <class T>
 class ContextAttention {
  public:
   virtual ~ContextAttention() = default;
-  // out: this rank's rows and all its heads. lse: one value per row and head, stored for the backward of the same mode.
+  // out: this rank's rows and all its heads. lse: log-sum-exp of the scores, one value per row and head, stored for the
+  // backward of the same mode.
   virtual void forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<Acc<T>> lse, const Sinks<Acc<T>>& = {}) = 0;
-  // Gradients of this rank's rows; dq, dk and dv must be zero on entry. delta: values for these rows and all heads.
+  // Gradients of this rank's rows; dq, dk and dv must be zero on entry. delta (rows, heads): dot products of dout and
+  // out over the channels of a head.
   virtual void backward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse,
                         Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq, Matrix<Acc<T>> dk, Matrix<Acc<T>> dv, const Sinks<Acc<T>>& = {}) = 0;
 };
 
 // Attention in the context-parallel mode of the pass. `heads`: number and widths of the heads on this rank; its batch
-// and token counts are ignored. `window`: that of the mask.
+// and token counts are ignored. `window`: sliding window in tokens; 0: none.
 template <class T>
 std::unique_ptr<ContextAttention<T>> context_attention(Pass& a, const AttentionShape& heads, const ScoreRule& scores, Index window);
 

@@ -15,7 +15,7 @@ class ContextScan {
  public:
   explicit ContextScan(Pass& a);
 
-  Index blocks() const { return here_; }  // blocks of tokens on this rank, in all sequences
+  Index blocks() const { return here_; }  // number of blocks of tokens on this rank, over all sequences
 
   // before(i) = the last K-1 inputs before this rank's block i; zeros before the first block of a sequence.
   void inputs_before(Matrix<const T> x, Tensor3<T> before /*(blocks, K-1, C)*/);

@@ -52,7 +52,7 @@ class HeadExchange final : public ContextAttention<T> {
 
   Pass& a_;
   const SequenceLayout& s_;
-  AttentionShape heads_, part_;  // attention shapes before and after the exchange
+  AttentionShape heads_, part_;  // attention shape of this rank before the head exchange; after it
   ScoreRule scores_;
   Index window_;
 };

@@ -101,7 +101,7 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
   const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, width);
   Tensor2<A> here = room("K/V gradient"), leaving = room("K/V gradient, sent"), arriving = room("K/V gradient, received");
-  Event in_flight;  // transfer of the gradients of the previous step
+  Event in_flight;  // event of the K/V gradient transfer of the previous ring step
   for (Index step = 0; step < steps; ++step) {
     Event coming;
     if (step + 1 < steps) coming = pass_on(kv, next);

@@ -358,7 +358,7 @@ ModelConfig with_window(ModelConfig m) {
 
 LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double T = double(lengths.text), w = double(m.attention.window);
-  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average visible keys per query
+  const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average number of visible keys per query
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
   f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;

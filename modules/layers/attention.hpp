@@ -42,7 +42,7 @@ class Attention final : public Branch<T> {
   void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_local(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
-  // Score rule of this pass. A relative bias lies in scratch memory until the caller's scope ends.
+  // Score rule of this pass. A relative position bias is in scratch memory until the caller's scope ends.
   ScoreRule scores(Pass&, bool backward) const;
   void attend(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
   void attend_with_past(Pass&, const ScoreRule&, Tensor2<T> qkv, AttentionState<Acc<T>>);
@@ -61,7 +61,7 @@ class Attention final : public Branch<T> {
   AttentionConfig c_;
   double eps_, norm_offset_;  // epsilon and weight offset of the q and k norms
   std::string name_;
-  Index num_heads_, num_kv_heads_;  // query heads and key/value heads on this rank
+  Index num_heads_, num_kv_heads_;  // number of query heads and of key/value heads on this rank
   Index v_head_dim_, first_value_;  // value channels per head on this rank, and the first of them
   ScoreRule scores_;
   double dropped_;  // dropout probability of the attention weights
@@ -74,8 +74,8 @@ class Attention final : public Branch<T> {
 // A copy of the configuration whose attention has the sliding window and, if one is set, the window's RoPE base.
 ModelConfig with_window(ModelConfig);
 
-// Runs that the tensor-parallel ranks shard: q by query heads, k and v by key/value heads, and the attention output by
-// query heads or, if there are more ranks than heads, by channels within a head.
+// Runs of weight rows (weight.hpp) that the tensor-parallel ranks shard: q by query heads, k and v by key/value heads,
+// and the attention output by query heads or, if there are more ranks than heads, by channels within a head.
 struct HeadRuns {
   Run queries, keys, attended;
 };

@@ -58,9 +58,9 @@ class CrossAttention final : public Branch<T> {
   }
 
   AttentionConfig c_;
-  std::string name_;                // layer name, from which the dropout mask is seeded
+  std::string name_;                // name of this attention module, which seeds its dropout mask
   double dropped_;                  // dropout probability of the attention weights
-  Index num_heads_, num_kv_heads_;  // query heads and key/value heads on this rank
+  Index num_heads_, num_kv_heads_;  // number of query heads and of key/value heads on this rank
   Index v_head_dim_, first_value_;  // value channels per head on this rank, and the first of them
   ScoreRule scores_;
   Parameter *q_, *k_, *v_, *o_;

@@ -12,7 +12,7 @@ namespace gyr {
 // Weight of the token embedding. A tied output head declares the same weight.
 Weight embedding_weight(const ModelConfig&);
 
-// Norm of the embedding, for any scalar type.
+// Norm of the embedding output, independent of the scalar type.
 class EmbeddingNorm {
  public:
   virtual ~EmbeddingNorm() = default;
@@ -28,7 +28,7 @@ class Embedding {
   // that norm. Returns this rank's rows of the residual stream, a tensor of the frame. One sum over the tensor-parallel
   // group. Without `types`, all tokens have type 0.
   AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/, Tensor1<const Token> types = {} /*(R)*/);
-  // Overwrites dx.
+  // dx: gradient of this rank's rows of the output. With dropout, dx is scaled in place.
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }
   // Relative position bias for the scores of the layers that follow; null if the model has none.

@@ -16,7 +16,7 @@
 
 namespace gyr {
 
-// C; 0: no limit.
+// Capacity C of an expert for a sequence of `tokens` tokens; 0: no limit.
 Index expert_capacity(const MoeConfig&, Index tokens);
 
 // Maximum number of this rank's rows that one expert accepts.
@@ -31,7 +31,7 @@ std::vector<bool> kept_choices(DropPolicy, Index experts, Index capacity, std::s
 // batch T/ranks, K).
 struct SharedChoices {
   std::vector<std::int32_t> chosen;
-  std::vector<double> weights;  // empty with DropPolicy::position
+  std::vector<double> weights;  // routing weights; empty with DropPolicy::position
 };
 // Expert of each choice of this rank's rows (batch T/ranks K). Dropped choices and padding rows have the value
 // `experts`.

@@ -26,11 +26,12 @@ class ExpertExchange {
   static Index capacity(const ExpertRanks&, Index rows, Index top_k, Index experts);
 
   const std::vector<Index>& chosen() const { return chosen_; }
-  Index received() const { return total_; }    // rows that this rank receives
-  std::vector<Index> received_counts() const;  // rows received for each of this rank's experts
+  Index received() const { return total_; }    // number of rows that this rank receives
+  std::vector<Index> received_counts() const;  // number of rows received for each of this rank's experts
   // Index of the expert, among this rank's experts, of each received row.
   std::vector<std::int32_t> experts() const;
-  // Exit::config if any rank receives more rows than `capacity`. All ranks then fail with the same error.
+  // Exit::config if any rank receives more rows than `capacity`. All ranks then fail with the same error. `room`:
+  // parallel.expert_room, for the message.
   void check(Index capacity, double room) const;
 
   template <class T>
@@ -55,11 +56,12 @@ class ExpertExchange {
     };
     ranks_.template start_all_to_all<T>(dev, moved(from, there), there, moved(to, here), here).device_wait(dev);
   }
-  Index each() const { return Index(chosen_.size()) / (ranks_.size() * ranks_.size()); }  // experts per rank
+  Index each() const { return Index(chosen_.size()) / (ranks_.size() * ranks_.size()); }  // number of experts per rank
   Index rows_for(int from, int to) const;
 
   Communicator& ranks_;
-  std::vector<Index> chosen_, sent_, received_;  // sent_ and received_: number of rows per rank
+  // chosen_: rows that each rank sends to each expert; sent_ and received_: rows exchanged with each rank
+  std::vector<Index> chosen_, sent_, received_;
   Index total_ = 0;
 };
 

@@ -15,7 +15,8 @@ namespace gyr {
 
 namespace {
 
-// Views in which every slot is a row with a single choice, for data stored by slot instead of by row.
+// Views for data with one row per slot, the choice of one expert by one row. Every slot then counts as a row with a
+// single choice.
 ExpertRows one_each(const ExpertRows& rows) { return {Tensor2<std::int32_t>(rows.place.data(), rows.slot.extent(0), 1), rows.slot, rows.count}; }
 template <class S>
 Tensor2<S> one_each(const Tensor2<S>& x) {
@@ -257,7 +258,7 @@ auto Experts<T>::weights_of(const Frame& frame, const Work& work) const -> Tenso
   return work.exchange ? rows(frame.get(Keys::received_weights), 0, work.count()) : frame.get(Keys::weights);
 }
 
-// Sends rows to the ranks of their experts. x has a row for each token, or for each slot.
+// Sends rows to the ranks of their experts. x has one row per token, or one per slot (choice of an expert by a token).
 template <class T>
 template <class S>
 void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const {
@@ -268,7 +269,8 @@ void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const Expert
   exchange.send<S>(a.dev, by_expert, received);
 }
 
-// y (= or +=) the sum of the expert outputs of each row. y has a row for each token, or for each slot.
+// y (= or +=) the sum of the expert outputs of each row. y has one row per token, or one per slot (choice of an expert
+// by a token).
 template <class T>
 template <class S>
 void Experts<T>::return_outputs(Pass& a, const Work& work, const ExpertRows& chosen, Tensor2<S> by_expert, Add add, Tensor2<S> y) const {
@@ -407,7 +409,8 @@ void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<cons
                                          Tensor2<A> dweights) const {
   Scope scope(a.dev.scratch);
   const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
-  // on rank 0 only: every rank has the full value, and the ranks are summed later
+  // tensor-parallel rank 0 only: every rank computes the full contribution of the down biases, and the ranks are summed
+  // later
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();
   const auto terms = rows(room, 0, work.count());
   grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, hidden_size_), to, terms);

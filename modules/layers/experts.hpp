@@ -62,9 +62,9 @@ class Experts final : public Branch<T> {
   // Rows that this rank's experts process: its own rows, or those received from all expert-parallel ranks.
   struct Work {
     ExpertRows rows;
-    RowGroups groups;                        // these rows, grouped by expert
-    Index room;                              // rows that memory is allocated for
-    std::optional<ExpertExchange> exchange;  // all-to-all with the expert-parallel ranks, if there are any
+    RowGroups groups;                        // number of these rows for each expert
+    Index room;                              // number of rows that memory is allocated for
+    std::optional<ExpertExchange> exchange;  // all-to-all with the expert-parallel ranks; empty: no expert parallelism
 
     Index count() const { return rows.slot.extent(0); }
     // Rows that an expert processes. Without a capacity limit these are all rows; with one, dropped choices are

@@ -34,7 +34,8 @@ class HybridLayer final : public Layer {
   }
 
  private:
-  // With mixer parallelism, only the ranks of the mixer's team have it.
+  // With mixer parallelism, attention and Mamba-2 run on two disjoint teams of tensor-parallel ranks. A rank adds only
+  // the mixer of its own team.
   template <template <class> class Mixer>
   void add(const Span& team, const ModelConfig& c, const std::string& name, Parameters& parameters) {
     if (!parameters.in(team)) return;

@@ -13,7 +13,7 @@
 namespace gyr {
 
 namespace {
-// Channels of all heads, `each` per head.
+// Run of the channels of all heads, `each` channels per head (weight.hpp).
 Run of_heads(const LatentConfig& c, Index each) { return {c.num_heads * each, c.num_heads, false, "latent.num_heads"}; }
 }  // namespace
 
@@ -193,8 +193,8 @@ void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionStat
   }
 }
 
-// Gradients of queries, keys and values after RoPE, as attention reads them. The result is the top of the scratch
-// memory.
+// Gradients of the queries, keys and values that attention reads (after RoPE). The result is in scratch until the
+// caller's scope ends.
 template <class T>
 auto LatentAttention<T>::attend_backward(Pass& a, Frame& frame, Tensor2<const T> dout) -> Tensor2<A> {
   const auto out = frame.get(Keys::attended), qkv = frame.get(Keys::qkv);
@@ -284,7 +284,7 @@ void read_latent(Section& s, ModelConfig& m) {
 LayerFlops latent_attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const LatentConfig& c = m.latent;
   const double d = double(m.hidden_size), heads = double(c.num_heads), q = heads * double(c.qk_head_dim()), v = heads * double(c.v_head_dim);
-  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // average visible keys per query
+  const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // average number of visible keys per query
   LayerFlops f;
   f.products = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
                2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;

@@ -72,11 +72,11 @@ class LatentAttention final : public Branch<T> {
 
   LatentConfig c_;
   std::string name_;
-  LatentHeads heads_;  // head count and sizes on this rank
+  LatentHeads heads_;  // number of heads on this rank, and channels per head
   double dropped_;     // dropout probability of the attention weights
   double scale_;
   Parameter *q_a_ = nullptr, *kv_a_, *q_norm_ = nullptr, *kv_norm_;
-  Parameter *q_b_, *kv_b_, *o_;  // q_b_: from the query latent, or from the stream
+  Parameter *q_b_, *kv_b_, *o_;  // q_b_ projects the query latent to queries or, without a latent, the residual stream
   Parameter *q_a_bias_ = nullptr, *kv_a_bias_ = nullptr, *o_bias_ = nullptr;
 };
 

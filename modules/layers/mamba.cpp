@@ -12,8 +12,8 @@ namespace gyr {
 
 namespace {
 
-// Runs that the tensor-parallel ranks shard: channels by heads or, with more ranks than heads, within a head; channels
-// of B or C by groups; heads.
+// Runs (weight.hpp) that the tensor-parallel ranks shard: channels by heads or, with more ranks than heads, within a
+// head; channels of B or C by groups; heads.
 struct SsmRuns {
   Run by_head, by_group, heads;
 };

@@ -90,8 +90,8 @@ class Mamba final : public Branch<T> {
   MambaConfig c_;
   std::string name_;
   double rms_norm_eps_;
-  Index num_heads_, num_groups_;  // heads and groups on this rank
-  Index head_dim_;                // channels per head on this rank
+  Index num_heads_, num_groups_;  // number of heads and of B/C groups on this rank
+  Index head_dim_;                // number of channels per head on this rank
   Parameter *in_, *conv_, *a_log_, *d_, *dt_bias_, *out_;
   Parameter *in_bias_ = nullptr, *conv_bias_ = nullptr, *norm_ = nullptr, *out_bias_ = nullptr;
 };

@@ -27,15 +27,15 @@ class Mlp final : public Branch<T> {
 
   MlpConfig c_;
   std::string name_;
-  Index intermediate_size_;  // inner channels on this rank
+  Index intermediate_size_;  // number of inner channels on this rank
   Parameter *gate_ = nullptr, *up_, *down_;
   Parameter *gate_bias_ = nullptr, *up_bias_ = nullptr, *down_bias_ = nullptr;
 };
 
-// Deck words, in the order of enum Activation.
+// Words of the deck for activation functions, in the order of enum Activation.
 inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu"};
 
-// Run of inner channels that the tensor-parallel ranks shard.
+// Run of inner channels (weight.hpp) that the tensor-parallel ranks shard.
 inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 

@@ -11,7 +11,7 @@
 
 namespace gyr {
 
-using Adjacent = std::initializer_list<const Parameter*>;  // null entries are skipped
+using Adjacent = std::initializer_list<const Parameter*>;  // weights that are adjacent in memory; null entries are skipped
 
 inline const Parameter& first_of(Adjacent weights) {
   const auto there = std::find_if(weights.begin(), weights.end(), [](const Parameter* w) { return w != nullptr; });
@@ -33,7 +33,7 @@ void for_adapters(Adjacent weights, const Body& body) {
   }
 }
 
-// y = scale x (w + s b a)' + beta y.
+// y = scale x (w + s b a)' + beta y, with a, b and s the matrices and the scale of the weight's LoRA adapter.
 template <class T>
 void adapted_linear(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> x /*(R,K)*/, std::type_identity_t<Matrix<T>> y /*(R,N)*/,
                     double scale = 1, double beta = 0) {

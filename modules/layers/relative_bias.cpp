@@ -17,7 +17,7 @@ Weight table_of(const ModelConfig& c, const std::string& name) {
 
 DistanceBuckets buckets_of(const Pass& a, const RelativeBiasConfig& c) { return {c.buckets, c.max_distance, !a.mask.causal}; }
 
-// Number of tokens that a query-key distance may span.
+// Maximum distance in tokens between a query and a key of this pass, plus one.
 Index reach_of(const Pass& a) {
   if (a.state) return 2 * a.state->capacity();  // in a sliding-window KV cache, entries that are still empty count as up to this far back
   return a.sequences.shared() ? a.sequences.ranks * a.sequences.seq_length : a.sequences.seq_length;

@@ -45,7 +45,7 @@ class Residual {
   // y = x + dropout(y)
   void join(const Pass& a, Tensor2<const T> x, Tensor2<T> y) const;
   // Returns the gradient of the sum of the branches, given the gradient dy of y. If dy is also the gradient of x, it is
-  // not changed. The result is in scratch or is dy itself.
+  // not changed. The result is in scratch or is dy itself. `spare`: memory of the size of dy that may be overwritten.
   Tensor2<T> gradient_of_sum(Pass& a, Frame&, Tensor2<T> dy, Tensor2<T> spare);
   Frame& frame_of_sum(Frame& frame) const { return frame.nested(int(branches_.size()), "norm of the sum"); }
   Dropout dropout(const Pass& a) const { return a.dropout(name_, dropped_); }
@@ -55,7 +55,7 @@ class Residual {
 
   std::optional<Norm<T>> norm_, norm_of_sum_;
   bool after_;
-  std::string name_;  // name of the random stream of dropout
+  std::string name_;  // name that seeds the random stream of dropout
   double dropped_;
   std::vector<std::unique_ptr<Branch<T>>> branches_;
 };

@@ -54,10 +54,10 @@ struct TextLengths {
 
 // Forward flops per token of one layer; a multiply-add counts as two. See flops.hpp for the conventions.
 struct LayerFlops {
-  double products = 0;    // GEMMs of the projections
+  double products = 0;    // FLOPs of the projection GEMMs
   double attention = 0;   // scores and values over visible keys: half of the sequence if causal, fewer with a window
-  double recurrence = 0;  // SSM as a plain recurrence
-  double scan = 0;        // SSM as it is executed, chunk by chunk
+  double recurrence = 0;  // FLOPs of the SSM as a plain recurrence
+  double scan = 0;        // FLOPs of the SSM as it is executed, chunk by chunk
   double convolution = 0;
 };
 LayerFlops operator+(const LayerFlops&, const LayerFlops&);
@@ -97,7 +97,7 @@ std::vector<LayerSection> layer_sections();   // sections of all types, each onc
 // pattern has at most one.
 inline constexpr char encoder_end = '>';
 bool has_encoder(const ModelConfig&);
-Index layers_of_encoder(const ModelConfig&);  // layers before the symbol >; 0: no encoder
+Index layers_of_encoder(const ModelConfig&);  // number of layers before the symbol >; 0: no encoder
 // The configuration that layer i uses: attention in an encoder is not causal.
 ModelConfig config_of_layer(const ModelConfig&, Index layer);
 // Forward flops of a layer per token of the text.

@@ -13,22 +13,23 @@ struct ModelChain {
   OperatorChain operators;
   // Allowed states of the first and the last tensor. If empty, the state of the residual stream.
   std::vector<TensorState> begin = {}, end = {};
-  bool of_source = false;  // its rows are those of the encoder input
-  bool at_once = false;    // forward and backward are one pass, in which nothing is gathered again
+  bool of_source = false;  // true: its rows are those of the encoder input
+  bool at_once = false;    // true: forward and backward are one pass, in which nothing is gathered again
 };
 using ModelChains = std::vector<ModelChain>;
 
 ModelChains embedding_chains(const ModelConfig&);
 // Chain of the relative position bias table NAME, which layers read by heads; empty if the model has none.
 ModelChains relative_bias_chains(const ModelConfig&, const std::string& name);
-ModelChains head_chains(const ModelConfig&);                          // output head for tokens or classes
+ModelChains head_chains(const ModelConfig&);                          // chains of the output head for tokens or classes
 ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // module of multi-token prediction (MTP), without its layers
 ModelChains layer_chains(const ModelConfig&, char symbol, const std::string& name);
 Operator norm_operator(const ModelConfig&, const std::string& name);
 OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
 
 // The layout of least cost. The residual stream is replicated or, with `sequence`, sharded by rows (sequence parallel).
-// Every chain has a layout if all passages are allowed.
+// Every chain has a layout if all passages are allowed. If there is none, try_lay_out() returns nothing and lay_out()
+// is an internal error.
 std::optional<ChainLayout> try_lay_out(const ModelChain&, LayoutRules, bool sequence);
 ChainLayout lay_out(const ModelChain&, const LayoutRules&, bool sequence);
 

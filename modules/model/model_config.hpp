@@ -25,20 +25,20 @@ std::shared_ptr<const Objective> next_token();  // default objective, next-token
 
 // Relative position bias, added to attention scores by the distance from query to key (T5), see distance_bias.hpp.
 struct RelativeBiasConfig {
-  Index buckets = 0;  // buckets of distances; 0: no relative position bias
+  Index buckets = 0;  // number of buckets of distances; 0: no relative position bias
   Index max_distance = 128;
 };
 
 struct AttentionConfig {
-  Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // query heads, key/value heads, channels per head
-  double rope_theta = 1e11;                              // base of RoPE
+  Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // number of query heads, of key/value heads, of channels per head
+  double rope_theta = 1e11;                              // base of the rotary position embedding (RoPE)
   RopeScaling rope_scaling = {};
   double rotary_fraction = 1;           // fraction of each head's channels that RoPE rotates, the first ones; 0: no RoPE
-  bool bias = false, qkv_bias = false;  // biases of q, k, v and o; of q, k and v only
-  bool qk_norm = false;                 // RMSNorm of each query and key head before RoPE
+  bool bias = false, qkv_bias = false;  // true: biases on q, k, v and o; on q, k and v only
+  bool qk_norm = false;                 // true: RMSNorm of each query and key head before RoPE
   bool causal = true;                   // false: bidirectional, every token attends to its full document
   Index window = 0;     // sliding window in tokens, the query's own included, on both sides if not causal; 0: none. Set from WindowConfig
-  double soft_cap = 0;  // soft cap of scores by tanh; 0: none
+  double soft_cap = 0;  // soft cap of attention scores by tanh; 0: none
   RelativeBiasConfig relative_bias = {};
   bool sinks = false;  // attention sinks: one learned score per head that joins the softmax but has no value
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
@@ -49,7 +49,6 @@ struct AttentionConfig {
 // Multi-head latent attention, whose keys and values are projected from a few channels that all heads share, see
 // latent_attention.hpp.
 struct LatentConfig {
-  // heads; non-rotary and rotary query/key dimensions, and value dimensions per head
   Index num_heads = 16, head_dim = 128, rope_dim = 64, v_head_dim = 128;  // heads; non-rotary, rotary and value dimensions per head
   Index q_rank = 0, kv_rank = 512;                                        // rank of the query latent, 0: none; rank of the key/value latent
   double rope_theta = 1e4;
@@ -64,7 +63,7 @@ struct LatentConfig {
 
 // Settings of layers with sliding-window attention.
 struct WindowConfig {
-  Index size = 4096;
+  Index size = 4096;      // sliding window in tokens
   double rope_theta = 0;  // RoPE base of these layers; 0: base and scaling of AttentionConfig
 };
 
@@ -74,21 +73,21 @@ struct MambaConfig {
   Index num_heads = 24, head_dim = 64, num_groups = 1, state_size = 128, conv_kernel = 4, chunk_size = 128;
   SsmNorm norm = SsmNorm::none;
   bool conv_bias = true, in_bias = false, out_bias = false;
-  double dt_low = 0, dt_high = std::numeric_limits<double>::infinity();  // clamp of the time step
+  double dt_low = 0, dt_high = std::numeric_limits<double>::infinity();  // minimum and maximum to which the SSM time step is clamped
   double dt_init_low = 1e-3, dt_init_high = 0.1;                         // range of the initial time steps
   double in_multiplier = 1, out_multiplier = 1;
   std::array<double, 5> multipliers{1, 1, 1, 1, 1};  // factors on z, x, B, C and dt
-  bool decay_conv = true;                            // weight decay on the convolution's weights
+  bool decay_conv = true;                            // true: weight decay applies to the convolution's weights
 
   Index inner() const { return num_heads * head_dim; }
-  Index channels() const { return inner() + 2 * num_groups * state_size; }  // channels of the convolution
+  Index channels() const { return inner() + 2 * num_groups * state_size; }  // number of channels of the convolution: x, B and C
   Index projected() const { return 2 * inner() + 2 * num_groups * state_size + num_heads; }
 };
 
 struct MlpConfig {
   Index intermediate_size = 2048;
   Activation activation = Activation::silu;
-  bool gated = true;  // down(a(gate) up), without a gate down(a(up))
+  bool gated = true;  // true: down(a(gate) up), with a the activation; false: down(a(up))
   bool bias = false;
   double gate_multiplier = 1, down_multiplier = 1;
 };

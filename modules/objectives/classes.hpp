@@ -8,7 +8,7 @@
 
 namespace gyr {
 
-inline constexpr Index most_classes = Index(1) << 20;  // class ids up to this are exact in every type of logits
+inline constexpr Index most_classes = Index(1) << 20;  // limit on classes: ids up to this are exact in fp32 and fp64 logits
 
 // Pooling of a document that is classified: its first token, its last token, or the mean over all of its tokens.
 enum class Pool { first, last, mean };
@@ -43,7 +43,7 @@ class ClassObjective : public Objective {
 // Keys that classify and tag have in common: class names, or the number of classes. Defaults are those of `otherwise`,
 // the objective of the model that the run starts from; null if that model was trained for another objective.
 std::vector<std::string> read_classes(Section&, const Objective* otherwise);
-ClassFront read_front(Section&, const char* usual, const Objective* otherwise);  // `usual`: the deck's word for ClassFront::usual
+ClassFront read_front(Section&, const char* usual, const Objective* otherwise);  // `usual`: deck word for ClassFront::usual
 // Output matrix of the classifier, with one column per class. Exit::config naming the section's keys if there are fewer
 // than two classes.
 Output output_of_classes(const Objective&, const ModelConfig&);

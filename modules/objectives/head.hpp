@@ -10,8 +10,8 @@
 
 namespace gyr {
 
-// Score of one row's label. loss; shortfall: largest logit minus the label's logit (0: no token or class is likelier);
-// the likeliest token or class, if the head reports it; and the label.
+// Score of one row's label: the loss; shortfall, the largest logit minus the label's logit (0: no token or class is
+// likelier); likeliest, the most likely token or class (-1: not computed); and the label.
 struct RowScore {
   double loss, shortfall;
   Token likeliest = -1, label = ignored_label;
@@ -20,7 +20,7 @@ struct RowScore {
 // Evaluation results of a micro-batch, on the host. With context parallelism each rank has its own rows. Rows without a
 // label are undefined.
 struct ObjectiveScores {
-  std::vector<RowScore> rows;        // scores of all rows
+  std::vector<RowScore> rows;        // scores of all rows of this rank
   std::vector<RowScore> order = {};  // sentence-order prediction: scores of the same rows
   std::vector<double> margins = {};  // preference: margin of each pair's chosen response; with context parallelism on the first rank only
 };
@@ -29,21 +29,21 @@ struct ObjectiveScores {
 // rows are also listed, in order, with P the maximum number of them: picked(p) is the row, -1 after the last one;
 // label(p) is its label; place(r) is the p of row r, -1 if it has no label.
 struct Labels {
-  Tensor1<const Token> of_rows;                  // (R)
-  Tensor1<const Token> picked = {}, label = {};  // (P), or empty
-  Tensor1<const Token> place = {};               // (R), or empty
+  Tensor1<const Token> of_rows;                  // (R) label of each row
+  Tensor1<const Token> picked = {}, label = {};  // (P) row index and label of each labelled row; empty unless few rows can have one
+  Tensor1<const Token> place = {};               // (R) index among the labelled rows, -1: no label; empty likewise
   // Multi-token prediction: for each depth, the token that every row reads, and its label. Sentence-order prediction:
   // no tokens, and the label of each row that predicts the order.
   struct Ahead {
-    Tensor1<const Token> tokens, labels;  // (R)
+    Tensor1<const Token> tokens, labels;  // (R) token that each row reads at this depth, and its label
   };
   std::vector<Ahead> ahead = {};
   // Preference training (text_pairs.hpp) with P pairs of responses. With context parallelism each rank has all pairs
   // and its own rows.
   struct Pairs {
-    Tensor1<const Token> text_of_row;      // (R)
-    Tensor1<const Token> label_of_pair;    // (P)
-    Tensor1<const double> reference = {};  // (2 P)
+    Tensor1<const Token> text_of_row;      // (R) 2 p or 2 p + 1 for a row of the chosen or rejected text of pair p; -1: none
+    Tensor1<const Token> label_of_pair;    // (P) 0, the column of the chosen text; ignored_label for an unused pair
+    Tensor1<const double> reference = {};  // (2 P) log-probability of each text under the reference model
   };
   Pairs pairs = {};
 
@@ -56,12 +56,12 @@ class Head {
   explicit Head(Parameter& w) : w_(w) {}
   virtual ~Head() = default;
 
-  // Adds the losses of all labelled rows to `sum` (1) on the device. Results are copied to the host only if `said` is
+  // Adds the losses of all labelled rows to `sum` (1) on the device. Results are copied to the host only if `scores` is
   // given, which then receives them.
   virtual void loss(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<double> sum, ObjectiveScores* scores) = 0;
   // As loss(), and computes the gradient of scales(0) * loss: weight gradients accumulate, and backward() returns that
   // of x. The other elements of `sums` and `scales` belong to the further losses (Objective::further_losses). `scales`
-  // lies on the device.
+  // is on the device.
   virtual void loss_and_gradient(Pass&, Frame&, const AnyTensor2& x, const Labels&, Tensor1<const double> scales /*(1 + further losses)*/,
                                  Tensor1<double> sums /*(1 + further losses)*/) = 0;
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;

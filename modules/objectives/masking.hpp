@@ -10,10 +10,10 @@ namespace gyr {
 struct Masking {
   double share = 0.15;    // fraction of a sample's tokens to mask, rounded; at least one token
   Index max_ngram = 1;    // maximum number of neighbouring words masked together; n words with a probability proportional to 1/n
-  Token mask_token = -1;  // id of the mask token
+  Token mask_token = -1;  // id of the mask token; -1: unknown
   std::uint64_t seed = 1234;
   bool head_bias = true;        // bias of the linear layer before the output matrix
-  bool sentence_order = false;  // sentence-order prediction is trained too
+  bool sentence_order = false;  // true: sentence-order prediction is trained too
 };
 
 // Masks some of the sample's first L tokens. Candidates are words of target tokens; a word is masked completely or not
@@ -21,7 +21,7 @@ struct Masking {
 // 8 of 10 cases, a random token in one, and is unchanged in one.
 Labelled mask_tokens(const Masking&, const SampleView&);
 
-std::shared_ptr<const Objective> masked_tokens(const Masking& = {});  // masked language modelling objective
+std::shared_ptr<const Objective> masked_tokens(const Masking& = {});  // creates the masked language modelling objective
 const Masking* masking_of(const Objective&);                          // null if the objective is not masked language modelling
 
 }  // namespace gyr

@@ -18,7 +18,7 @@ struct MultiToken {
 };
 
 std::shared_ptr<const Objective> multi_token(const MultiToken&);
-const MultiToken* multi_token_of(const Objective&);  // null if it is another objective
+const MultiToken* multi_token_of(const Objective&);  // settings of multi-token prediction; null if it is another objective
 
 // Default layers of an MTP module: the last layer of the model that mixes tokens, and all layers after it, without
 // cross-attention.

@@ -45,8 +45,8 @@ struct SampleView {
   std::span<const std::int32_t> positions = {};  // (L + 1) position of token t in its document, if documents are separate
   std::span<const Token> classes = {};           // (L + 1) class of token t, or of the text that begins there, or ignored_label; empty: none
   Token start = 0;                               // decoder start token, with which a text begins after an encoder
-  std::span<const TextSpan> texts = {};          // texts in order, if documents are kept whole
-  std::span<const Token> source = {};            // encoder input of the text, if the data has one
+  std::span<const TextSpan> texts = {};          // texts of the sample in order, if documents are kept whole; else empty
+  std::span<const Token> source = {};            // token ids of the text's encoder input; empty: the data has none
 };
 
 class Objective {
@@ -60,7 +60,7 @@ class Objective {
   virtual std::vector<Record> predict(const SampleView&, const Labelled&, std::span<const RowScore>) const { return {}; }
   virtual std::vector<std::string> metrics() const { return {}; }
   // Metrics that validation reports besides the loss, from the predictions for a micro-batch. Returns the same metrics
-  // every time, even if `said` is empty.
+  // every time, even if the scores are empty.
   virtual std::vector<Figure> figures(const ObjectiveScores&) const { return {}; }
   // Maximum number of text pairs that the loss compares in a sequence of seq_length tokens; 0: the objective compares
   // no pairs. With pairs, the data consists of paired texts, and the loss is a mean over pairs.
@@ -127,13 +127,13 @@ struct ObjectiveType {
 // target.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
-std::shared_ptr<const Objective> preference(double beta);  // direct preference optimization (DPO)
+std::shared_ptr<const Objective> preference(double beta);  // creates the objective of direct preference optimization (DPO)
 LossTerms read_loss_terms(Section& train);                 // label smoothing and z-loss, for objectives that score rows
 
 // Layer symbols of the model's pattern, followed by those of its head (MTP modules).
 std::string all_layers(const ModelConfig&);
 
-const std::vector<ObjectiveType>& objective_types();  // sorted by name
+const std::vector<ObjectiveType>& objective_types();  // all registered objectives, sorted by name
 // The objective named by train.objective, with `otherwise` as default. Declares the settings of all objectives.
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig&, const Objective& otherwise);
 

@@ -20,7 +20,7 @@ class PairedLoss : public VocabularyHead<T> {
 
  protected:
   using A = Acc<T>;
-  // As VocabularyHead::score. Row scores are those of the text tokens; the margins of the pairs are added to `said`.
+  // As VocabularyHead::score. Row scores are those of the text tokens; the margins of the pairs are added to `scores`.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
 
  private:

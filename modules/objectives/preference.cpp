@@ -49,7 +49,7 @@ class Preference final : public Objective {
     return records;
   }
   std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
-  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a text has 2 tokens or more
+  Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a pair has 4 tokens or more
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
     output.pair_scale = beta_, output.terms = {};

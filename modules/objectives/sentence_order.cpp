@@ -9,7 +9,7 @@ namespace gyr {
 
 namespace {
 
-// Tokens [first, last) of a text, without the padding after it.
+// Token range [first, last) of a text, without the padding after it.
 struct Stretch {
   Index first, last;
 };
@@ -24,7 +24,7 @@ std::vector<Stretch> texts_of(const SampleView& s, Index length) {
   return texts;
 }
 
-// Positions between the first and the last token at which a text may be split.
+// Token indices, between the first and the last token of a text, at which it may be split.
 std::vector<Index> cuts_of(const SampleView& s, const Stretch& text) {
   const Index inner = text.last - text.first - 2, quarter = inner / 4;
   std::vector<Index> cuts;

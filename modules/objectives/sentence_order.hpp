@@ -8,11 +8,11 @@
 
 namespace gyr {
 
-inline constexpr Token in_order = 0, swapped = 1;  // class ids as in Hugging Face
+inline constexpr Token in_order = 0, swapped = 1;  // class ids of sentence-order prediction, as in Hugging Face
 
 // A sample after swapping the halves of some of its texts.
 struct OrderedHalves {
-  std::vector<Token> tokens;                  // (L + 1)
+  std::vector<Token> tokens;                  // (L + 1) token ids after the swaps
   std::vector<std::uint8_t> learned, begins;  // (L + 1), or empty, as in SampleView; permuted with the tokens
   std::vector<Token> order;                   // (L) class of a text at its first token; ignored_label elsewhere
   std::vector<Token> types;                   // (L) token type: 1 for the half that comes second and the last token of a text, otherwise 0

@@ -10,12 +10,12 @@ namespace gyr {
 
 struct Seq2Seq {
   Index source_length = 0;  // maximum length of the encoder input with its end token; 0: as for the text
-  Token end_token = 1;      // ends encoder input and text
+  Token end_token = 1;      // id of the token that ends encoder input and text
 };
 
 // Labels one pair: the text, padded to all but the last token of the sample, and the encoder input without padding.
 Labelled label_pair(const Seq2Seq&, const SampleView&);
 
-std::shared_ptr<const Objective> seq2seq(const Seq2Seq& = {});  // creates the objective
+std::shared_ptr<const Objective> seq2seq(const Seq2Seq& = {});  // creates the seq2seq objective
 
 }  // namespace gyr

@@ -13,7 +13,7 @@ namespace gyr {
 struct SpanCorruption {
   double share = 0.15;        // fraction of the tokens of a sample in spans, rounded; at least one token in and one outside of spans
   double mean_length = 3;     // target mean length of the spans in tokens, from which their number is computed
-  Token end_token = 1;        // end token of encoder input and text
+  Token end_token = 1;        // id of the end token of encoder input and text
   Token first_sentinel = -1;  // token id of the first sentinel, the next one is one less; -1: the last token of the vocabulary
   std::uint64_t seed = 1234;
 };
@@ -29,7 +29,7 @@ struct SpanCounts {
 // `start`: decoder start token. Exit::config if the sentinels overlap the end token or the start token.
 Labelled corrupt_spans(const SpanCorruption&, const SampleView&, Token start);
 
-std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // creates the objective
-const SpanCorruption* span_corruption_of(const Objective&);                    // null if it is another objective
+std::shared_ptr<const Objective> span_corruption(const SpanCorruption& = {});  // creates the span corruption objective
+const SpanCorruption* span_corruption_of(const Objective&);                    // settings of span corruption; null if it is another objective
 
 }  // namespace gyr

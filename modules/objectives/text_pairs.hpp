@@ -22,7 +22,7 @@ struct TextPairs {
   // per row: 2 p for the chosen text of pair p, 2 p + 1 for the rejected one; -1: the row predicts no token of either
   std::vector<Token> text_of_row;
   std::vector<Token> label_of_pair;    // 0, the column of the chosen text; ignored_label for an unused pair
-  std::vector<double> reference = {};  // log-probability of each text under the reference model
+  std::vector<double> reference = {};  // log-probability under the reference model, two per pair: chosen, rejected
 
   Index room() const { return Index(label_of_pair.size()); }
   // Appends the pairs of another sequence.

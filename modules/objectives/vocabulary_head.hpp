@@ -37,7 +37,7 @@ struct Output {
   double multiplier = 1, soft_cap = 0;  // logit multiplier; soft cap of the logits, 0: none
   bool bias = false;
   bool tied = false;           // true if the output matrix is the embedding matrix
-  Parameter* table = nullptr;  // embedding matrix, if it is on this stage
+  Parameter* table = nullptr;  // embedding matrix, if it is on this stage; else null
   bool scored = false;         // true if row scores include the most likely column
   double dropped = 0;          // dropout probability of the output matrix's input
   double pair_scale = 0;       // DPO beta, for a loss on pairs of texts (paired_loss.hpp)
@@ -50,14 +50,14 @@ inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bia
 template <class T>
 class VocabularyHead : public Head {
  public:
-  // `bias`: bias of the output, or null.
+  // `bias`: bias of the output, one element per column; null: none.
   VocabularyHead(const ModelConfig&, const Output&, Parameter* bias, Parameters&);
 
  protected:
   using A = Acc<T>;
 
   // Adds the loss of all rows to `sum`, given this rank's rows of the residual stream. With `scale` (1) in device
-  // memory, h is replaced by the gradient of scale * loss. `said`, if given, receives the score of every row. In
+  // memory, h is replaced by the gradient of scale * loss. `scores`, if given, receives the score of every row. In
   // training, logits are only computed for rows that may have a label.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
   // Rows to be scored. `losses`, if given, receives the loss of each row. The gradient of row r is divided by

@@ -8,7 +8,7 @@ namespace gyr {
 
 // Activations that travel through a model, or their gradients. Tensors that the model does not have are empty.
 struct Bundle {
-  AnyTensor2 x = {};       // the residual stream (R,D)
+  AnyTensor2 x = {};       // residual stream: R rows (tokens) of D channels
   AnyTensor2 source = {};  // residual stream of the encoder; after the encoder, its output
   AnyTensor2 bias = {};    // relative position bias, added to attention scores (buckets, heads of this rank)
 

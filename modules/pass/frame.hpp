@@ -126,7 +126,7 @@ class Frame {
     RecomputeCost recompute_cost;
     Phase until;
     State state = State::held;
-    bool owned = false;  // its memory belongs to this frame
+    bool owned = false;  // true: its memory belongs to this frame; false: it refers to a tensor stored elsewhere
     bool wanted = true;
     void* data = nullptr;
     std::array<Index, 4> extents{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hook of a training step, called with activations and their gradients as they are computed. Dumps and the plan use it.
+// Hook of a training step, called with activations and their gradients as they are computed. Dumps record them; dry
+// runs only report progress.
 #pragma once
 
 #include <span>

@@ -19,7 +19,7 @@ namespace gyr {
 // Rows of the residual stream that a tensor-parallel rank keeps: all, or with sequence parallelism one of `parts` equal
 // parts. The last part is padded with zeros.
 struct StreamRows {
-  Index rows = 0;  // rows of the micro-batch
+  Index rows = 0;  // number of rows (tokens) of the micro-batch, before they are sharded
   int parts = 1, part = 0;
 
   bool split() const { return parts > 1; }
@@ -60,7 +60,7 @@ struct Pass {
   SequenceLayout sequences;
   StreamRows stream;
   Mask mask;                    // attention mask of this pass
-  StateStore* state = nullptr;  // KV cache and SSM states, only in generation
+  StateStore* state = nullptr;  // KV cache and SSM states, only in generation; otherwise null
   Hook* hook = nullptr;
   // Weight of a loss term that every sequence has: 1 / sequences of the step on all data-parallel ranks; 0: there is no
   // backward.

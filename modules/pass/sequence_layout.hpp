@@ -22,7 +22,7 @@ inline constexpr std::array<const char*, 3> context_mode_names{"ring", "heads", 
 inline const char* name_of(ContextMode mode) { return context_mode_names[std::size_t(mode)]; }
 
 struct SequenceLayout {
-  Index batch = 0, seq_length = 0;  // sequences, and tokens of each on this rank
+  Index batch = 0, seq_length = 0;  // number of sequences, and of tokens of each on this rank
   Index first_sequence = 0;         // with a state store: sequence b uses its entry first_sequence + b
   std::vector<Index> past = {};     // (batch) tokens already in the KV cache; empty: none
   SequenceOrder order = SequenceOrder::contiguous;
@@ -30,11 +30,11 @@ struct SequenceLayout {
   Index whole = 0;            // tokens of a sequence on all ranks, without padding; 0: sequences are not shared
   ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) position of each row in its sequence or document, in device memory
-  Documents documents = {};                    // documents of the rows, if some are packed
+  Documents documents = {};                    // document positions of the rows; empty: no sequence has packed documents
 
   Index rows() const { return batch * seq_length; }
   bool shared() const { return ranks > 1; }
-  Index whole_length() const { return shared() ? whole : seq_length; }  // tokens of a sequence on all ranks
+  Index whole_length() const { return shared() ? whole : seq_length; }  // number of tokens of a sequence on all ranks, without padding
   // Number of blocks of contiguous tokens that a rank has of every sequence. All blocks have the same length.
   Index blocks() const { return order == SequenceOrder::zigzag && shared() ? 2 : 1; }
   Index block_length() const { return seq_length / blocks(); }
@@ -49,8 +49,8 @@ struct SequenceLayout {
   // tokens of all ranks, in sequence order.
   bool computes_for_other_ranks() const { return shared() && mode != ContextMode::ring; }
   Documents whole_documents = {};
-  // Decoder: range of the encoder input that each row sees, as if its keys began at the position of the query; empty:
-  // all of it.
+  // Decoder: for each row, the counts of visible encoder tokens before and after the index that equals the row's own
+  // position; empty: all encoder tokens are visible.
   Documents visible_encoder_range = {};
   std::vector<Index> source_lengths = {};  // with a state store: encoder input length of each sequence
 };

@@ -6,10 +6,10 @@
 
 namespace gyr {
 
-inline constexpr Index widest = Index(1) << 22;             // channels, heads and states
-inline constexpr Index most_experts = Index(1) << 14;       // experts of a layer
-inline constexpr Index most_layers = Index(1) << 14;        // layers of a model
-inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // vocabulary size: token ids have 32 bits
-inline constexpr Index longest = Index(1) << 24;            // tokens of a sequence
+inline constexpr Index widest = Index(1) << 22;             // maximum number of channels, heads or states
+inline constexpr Index most_experts = Index(1) << 14;       // maximum number of experts in a layer
+inline constexpr Index most_layers = Index(1) << 14;        // maximum number of layers of a model
+inline constexpr Index most_tokens = (Index(1) << 31) - 1;  // maximum vocabulary size: token ids have 32 bits
+inline constexpr Index longest = Index(1) << 24;            // maximum number of tokens in a sequence
 
 }  // namespace gyr

@@ -24,7 +24,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  constexpr std::size_t longest = 64;  // bounds the cost for very long words
+  constexpr std::size_t longest = 64;  // number of letters compared, which bounds the cost for very long words
   word = word.substr(0, longest);
   std::string best;
   int closest = std::max<int>(2, int(word.size()) / 3) + 1;

@@ -38,15 +38,15 @@ enum class Effect {
 
 // One declared setting, with all that help, the effective deck and messages need.
 struct Declaration {
-  std::string path;      // "mamba.chunk_size"
-  std::string type;      // "integer"
-  std::string fallback;  // YAML; empty when the setting has no default
+  std::string path;      // full key, e.g. "model.mamba.chunk_size"
+  std::string type;      // name of the value type, e.g. "integer"
+  std::string fallback;  // default as YAML; empty when the setting has no default
   std::string help, unit;
   Effect effect = Effect::course;
-  std::vector<std::string> rules;  // "<= 512", "power of 2"
-  std::string value;               // YAML of the value in use
+  std::vector<std::string> rules;  // allowed values, e.g. "<= 512", "power of 2"
+  std::string value;               // value in use as YAML
   std::string where;               // place where the user set it; empty if the default is used
-  std::string hint;                // allowed word that is nearest to a wrong one
+  std::string hint;                // allowed word nearest to the wrong one; empty: none is near
   bool broken = false;             // true if the value violates a rule
 
   void rule(std::string text, bool holds);

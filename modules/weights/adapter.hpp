@@ -33,7 +33,7 @@ struct LoraConfig {
 
 // Layer name of a weight: the name without .weight, e.g. "model.layers.0.mlp.up_proj".
 std::string layer_of(const std::string& weight);
-std::string adapter_a_of(const std::string& weight);  // names of the adapter's matrices A and B
+std::string adapter_a_of(const std::string& weight);  // weight name of the adapter's matrix A; below, that of B
 std::string adapter_b_of(const std::string& weight);
 Weight adapter_a(const Weight&, const LoraConfig&);
 Weight adapter_b(const Weight&, const LoraConfig&);

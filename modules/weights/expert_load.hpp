@@ -17,7 +17,7 @@ struct ExpertLoad {
   std::string layer;
   Index experts;
   Parameter* bias;              // bias of the router scores for load balancing, updated from these counts; null: none
-  Tensor1<double> chosen = {};  // (experts) choices counted in each backward; not allocated without training
+  Tensor1<double> chosen = {};  // (experts) number of times that each expert was chosen, counted in each backward; not allocated without training
   double dropped = 0;           // choices of this rank's rows that exceeded the experts' capacity, counted on the host
 };
 
@@ -31,7 +31,7 @@ class ExpertLoads {
   }
 
   const std::deque<ExpertLoad>& all() const { return all_; }
-  Tensor1<double> chosen() const { return chosen_; }  // counters of all layers, one after the other
+  Tensor1<double> chosen() const { return chosen_; }  // choice counts of all experts, layer after layer
 
  private:
   std::deque<ExpertLoad> all_;

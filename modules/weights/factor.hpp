@@ -9,7 +9,7 @@ namespace gyr {
 
 template <class T>
 struct Factor {
-  Matrix<const T> stored;  // empty if the weight is held in int8
+  Matrix<const T> stored;  // weight as stored; empty if the weight is held in int8
   Int8Matrix int8 = {};
 };
 

@@ -47,12 +47,12 @@ bool in_equal_parts(const Channels&, int ranks);
 // Collective operation on one row of a tensor.
 struct RowTransfer {
   Operation operation;
-  Index numbers;  // elements of a full row of the tensor
-  int ranks;      // ranks that take part in the collective
-  bool wide = false;
+  Index numbers;      // number of elements of a full row of the tensor
+  int ranks;          // number of ranks that take part in the collective
+  bool wide = false;  // true: elements have the accumulator's precision
 
-  // handed_over: elements that one rank passes to the collective. sent: elements that all ranks send in total with ring
-  // algorithms.
+  // handed_over: elements that one rank passes to the collective. sent: elements that all of its ranks send in total
+  // with ring algorithms.
   double handed_over() const { return operation == Operation::all_gather ? double(numbers) / ranks : double(numbers); }
   Index sent() const { return (operation == Operation::all_reduce ? 2 : 1) * numbers * (ranks - 1); }
 };
@@ -60,7 +60,7 @@ struct RowTransfer {
 // All-reduce within an operator, over the ranks that have parts of the same unit.
 struct InnerSum {
   Run units;
-  Index numbers;          // all-reduced elements per unit
+  Index numbers;          // number of all-reduced elements per unit (head or group)
   int forward, backward;  // number of all-reduces in forward and in backward
 };
 
@@ -77,7 +77,7 @@ struct OperatorPassage {
 // Weight of an operator and the runs along which it can be sharded: outputs or inputs of the operator. Without runs it
 // is replicated.
 struct OperatorWeight {
-  std::string name;  // pattern of names if several weights are alike
+  std::string name;  // weight name, or a pattern with * if several weights are alike
   Shape shape;
   std::vector<Run> outputs = {}, inputs = {};
   int output_dim = 0, input_dim = 1;
@@ -127,12 +127,12 @@ std::span<const LayoutMove> moves();
 // Cost of a layout, summed over all ranks; compared field by field, in this order. Stored weights come first, because
 // more tensor-parallel ranks are used to reduce memory and compute per rank.
 struct LayoutCost {
-  Index held = 0;    // elements of stored weights
+  Index held = 0;    // number of stored weight elements, summed over the ranks
   Index sent = 0;    // bytes sent per row, forward and backward
   Index calls = 0;   // number of collectives, forward and backward
   Index summed = 0;  // elements of replicated weights with partial gradients: all-reduced once per step
-  Index kept = 0;    // elements per row that operators output
-  Index moves = 0;
+  Index kept = 0;    // number of elements per row that operators output, summed over the ranks
+  Index moves = 0;   // number of moves between states
 
   auto operator<=>(const LayoutCost&) const = default;
   friend LayoutCost operator+(const LayoutCost&, const LayoutCost&);

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index alignment = 64;  // elements, so that parameters start on cache lines
+constexpr Index alignment = 64;  // grain of parameter offsets in elements, so that parameters start on cache lines
 Index aligned(Index n, Index grain = alignment) { return (n + grain - 1) / grain * grain; }
 
 }  // namespace
@@ -404,7 +404,7 @@ void assign(Device& dev, const Parameter& p, const std::function<double(Index)>&
   with_type(kept.numbers, [&]<class Value>(const Value& value) {
     using S = typename Value::value_type;
     HostValues<S> host(value);
-    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // rows that are padding become zero
+    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // padding rows stay zero
     stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
       parallel_on_host(count, [&](Index first, Index end) {
         for (Index i = first; i < end; ++i) host(local + i) = S(Acc<S>(source(logical + i)));

@@ -30,9 +30,9 @@ class Parameter {
  public:
   Weight weight;
   std::optional<Adapter> adapter;
-  Placement held;       // part of the weight on this rank
+  Placement held;       // shape and boxes of this rank's tensor-parallel shard of the weight
   bool trained = true;  // false: frozen, without gradient and optimizer state
-  bool tied = false;    // another stage holds the same weight and counts it
+  bool tied = false;    // true: another pipeline stage holds the same weight and counts it in norms and checkpoints
 
   Index size() const { return elements(held.shape); }
   // First logical index that this rank holds along a dimension.
@@ -120,7 +120,7 @@ struct WeightSection {
 
 // Weights whose gradients are reduced together and whose values are gathered together.
 struct Bucket {
-  Span groups;      // groups of declared weights in the bucket
+  Span groups;      // index range of the groups of declared weights in the bucket
   bool kept_whole;  // the bucket stays unsharded during a step, even with ZeRO-3
   std::vector<WeightSection> sections;
 };
@@ -181,7 +181,7 @@ class Parameters {
   // Weights that are stored in int8 are loaded one after the other into a buffer for the largest of them (load_into)
   // and quantized from there (quantize_loaded). Without a buffer none can be loaded.
   bool in_int8(const Parameter& p) const { return factors_ == Factors::int8 && p.weight.storage == Storage::factor; }
-  Index largest_int8_weight() const;  // elements of the largest weight stored in int8
+  Index largest_int8_weight() const;  // number of elements of the largest weight stored in int8; 0: none
   void load_into(const AnyTensor& memory);
   void quantize_loaded(Device&, const Parameter&);
 
@@ -197,7 +197,7 @@ class Parameters {
   const std::vector<std::unique_ptr<Parameter>>& all() const { return all_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int bucket_of(int group) const;
-  Index extent() const { return extent_; }            // size of the flat gradient buffer, with padding
+  Index extent() const { return extent_; }            // number of elements of the flat gradient buffer, with padding
   Index kept_extent() const { return kept_extent_; }  // size of the part of the gradients that this rank updates
   // Flat gradient buffer in the accumulator's precision: (extent), or with ZeRO-2 and 3 the part that this rank stores.
   const AnyTensor& gradients() const { return gradients_; }
@@ -216,7 +216,7 @@ class Parameters {
   std::vector<Distribution> gradients(int bucket, int buffer) const;
   // Gradients of a bucket, one section after the other in `memory`, possibly in another dtype.
   std::vector<Distribution> gradients_in(const AnyTensor& memory, int bucket) const;
-  Index gradient_size(int bucket) const;  // gradient elements of all sections of a bucket
+  Index gradient_size(int bucket) const;  // number of gradient elements in all sections of a bucket
   // From now on, the weights of the bucket are used from this buffer.
   void bind_values(int bucket, int buffer);
   void bind_gradients(int bucket, int buffer);

@@ -40,7 +40,7 @@ std::optional<Coordinates> within(const Span& team, Coordinates);
 
 // A box of a weight that a rank holds.
 struct Held {
-  Box box;             // box in the unsharded weight, never empty
+  Box box;             // index range per dimension in the unsharded weight, never empty
   Shape local;         // position of the box's first corner in the rank's shard
   Coordinates copies;  // for each axis, index among the ranks that hold the same box
 

@@ -28,9 +28,9 @@ struct ShardedOver {
   Coordinate ranks = {};  // ranks that shard the data (ZeRO), and the index of this rank
 };
 
-// Position of a weight's tensor-parallel shard in a flat run that is ZeRO-sharded.
+// Position of a weight's tensor-parallel shard in a flat run of weights, which ZeRO splits into `parts` equal parts.
 struct FlatCut {
-  Index offset = 0, extent = 0;  // offset of the shard in the run; size of the run
+  Index offset = 0, extent = 0;  // elements: offset of the shard in the run; size of the run
   int parts = 1;
 
   Index each() const { return extent / parts; }
@@ -41,7 +41,8 @@ struct FlatCut {
   }
 };
 
-// ZeRO part of a tensor-parallel shard: elements `of`, possibly none. Without data it is absent.
+// A rank's ZeRO part of a tensor-parallel shard: `numbers` holds the elements `of` of the row-major shard, possibly
+// none. False if there is no data.
 struct Piece {
   AnyTensor numbers;
   Span of = {0, 0};

@@ -71,7 +71,7 @@ struct Weight {
   Shardings shardings;
   Init init;
   Storage storage = Storage::narrow;
-  bool decays = true;        // weight decay applies
+  bool decays = true;        // true: weight decay applies
   bool of_heads = false;     // the weight works on the heads of all tensor-parallel ranks: each rank has a partial gradient
   bool of_rows = false;      // the weight works on rows of the residual stream: with sequence parallelism each rank has a partial gradient
   bool learns = true;        // false: the weight has no gradient and is treated as frozen

@@ -28,9 +28,9 @@ struct LayoutAxis {
 struct Layout {
   std::vector<LayoutAxis> axes;  // outermost first: neighbours along the last axis have neighbouring ranks; context only if it has several ranks
   std::vector<int> permutation;  // permutation[position] = rank at that position; empty: the position itself
-  std::vector<Span> stages;      // layers of each pipeline stage
+  std::vector<Span> stages;      // layer index range of each pipeline stage (virtual stages included)
   bool sequence = false;         // sequence parallel: tensor-parallel ranks keep shards of the residual stream's rows
-  SequenceOrder order = SequenceOrder::zigzag;  // order of tokens on the context-parallel ranks
+  SequenceOrder order = SequenceOrder::zigzag;  // distribution of a sequence's tokens over the context-parallel ranks
   ContextMode context_mode = ContextMode::ring;
   int attention_ranks = 0;    // the first ones of the tensor ranks compute the attention of hybrid blocks, the others the SSM; 0: all compute both
   int expert = 1;             // expert-parallel size: neighbours along token_axes that shard the experts

@@ -16,7 +16,7 @@ struct MovedPart {
 };
 
 std::vector<MovedPart> parts_of(const PlacedTensor& weight, const Layout& layout) {
-  std::map<Shape, MovedPart> parts;  // by corner
+  std::map<Shape, MovedPart> parts;  // key: first index of the part's box in each dimension
   for (int rank = 0; rank < layout.ranks(); ++rank)
     for (const Held& held : held_at(weight, layout, layout.position_of(rank))) {
       MovedPart& part = parts[held.box.first];
@@ -61,7 +61,7 @@ std::vector<Move> moves(const std::vector<PlacedTensor>& from, const Layout& bef
       for (const MovedPart& part : old) {
         const auto box = common(part.box, wanted.box);
         if (!box) continue;
-        std::map<int, std::vector<int>> receivers;  // by sender
+        std::map<int, std::vector<int>> receivers;  // receiving ranks by sending rank
         for (const int rank : wanted.ranks) {
           if (std::binary_search(part.ranks.begin(), part.ranks.end(), rank)) continue;
           const int by = sender(part.ranks, rank, sent, ranks_per_node);

@@ -10,7 +10,7 @@ namespace gyr {
 // A weight on a pipeline stage, or its optimizer state.
 struct PlacedTensor {
   Weight weight;
-  int stage;  // coordinate on the pipeline axis
+  int stage;  // pipeline stage: coordinate on the pipeline axis
   bool trained = true;
   FlatCut cut = {};  // position of the tensor-parallel shard in a ZeRO-sharded run
   Content content = Content::weight;
@@ -25,7 +25,7 @@ std::vector<Held> kept_at(const PlacedTensor&, const Layout&, int position);
 
 // A box of a tensor that one rank sends to others.
 struct Move {
-  std::size_t tensor;  // index of the tensor in a list
+  std::size_t tensor;  // index in the list of tensors passed to moves()
   Box box;
   int from;
   std::vector<int> to = {};  // receiving ranks, ascending; several: a broadcast; empty: not decided yet

@@ -32,7 +32,7 @@ struct ParallelConfig {
   Planning plan;
   std::string cluster, profile;         // paths: cluster description; measured kernel times
   std::vector<std::string> keep;        // keys that keep their value in the deck when a search decides the others
-  int data, pipeline, context, tensor;  // data 0: all ranks that the other axes leave
+  int data, pipeline, context, tensor;  // sizes of the axes in ranks; data 0: all ranks that the other axes leave
   std::vector<Axis> order;              // order of the axes, outermost first
   std::vector<int> permutation;
   Islands islands;  // islands, which determine rank order and stage sizes if the deck does not; empty: all ranks are alike
@@ -40,10 +40,10 @@ struct ParallelConfig {
   Mixer mixer;
   int attention_ranks;        // tensor ranks that compute attention if mixers are apart; 0: chosen by cost
   Schedule one_chunk;         // pipeline schedule if virtual_stages is 1
-  int virtual_stages;         // chunks of layers per pipeline rank
-  std::vector<Index> layers;  // layers of each stage; empty: split by cost
+  int virtual_stages;         // number of chunks (virtual stages) per pipeline rank
+  std::vector<Index> layers;  // number of layers of each stage; empty: split by cost
   ContextMode context_mode;
-  int expert;          // expert-parallel size
+  int expert;          // expert-parallel size: number of ranks that shard the experts
   double expert_room;  // capacity of expert receive buffers, in multiples of balanced routing; 0: for any routing
   Shard shard;         // ZeRO level over the data-parallel ranks
   Index bucket_bytes;

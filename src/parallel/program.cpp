@@ -53,7 +53,7 @@ class Slots {
   int count() const { return int(holder_.size()); }
 
  private:
-  std::vector<int> holder_;  // micro-batch of each slot; -1: none
+  std::vector<int> holder_;  // by slot: index of the micro-batch in it; -1: free
 };
 
 class Compiler {
@@ -140,8 +140,8 @@ class Compiler {
     slots_[turn.chunk].give_back(slots_[turn.chunk].of(turn.micro));
   }
 
-  // Adds reductions of complete buckets. With ZeRO-2 and 3, buckets without memory of their own are reduced when their
-  // buffer is reused instead.
+  // Adds reductions of complete buckets. With ZeRO-2 and 3, with_reductions() adds those of buckets that share buffers
+  // instead.
   void complete(Index part) {
     for (const int bucket : plan_.buckets[part])
       if (--incomplete_[bucket] == 0 && (plan_.shard < Shard::gradients || plan_.kept_whole[bucket]))
@@ -163,7 +163,7 @@ class Compiler {
   int rank_;
   const BucketPlan& plan_;
   std::vector<Slots> slots_;
-  std::set<int> awaited_;        // chunks whose first forward has been compiled
+  std::set<int> awaited_;        // indices of chunks whose first forward has been compiled
   std::vector<int> incomplete_;  // by bucket: number of parts whose gradients are incomplete
   Program program_;
 };

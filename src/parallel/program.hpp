@@ -16,22 +16,22 @@ enum class Payload { activations, gradients };
 struct Task {
   Op op;
   int chunk = 0;            // index of the chunk on this rank
-  int micro = -1;           // micro-batch of a computation or transfer
-  int slot = -1;            // slot of the chunk that holds this micro-batch
+  int micro = -1;           // index of the micro-batch of a computation or transfer; -1: none
+  int slot = -1;            // index of the chunk's slot that holds this micro-batch; -1: none
   Span parts{};             // computations: parts of the chunk to run; backwards run them from last to first
   bool last_use = false;    // after this task, the slot only has data that a pending send reads
-  Payload payload{};        // transfers: content of the message
+  Payload payload{};        // transfers: content of the message, activations or gradients
   int peer = -1, tag = -1;  // transfers: pipeline rank of the peer; tag, unique among the pending messages between the two ranks
-  int bucket = -1;          // clear, reduce, gather: index of the bucket
+  int bucket = -1;          // clear, reduce, gather: index of the bucket; -1: another task
   int buffer = -1;          // clear, reduce, gather: index of the double buffer; -1: the bucket has memory of its own
   bool operator==(const Task&) const = default;
 };
-bool is_computation(const Task&);  // a forward or a backward, or half of one
+bool is_computation(const Task&);  // true for a forward, a backward, or half of a backward
 
 struct Program {
   PipelineShape shape;
   std::vector<Task> tasks;
-  std::vector<int> slots;  // number of slots of each chunk
+  std::vector<int> slots;  // number of activation slots of each chunk
 };
 
 // Parts (embedding, layers, head) of a rank's chunks, numbered from first to last, and the buckets of their weights,

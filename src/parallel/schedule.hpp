@@ -24,6 +24,8 @@ enum class Op {
 };
 std::string_view name_of(Op);
 
+// Pipeline of `ranks` ranks with `chunks` chunks (virtual stages) each, and `micros` micro-batches per step. Comments
+// below call these p, v and m.
 struct PipelineShape {
   int ranks = 1, chunks = 1, micros = 1;
   int stages() const { return ranks * chunks; }
@@ -40,18 +42,19 @@ struct Turn {
 
 using Schedule = std::vector<Turn> (*)(const PipelineShape&, int rank);
 
-// Forwards only, in groups of p micro-batches through all chunks: for evaluation.
+// Forwards only, in groups of p micro-batches (p pipeline ranks) through all chunks: for evaluation.
 std::vector<Turn> forward_only(const PipelineShape&, int rank);
 
 // All forwards, then all backwards (GPipe). One chunk.
 std::vector<Turn> all_forward_all_backward(const PipelineShape&, int rank);
 
-// One forward, one backward (PipeDream-flush): rank r warms up with min(p-r-1, m) forwards, then alternates, then drains. One chunk.
+// One forward, one backward (PipeDream-flush): of p pipeline ranks, rank r warms up with min(p-r-1, m) of m forwards,
+// then alternates, then drains. One chunk.
 std::vector<Turn> one_f_one_b(const PipelineShape&, int rank);
 
-// 1F1B over v chunks (Narayanan et al. 2021): micro-batches in groups of p, each group through all chunks; rank r warms
-// up with min(2(p-r-1) + (v-1)p, m v) forwards. If p does not divide m, the order is that of the next multiple without
-// the missing micro-batches.
+// 1F1B over v chunks per rank, p pipeline ranks and m micro-batches (Narayanan et al. 2021). Micro-batches run in
+// groups of p, each group through all chunks. Rank r warms up with min(2(p-r-1) + (v-1)p, m v) forwards. If p does not
+// divide m, the order is that of the next multiple without the missing micro-batches.
 std::vector<Turn> interleaved(const PipelineShape&, int rank);
 
 // 1F1B with split backwards (ZB-H1, Qi et al. 2024): rank r postpones the weight gradients of r micro-batches to fill

@@ -14,7 +14,7 @@ namespace {
 // Messages from one rank to another, in order. A message is identified by its index among those sent, or received.
 struct Line {
   int from, to;
-  std::vector<std::pair<int, double>> sent;  // tag and time of arrival
+  std::vector<std::pair<int, double>> sent;  // sent messages: tag, and time of arrival in seconds
   std::vector<int> receives;                 // tags of the receives that have begun
 };
 
@@ -30,12 +30,12 @@ struct Walker {
   std::deque<Line> lines;                      // message lines, one for each rank that it sends to
   std::vector<Message> inbox;                  // by chunk, micro-batch and payload: message received for a computation
   std::vector<std::vector<Message>> outbox;    // by slot of all chunks: messages that are still being sent from it
-  std::vector<int> first_slot;                 // first slot of each chunk
-  double transfers_end = 0;                    // end of its latest reduction or gather
+  std::vector<int> first_slot;                 // index of the first slot of each chunk among the slots of all chunks
+  double transfers_end = 0;                    // end of the rank's latest reduction or gather, in seconds
   double before_next = 0;                      // seconds waited for transfers that do not overlap, to be added to the next task
-  std::vector<double> gathered;                // by bucket: time at which its weights are gathered
-  std::vector<std::pair<int, double>> summed;  // by buffer: end of the reduction that started there
-  std::vector<TaskSpan> spans;                 // time spans of its tasks
+  std::vector<double> gathered;                // by bucket: time in seconds at which its weights are gathered
+  std::vector<std::pair<int, double>> summed;  // per reduction: index of its buffer, and its end in seconds
+  std::vector<TaskSpan> spans;                 // begin, end and waits of each task of the rank
 };
 
 class Simulator {

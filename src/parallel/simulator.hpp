@@ -12,7 +12,7 @@ namespace gyr {
 // Costs of tasks, for all chunks of a rank together.
 struct TaskCosts {
   double forward = 1, backward_input = 1, backward_weights = 1;
-  double transfer = 0;  // cost of a message between neighbouring ranks
+  double transfer = 0;  // cost of a message between neighbouring pipeline ranks
   double compute() const { return forward + backward_input + backward_weights; }
 };
 
@@ -34,14 +34,15 @@ struct TaskSpan {
 // Times in seconds. The time of a rank is busy + waits + its wait at the end for the other ranks.
 struct Simulation {
   double makespan = 0;
-  std::vector<std::vector<TaskSpan>> tasks;  // time span of each task, by rank
-  std::vector<double> busy;                  // by rank: time spent in computation
+  std::vector<std::vector<TaskSpan>> tasks;  // begin, end and waits of each task, by rank
+  std::vector<double> busy;                  // by rank: seconds of computation
   std::vector<double> message_wait;          // by rank: time waited for messages of its neighbours
   std::vector<double> bucket_wait;           // by rank: time waited for gradient reductions and for weights
 };
 
 // Pipeline bubble: the fraction of a step that a rank waits, if all stages and thirds of their work are equal and transfers are free. It is
 // w / (m + w) with
+//   p pipeline ranks, v chunks per rank, m micro-batches
 //   1F1B, GPipe   w = (p - 1) / v; if p does not divide m and v > 1, w is simulated
 //   ZB-H1         w = (p - 1) / 3 from p micro-batches on; below that, w is simulated
 double bubble_fraction(Schedule, const PipelineShape&);

@@ -21,7 +21,7 @@ class Guard {
   void remember(double loss) { applied(loss, false); }
   void forget() { losses_.clear(); }
 
-  // Highest loss that is not a spike; infinity until enough losses are recorded.
+  // Highest loss that is not a spike; infinity if train.spike is 0 or fewer than `window` losses are recorded.
   double loss_limit() const;
   // Message about a step whose loss is finite but above the limit.
   std::string spike(Index step, double loss) const;

@@ -12,7 +12,7 @@ namespace gyr {
 
 struct RecentMetrics {
   std::vector<double> losses;  // losses of applied steps up to `step`, oldest first
-  bool validated = false;      // true if `step` has been validated
+  bool validated = false;      // true if the metrics file has a validation of this step
 };
 
 // Returns at most `most` losses, from the last MiB of the file. Of a step that was taken several times the last loss

@@ -19,7 +19,7 @@ double now();  // wall-clock time in seconds since 1970
 struct Resources {
   int ranks = 1;
   double peak = 0;                // measured GEMM FLOP/s per rank, mean over ranks
-  Index memory_bytes = 0;         // device memory per rank, maximum over ranks
+  Index memory_bytes = 0;         // bytes of device memory per rank, maximum over ranks
   std::string transport = "MPI";  // communication library between ranks, e.g. MPI or NCCL
   std::string grid = {};
   int attempt = 0;                                         // number of the attempt under a supervisor, from 0
@@ -52,7 +52,7 @@ class RunLog {
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;
-  std::optional<Expectation> expected_;  // prediction, until it is logged
+  std::optional<Expectation> expected_;  // prediction of time and memory; empty: none, or already logged
   std::vector<double> seconds_;          // duration of each step so far, for the comparison with the prediction
 };
 

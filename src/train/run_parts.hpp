@@ -12,13 +12,13 @@ namespace gyr {
 
 struct RunParts {
   const RunConfig& run;
-  const std::string& deck;  // effective deck, with all defaults
+  const std::string& deck;  // YAML text of the effective deck, with all defaults
   Grid& grid;
   Watch& watch;
   Timers& timers;
   Trace& trace;
   TrainingEngine& engine;
-  RunFolder& folder;  // locked by the first rank
+  RunFolder& folder;  // output folder of the run, locked by the first rank
   Walltime walltime;
 
   bool lead() const { return grid.position() == 0; }

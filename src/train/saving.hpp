@@ -20,8 +20,8 @@ class Saving {
   void finish();                // waits until nothing is being written
   void require_folder() const;  // Exit::io on all ranks if the output folder is lost
 
-  Index last() const { return last_; }                                // last saved step
-  std::optional<double> longest_seconds() const { return longest_; }  // none before the first save is committed
+  Index last() const { return last_; }                                // number of the last saved step
+  std::optional<double> longest_seconds() const { return longest_; }  // seconds of the longest save; empty before the first save is committed
 
  private:
   template <class Save>

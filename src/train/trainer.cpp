@@ -80,7 +80,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
   Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
   resources.memory = most_memory(engine->capacity(), grid.world());
-  std::optional<RunLog> log;  // only on the first rank
+  std::optional<RunLog> log;  // log of the run; empty except on the first rank
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);

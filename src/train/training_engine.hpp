@@ -25,8 +25,8 @@ class TrainingEngine {
 
   // Call before every step: injects the faults of the deck (fault.*).
   virtual void before(Index step) = 0;
-  // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `say`: logs a
-  // dump, on the first rank.
+  // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `print_line`: logs
+  // a dump, on the first rank.
   virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& print_line) = 0;
   // Message that names what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
@@ -38,9 +38,9 @@ class TrainingEngine {
   virtual void check_replicas(Index step) = 0;  // compares data-parallel replicas (src/engine/model/replicas.hpp)
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
-  virtual const Capacity& capacity() const = 0;  // planned memory of this rank
+  virtual const Capacity& capacity() const = 0;  // planned bytes of this rank, by category
   virtual double gemm_rate() const = 0;          // measured GEMM throughput of this rank, FLOP/s
-  virtual std::string graphs() const = 0;        // see Engine::graphs
+  virtual std::string graphs() const = 0;        // log line: parts of a step that run as CUDA graphs (Engine::graphs)
 };
 
 // Makes the engine after planning its memory. Planning may take long, and a stop signal ends it with Exit::again.

@@ -41,11 +41,11 @@ class TrainingLoop {
   StepActions step_actions_;
   Guard guard_;
   std::vector<Span> skip_;   // samples that no step takes, from data.skip and from rollbacks
-  Index furthest_;           // highest step taken so far
+  Index furthest_;           // number of the highest step taken so far
   int stop_request_ = 0;     // reason why all ranks stop, 0: they continue
   bool validated_ = false;   // true if an earlier attempt has validated the step at which this one begins
   double longest_step_ = 0;  // duration of the longest step in seconds
-  Index first_ = 0;          // step at which this attempt begins; begin_ is the time
+  Index first_ = 0;          // number of steps done when this attempt began
   Walltime::Clock::time_point begin_;
 };
 

@@ -29,7 +29,7 @@ inline constexpr const char* activation_policies[] = {"keep", "recompute", "swap
 
 struct ActivationPolicy {
   OffloadConfig offload;
-  std::string recompute;  // default of activation.recompute
+  std::string recompute;  // word that is the default of activation.recompute under this policy
 };
 ActivationPolicy read_activation_policy(Section&);
 

@@ -26,7 +26,7 @@ struct OptimizerConfig {
   LoraConfig lora;  // with LoRA only adapters are trained, and the weights that match lora.also
 
   bool freezes(const Weight&) const;  // true if the weight matches a pattern of `frozen`, or if LoRA trains only other weights
-  Trained trained() const;            // true for weights that learn and are not frozen
+  Trained trained() const;            // predicate: true for weights that learn and are not frozen
 };
 
 // `weights`: the names of all weights; every pattern must match at least one.

@@ -18,7 +18,8 @@ class DryStep {
   void evaluate(int micros);
 
  private:
-  // Calls `beat` at every layer pass, so that a dry run can be interrupted there.
+  // Calls `beat` for every activation and gradient that layers report to the hook, so that a dry run can be interrupted
+  // there.
   class Pulse : public Hook {
    public:
     explicit Pulse(const std::function<void()>& beat) : beat_(beat) {}

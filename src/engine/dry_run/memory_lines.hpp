@@ -15,12 +15,12 @@ struct MemoryLine {
   Index bytes;
 };
 
-// Lines for weights, gradients, optimizer, and activations after a dry run. The lines of a category add up to its
-// Capacity::bytes; the last line is alignment and gaps.
+// Lines for weights, gradients, optimizer and activations after a dry run. The lines of a category add up to its
+// Capacity::bytes: the last one is the remainder, such as alignment, gaps and temporary tensors.
 std::vector<MemoryLine> memory_lines(Engine&);
 
-// Tensors of a script that are alive between tasks at the time when these need most memory: bytes by name, largest
-// first.
+// Tensors of a recorded allocation script that are kept from task to task, at the time when these take the most memory:
+// bytes by name, largest first.
 std::vector<std::pair<std::string, Index>> largest_kept_tensors(const Script&);
 
 }  // namespace gyr

@@ -50,7 +50,7 @@ void extend(RankPlan& plan, const RankPlan& more, Index times) {
   for (std::size_t c = 0; c < plan.traffic.size(); ++c) plan.traffic[c].count.add(more.traffic[c].count.since(plan.traffic[c].count), times);
 }
 
-constexpr int max_executed_micros = 4096;  // most micro-batches of a program that is executed in full
+constexpr int max_executed_micros = 4096;  // largest number of micro-batches for which a full step is executed in the dry run
 
 }  // namespace
 

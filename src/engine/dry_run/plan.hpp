@@ -17,12 +17,12 @@ struct RankPlan {
   Capacity capacity;
   Index parameters;                          // elements on this rank, including replicated weights and padding
   double flops;                              // FLOPs of one step, including recomputation
-  std::vector<Work> work;                    // work of one step, by kernel
+  std::vector<Work> work;                    // calls, FLOPs and bytes of one step, by kernel
   std::vector<CommunicatorTraffic> traffic;  // traffic of one step, by communicator
-  std::vector<MemoryLine> memory;            // breakdown of the capacity into lines
-  GemmCounts products;                       // GEMM shapes of one step; complete only if no micro-batch was counted in place of others
-  LaunchCounts launches;                     // shapes of all kernel launches of one step, with the same limitation
-  TaskCounts tasks;                          // counts of the tasks of one step; of the first micro-batches only if there are too many to execute
+  std::vector<MemoryLine> memory;            // lines of bytes, by category, that add up to the capacity
+  GemmCounts products;                       // GEMM calls of one step by shape, without micro-batches whose counts were reused (DryCount)
+  LaunchCounts launches;                     // kernel launches of one step by shape, without micro-batches whose counts were reused
+  TaskCounts tasks;                          // counts of the tasks of one dry-run step; fewer than in the run if it has more than 4096 micro-batches
   BucketPlan buckets;                        // bucket plan that the program was compiled with
 };
 

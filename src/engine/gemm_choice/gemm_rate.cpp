@@ -54,8 +54,9 @@ double operations(Index n) { return 2.0 * double(n * n * n); }
 template <class A>
 double measured() {
   constexpr Index least = 192, small = 768, most = 4096, grain = 256;
-  constexpr double soon = 2e-3, late = 0.1;  // thresholds in seconds for the duration of one GEMM
-  constexpr int calls = 4;                   // GEMMs per measurement, which hide the launch overhead
+  // thresholds in seconds: aimed-at duration of one GEMM; duration above which the rate is taken from the smallest size
+  constexpr double soon = 2e-3, late = 0.1;
+  constexpr int calls = 4;  // GEMMs per measurement, which hide the launch overhead
   const double first = seconds_of<A>(least, 1);
   if (first * operations(small) / operations(least) > late) return operations(least) / first;
   const double seconds = seconds_of<A>(small, 1);

@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double long_enough = 5e-3;  // minimum seconds of repetitions per shape
+constexpr double long_enough = 5e-3;  // minimum seconds of timed repetitions per GEMM shape
 constexpr int least_times = 3;
 
 // Operands and result of a GEMM, with the strides of its shape.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Text generation. A prompt is read in one pass by the kernels of training (prefill). Then sequences are decoded
 // together, one token per pass, each with its own KV cache and SSM state. When a sequence ends, the next prompt takes
-// its slot.
+// its slot: an entry of the state store.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace gyr {
 
 struct Sampling {
-  double temperature = 1;  // 0: greedy, always the most likely token
+  double temperature = 1;  // divisor of the logits; 0: greedy, always the most likely token
   Index top_k = 0;         // sample only from the k most likely tokens; 0: from all
   double top_p = 1;        // nucleus sampling: of these, only the most likely tokens whose probabilities add up to p
   std::uint64_t seed = 1;
@@ -31,8 +31,8 @@ using Finished = std::function<bool(Index sequence, Token token)>;
 
 // Limits that a generator allocates memory for.
 struct GeneratorCapacity {
-  Index sequences = 1;      // sequences that are decoded together
-  std::set<Index> prompts;  // lengths of prompts in tokens
+  Index sequences = 1;      // maximum number of sequences that are decoded together
+  std::set<Index> prompts;  // all prompt lengths that occur, in tokens
   Index tokens = 0;         // maximum number of new tokens of each sequence
   Factors factors = Factors::stored;
 };
@@ -82,7 +82,7 @@ class Generator {
   Made compute();
   // The same as compute, replayed as a CUDA graph if one was captured.
   Made replay_decode(Index sequences);
-  // Decoding of one token for a given number of sequences.
+  // Decode pass for a fixed number of sequences, captured as a CUDA graph: one token per sequence.
   struct Repeated {
     GraphReplay work;
     const void* tokens = nullptr;  // address of the token ids that the kernels of the graph read
@@ -101,8 +101,8 @@ class Generator {
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StateStore> state_;
-  bool repeats_ = false;                // CUDA graphs may be used; false in a dry run
-  std::map<Index, Repeated> repeated_;  // decode passes, by number of sequences
+  bool repeats_ = false;                // true: CUDA graphs may be used; false in a dry run
+  std::map<Index, Repeated> repeated_;  // captured decode passes, by number of sequences
 };
 
 }  // namespace gyr

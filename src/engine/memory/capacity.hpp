@@ -36,7 +36,7 @@ struct Capacity {
   Index scratch = 0;  // scratch of forward-only work and of everything else that is not replayed
   Index live = 0;     // dry run: maximum bytes of slots and scratch that a step uses at once
   Index forward_slots() const;
-  Index working() const;  // bytes of slots and scratch together
+  Index working() const;  // bytes of the memory block for slots and scratch
   Index bytes(Memory) const;
   Index total() const;
   Index host() const { return host_bytes(training); }  // bytes of offloaded activations in host memory, not part of total()

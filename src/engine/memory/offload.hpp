@@ -16,7 +16,7 @@ namespace gyr {
 
 class OffloadQueue {
  public:
-  // Swap for a dry run, which only counts bytes.
+  // Queue of a dry run, which counts host bytes but copies nothing.
   OffloadQueue() = default;
   OffloadQueue(HostCopies& queues, char* memory, Index bytes) : queues_(&queues), memory_(memory), capacity_(bytes) {}
 
@@ -40,8 +40,8 @@ class OffloadQueue {
     HostCopies::Ticket ticket = 0;
   };
   std::vector<HostCopy> copies(const Load&, bool out) const;
-  static Index bytes_of(const OffloadBatch&);  // host memory of a layer's activations, with alignment
-  static double carried(const OffloadBatch&);  // bytes of a layer's activations that are copied
+  static Index bytes_of(const OffloadBatch&);  // bytes of host memory that a layer's activations take, with alignment
+  static double carried(const OffloadBatch&);  // bytes of a layer's activations that are copied in one direction
 
   HostCopies* queues_ = nullptr;
   char* memory_ = nullptr;

@@ -43,9 +43,9 @@ struct Text {
   // positions: of each local row; whole_positions: within documents, for the full sequences of all context-parallel
   // ranks
   std::vector<std::int32_t> positions = {}, whole_positions = {};
-  std::vector<std::int32_t> ahead = {}, whole_ahead = {};  // tokens after a row in its document: of local rows; of the full sequences
+  std::vector<std::int32_t> ahead = {}, whole_ahead = {};  // number of tokens after each row in its document: for local rows; for the full sequences
   Tensor1<Token> tokens = {};
-  Tensor1<Token> types = {};  // token types; empty: type 0 everywhere
+  Tensor1<Token> types = {};  // token types of local rows; empty: type 0 everywhere
 };
 
 // A micro-batch in a chunk, with the tensors that its forward saves. The frame itself holds tensors that all layers
@@ -68,14 +68,15 @@ struct Slot {
   std::optional<Tape> tape;
   Arena arena;
   Frame frame{arena, "micro-batch"};
-  Text text = {}, source = {};  // source: encoder input, if the pass has one
-  // cross-attention range of each decoder row in the source: tokens before and after the row's own position
+  Text text = {}, source = {};  // text: decoder or only text; source: encoder input, if the pass has one
+  // cross-attention: for each decoder row, counts of visible source tokens before and after the index that equals the
+  // row's position
   std::vector<std::int32_t> visible_begins = {}, visible_ends = {};
   Labels labels = {};
   Tensor1<const DrawnAt> drawn_at = {};      // (1) step and first sample, which determine dropout; empty without dropout
   Bundle stream = {}, gradient = {};         // stream: input of the chunk, then its output; gradient: of the output, then of the input
-  std::vector<Bundle> inputs = {};           // input of each layer, which its backward reads
-  std::optional<OffloadQueue> offload = {};  // activations offloaded to host memory
+  std::vector<Bundle> inputs = {};           // input of each layer of the chunk, which its backward reads
+  std::optional<OffloadQueue> offload = {};  // host copies of saved activations; empty: nothing is offloaded
 };
 
 // Tokens that one generation pass reads.
@@ -105,7 +106,7 @@ class Chunk {
   void draw(Device&, Slot&, const DrawnAt&) const;
   // Runs the forward of parts [first, last) of groups(), continuing where the previous call ended. The head adds the
   // loss sum over labelled rows to `loss` on the device. With `scales` (head.hpp) it also computes the gradient of
-  // scale * loss; without, `said`, if given, receives the score of every row. The slot's stream is then the output.
+  // scale * loss; without, `scores`, if given, receives the score of every row. The slot's stream is then the output.
   void forward(Pass&, Slot&, const Span& parts, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores = nullptr);
   // Returns the tensors to receive the gradient of the output into; on the last chunk the slot already holds it. Frees
   // the output, which must have been sent.
@@ -200,8 +201,8 @@ class Chunk {
     return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // all later layers read the encoder's output, so it is never recomputed
   }
   void recompute_forward(const Pass&, Slot&, Index layer);
-  // True if the layer's activations are offloaded. The last two layers of the model keep theirs, because the backward
-  // needs them first.
+  // True if the layer's activations are offloaded. Not offloaded: the last two layers of the model, which the backward
+  // needs first, layers without a backward, and the end of the encoder.
   bool offloads(Index layer) const;
   void offload_layer(Pass&, Slot&, Index layer, const void* output);
   bool prefetch_layer(Pass&, Slot&, Index layer);

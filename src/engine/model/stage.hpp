@@ -51,7 +51,7 @@ class Stage {
   void replay(const std::vector<ReplayedSlots>&, const Arena& memory, const Queue&);
   Slot& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
   std::vector<ReplayedSlots> rehearsed() const;  // training slots with their memory plan, after a dry run
-  std::vector<ReplayedSlots> replayed() const;   // training slots with the bytes used so far
+  std::vector<ReplayedSlots> replayed() const;   // training slots per chunk, with the peak bytes used so far
 
   // Layout of this rank's tokens of such a micro-batch, and of its encoder input.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
@@ -89,7 +89,7 @@ class Stage {
   std::vector<std::unique_ptr<Chunk>> chunks_;
   Hook* hook_ = nullptr;
   std::vector<std::deque<Slot>> slots_, training_slots_;  // forward-only slots and training slots, by chunk
-  std::vector<std::shared_ptr<Script>> scripts_;          // recorded allocations of a dry run, by chunk
+  std::vector<std::shared_ptr<Script>> scripts_;          // recorded allocation script of a dry run, by chunk
   OffloadConfig offload_;
   HostMemory host_memory_;
   std::unique_ptr<HostCopies> host_copies_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work, traffic and memory of each task of a program in a dry run. Equal tasks are counted instead of executed again.
+// Work, traffic and memory of each task of a program in a dry run. Tasks equal to an earlier one reuse its counts and
+// are not executed again.
 // Live bytes are summed over all slots and scratch.
 #pragma once
 
@@ -13,14 +14,14 @@
 
 namespace gyr {
 
-// Live bytes of a micro-batch: the maximum during a task, and the rest after it.
+// Live bytes of a micro-batch: the maximum during a task (`most`), and the bytes that remain after it (`behind`).
 struct Alive {
   Index most = 0, behind = 0;
 };
 
 // Computation and communication of one task.
 struct TaskCount {
-  std::vector<Work> work = {};             // work of the task by kernel
+  std::vector<Work> work = {};             // calls, FLOPs and bytes of the task, by kernel
   std::vector<TrafficCount> traffic = {};  // traffic of each communicator, in the order of Grid::visit
   LaunchCounts launches = {};
   Alive alive = {};
@@ -56,9 +57,10 @@ class DryCount {
   Grid& grid_;
   int micros_;
   TaskCounts counts_;
-  // For each kind of task, index in counts_.counts of the count of micro-batch 1, which later micro-batches reuse.
+  // Keys: operation, chunk, first part and payload of a task. Value: index in counts_.counts of its count, taken in
+  // micro-batch 1 and reused for later micro-batches.
   std::map<std::tuple<Op, int, Index, Payload>, int> counted_;
-  std::vector<std::vector<Index>> alive_;  // live bytes of each slot, by chunk
+  std::vector<std::vector<Index>> alive_;  // live bytes of each slot, by chunk and slot index
   Index most_alive_ = 0;
 };
 

@@ -22,8 +22,8 @@ struct EngineConfig {
   // accumulator's type
   DType precision = DType::f32;
   OptimizerConfig optimizer;
-  Index micro_batch_size = 1;  // sequences per micro-batch
-  Index seq_length = 1024;     // tokens per sequence
+  Index micro_batch_size = 1;  // number of sequences per micro-batch
+  Index seq_length = 1024;     // number of tokens per sequence
   Index source_length = 0;     // encoder input tokens per sequence; 0: no encoder
   int micros = 1;              // maximum number of micro-batches per step and data-parallel rank (gradient accumulation)
   bool training = true;        // false: forward only, without gradients and optimizer
@@ -43,10 +43,10 @@ std::vector<std::string> engine_timer_names();
 struct StepResult {
   double loss = 0;             // main loss, mean over labelled tokens of the global batch
   double gradient_norm = 0;    // global gradient norm before clipping
-  Index tokens = 0;            // labelled tokens of the global batch
-  bool finite = true;          // loss and gradient norm are finite on every rank
+  Index tokens = 0;            // number of labelled tokens of the global batch (of pairs with DPO)
+  bool finite = true;          // true: loss and gradient norm are finite on every rank
   bool applied = true;         // false: the update was skipped and the weights are unchanged
-  double stop_request = 0;     // largest stop request of any rank
+  double stop_request = 0;     // largest stop request of any rank; 0: none
   double expert_load = 0;      // maximum expert load of any layer: tokens of its busiest expert / mean over its experts; 0: the model has no experts
   double dropped_choices = 0;  // token-expert assignments that were dropped for lack of capacity, in all layers
   // Further losses (Objective::further_losses), each averaged over its labelled rows; none if no row has a label.
@@ -95,8 +95,8 @@ class Engine final : public ModelState {
   // Call after a step that was not finite, and before the next one: throws Exit::numeric naming the weight where a
   // non-finite value was first seen.
   [[noreturn]] void not_finite(std::int64_t step, const StepResult&);
-  // Forward only: sum of losses, and number of labelled tokens, over the global batch. `scores`, if given, are filled
-  // as below.
+  // Forward only: sum of losses, and number of labelled tokens, over the global batch. `scores`, if given, receives
+  // what scores() returns.
   std::pair<double, Index> evaluate(const MicroBatches&, int micros, Scores* scores = nullptr);
   // Forward only: scores of this data coordinate's micro-batches on the last stage; without rows on the other stages.
   Scores scores(const MicroBatches&, int micros);
@@ -104,7 +104,7 @@ class Engine final : public ModelState {
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return *optimizer_; }
   const EngineConfig& config() const { return config_; }
-  Capacity measured() const;  // peak memory use so far
+  Capacity measured() const;  // peak bytes used so far, by category
   // Program of a step, its buckets, and in a dry run the task counts of the last program.
   Program training_program(int micros) const { return program(config_.schedule, micros); }
   const BucketPlan& buckets() const { return buckets_; }
@@ -156,7 +156,7 @@ class Engine final : public ModelState {
   std::string without_graphs_;  // reason why micro-batches run without CUDA graphs; empty: they use graphs
   Executor executor_;
   GraphReplay squares_;           // sum of squared gradients, replayed as a CUDA graph
-  ExpertChoices expert_choices_;  // tokens per expert in the last step
+  ExpertChoices expert_choices_;  // number of tokens that chose each expert in the last step
   std::function<void(const std::vector<AnyTensor>&)> on_gradients_;
   Hook* hook_ = nullptr;
 };

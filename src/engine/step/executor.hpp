@@ -48,8 +48,8 @@ class Executor {
   // Transfers in flight for one slot.
   struct Flow {
     std::vector<Event> input, gradient;  // receives into the slot's memory, awaited before it is read
-    std::vector<Event> sends;            // sends that still read the slot's memory
-    bool over = false;                   // no later task uses the slot
+    std::vector<Event> sends;            // events of sends that still read the slot's memory
+    bool over = false;                   // true: no later task of this micro-batch uses the slot
     SlotGraphs* graphs = nullptr;        // CUDA graphs of the micro-batch; null: kernels are launched one by one
   };
   // A program in execution.

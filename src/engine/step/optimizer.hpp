@@ -44,7 +44,7 @@ class Optimizer {
   OptimizerConfig c_;
   Parameters& parameters_;
   AnyTensor m_, v_, master_;
-  std::vector<Parameter*> updated_;  // parameters with elements that this rank updates
+  std::vector<Parameter*> updated_;  // trained parameters of which this rank updates at least one element
   AnyTensor steps_;                  // on the device: AdamWStepValues of each updated parameter
   GraphReplay updates_;
 };

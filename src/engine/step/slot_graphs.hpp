@@ -41,16 +41,17 @@ class SlotGraphs {
   Bundle gradient_of_output_;
 };
 
-// Graphs of a rank, by slot, by the program's computations for a micro-batch there, and by other kernel arguments.
+// CUDA graphs of a rank. The key is the slot, the program's computations for a micro-batch in it, and kernel arguments
+// besides addresses.
 class StepGraphs {
  public:
   explicit StepGraphs(Grid& grid) : exchanges_(layer_communicators(grid)) {}
 
   // Kernel arguments of a micro-batch besides memory addresses.
   struct EnqueuedWork {
-    Index micros = 0;                                       // micro-batches of the step, if their number weighs a loss term; otherwise 0
-    bool documents = false;                                 // true if it has packed documents, which do not see each other
-    auto operator<=>(const EnqueuedWork&) const = default;  // true if the micro-batch has packed documents, which attention keeps separate
+    Index micros = 0;        // number of micro-batches of the step, if a loss term is weighted by it; otherwise 0
+    bool documents = false;  // true if the micro-batch has packed documents, which attention keeps separate
+    auto operator<=>(const EnqueuedWork&) const = default;
   };
 
   // Reads the computations of each micro-batch; call it before a program is run.

@@ -27,7 +27,7 @@ class WeightGathering {
   void start(int bucket, int buffer);
   // Device work enqueued from now on starts after the bucket has arrived.
   void wait(int bucket);
-  void wait();  // waits for all buckets in flight
+  void wait();  // waits for the all-gathers of all buckets in flight
   // Lets all-gathers in flight progress.
   void poll();
 

@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // the bound adds values in another order than the prediction
+constexpr double rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than the prediction
 
 // Range of activation.alpha that the dry run of a bound covers. It may differ from the value of the run.
 Shares ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }

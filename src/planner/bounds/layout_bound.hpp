@@ -43,7 +43,8 @@ class LayoutBound {
   Floor of_shape(const LayoutChoice&);
   Floor of_offloading(const LayoutChoice&);
   Floor of_shared(const LayoutChoice&);
-  // Bound of one layout, from the dry run of its parts. Throws Exit::config if the layout is impossible.
+  // Bound of one layout, from the dry run of its parts: embedding, layer types and head. Throws Exit::config if the
+  // layout is impossible.
   Floor of(const LayoutChoice&);
   // Tighter bound of one layout, from the programs of its ranks and the actual weights of its stages.
   Floor of_programs(const LayoutChoice&);

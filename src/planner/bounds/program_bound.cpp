@@ -11,8 +11,8 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;   // the bound adds values in another order than the prediction
-constexpr double continued = 1 - 1e-2;  // tolerance: the extrapolation may start from other simulated lengths than that of the prediction
+constexpr double rounding = 1 - 1e-9;   // factor that absorbs rounding: the bound adds values in another order than the prediction
+constexpr double continued = 1 - 1e-2;  // factor for extrapolated steps: the prediction may extrapolate from other simulated lengths
 
 // Properties of a task that determine its time.
 using Kind = std::tuple<Op, int, Index, Index, Payload, int, int>;

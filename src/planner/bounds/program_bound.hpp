@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lower bound of a step: the programs of all pipeline ranks are simulated with lower bounds for their parts, messages,
-// gradient reductions and weight gathers. The weights of each stage are those of the real placement.
+// Lower bound of a step: the programs of all pipeline ranks are simulated with lower bounds for their parts (embedding,
+// layers, head), messages, gradient reductions and weight gathers. The weights of each stage are those of the real
+// placement.
 #pragma once
 
 #include <list>
@@ -22,12 +23,12 @@ class ProgramBound {
       double bytes = 0;
       bool of_experts = false;
     };
-    std::vector<std::vector<Travelling>> reduced, gathered;  // for each bucket: its reductions, and its gathers
+    std::vector<std::vector<Travelling>> reduced, gathered;  // transfers of each bucket: its gradient reductions; its weight gathers
     std::vector<double> cleared = {};                        // for each bucket: bytes of gradients set to zero
     double state = 0;                                        // bytes of weights, gradients and optimizer states
   };
   const Held& held_by(const RunConfig&, const Layout&, int stage);
-  // Lower bound of the step in seconds. `held` has one entry per pipeline rank.
+  // Lower bound of the step in seconds. The last argument has one entry per pipeline rank.
   double seconds_of(const EngineConfig&, const LayoutChoice&, const Places&, const std::vector<StageTimes>&, const std::vector<const Held*>&);
 
  private:
@@ -53,7 +54,7 @@ class ProgramBound {
   std::map<std::string, Held> held_;
   std::list<BucketPlan> plans_;  // distinct bucket plans
   std::map<std::tuple<Schedule, int, int, int, Plans>, Compiled> compiled_;
-  std::size_t tasks_ = 0;  // tasks of all programs in compiled_
+  std::size_t tasks_ = 0;  // number of tasks of all programs in compiled_
 };
 
 }  // namespace gyr

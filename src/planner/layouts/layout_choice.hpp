@@ -17,8 +17,8 @@ struct LayoutChoice {
   ContextMode context_mode = ContextMode::ring;
   bool sequence = false;
   Index micro_batch_size = 1;
-  int schedule = 0;   // index into `schedules`, used if virtual_stages is 1
-  int recompute = 0;  // index into `recompute_names`
+  int schedule = 0;   // index into `schedules` (src/parallel/schedule.hpp), used if virtual_stages is 1
+  int recompute = 0;  // index into `recompute_names` (src/engine/config/recompute.hpp)
   Shard shard = Shard::none;
   int alpha = -1;  // activation.alpha in units of 1 / alpha_steps if the deck sets it to auto; -1: as in the deck
   auto operator<=>(const LayoutChoice&) const = default;
@@ -34,7 +34,7 @@ std::vector<std::string> deck_lines(const LayoutChoice&, const std::vector<std::
 // The run with the settings of the layout in place of those in its deck.
 RunConfig with(RunConfig, const LayoutChoice&);
 ParallelConfig with(ParallelConfig, const LayoutChoice&);
-// The layout that the deck of the run describes on the ranks of `layout`.
+// The layout that the deck of the run describes on the ranks of the given Layout.
 LayoutChoice choice_of(const RunConfig&, const Layout&);
 
 }  // namespace gyr

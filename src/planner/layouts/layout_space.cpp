@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-constexpr int fine = -1;  // value for "no reason to reject"
+constexpr int fine = -1;  // index of a reason for rejection that means "accepted"
 
 std::vector<Index> divisors_of(Index n) {
   std::vector<Index> divisors;

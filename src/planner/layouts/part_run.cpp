@@ -55,7 +55,7 @@ PartRuns::PartRuns(const RunConfig& run, const Cluster& cluster, const Profile* 
 
 namespace {
 
-constexpr int staying_layers = 2;  // the last two layers of a model are not offloaded
+constexpr int staying_layers = 2;  // number of layers at the end of a model that are never offloaded
 
 }  // namespace
 

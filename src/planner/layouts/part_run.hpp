@@ -15,9 +15,9 @@ namespace gyr {
 
 // Cost of one forward or one backward of a part on one rank.
 struct PartCount {
-  std::vector<double> compute = {};                                // compute seconds on each island of the cluster
+  std::vector<double> compute = {};                                // seconds of computation on a device of each island of the cluster
   std::vector<KernelBound> floor = {};                             // the same by kind of kernel, as lower bound; empty if kernels were measured
-  std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index of the communicator, and the transfer
+  std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index in PartsOfRank::communicators, and the transfer
   std::vector<std::vector<OverlapCount>> hidden = {};              // overlapped transfers among them, for each island
 };
 
@@ -35,7 +35,7 @@ inline double between(double none, double all, double share) { return none + sha
 // Counts of the rank at these tensor and context coordinates, which represents other ranks.
 struct PartsOfRank {
   int tensor = 0, context = 0;
-  std::vector<Part> parts;         // the embedding, one layer of each type, the head
+  std::vector<Part> parts;         // costs of the embedding, of one layer of each type, and of the head
   std::vector<Part> least = {};    // with offload: the same at the smallest alpha of a range
   std::vector<Part> staying = {};  // with offload: one layer of each type that is not offloaded
   std::vector<std::string> communicators = {};

@@ -23,7 +23,7 @@ struct Places {
   std::vector<GroupPlacement> expert_replicas;          // data-parallel group of the experts of each pipeline rank
   std::vector<GroupPlacement> neighbours;               // placement of each pipeline rank together with the next one
   const GroupPlacement& replicas_of(bool of_experts, int rank) const { return (of_experts ? expert_replicas : replicas)[std::size_t(rank)]; }
-  GroupPlacement sharing = {};  // placement of the context-parallel group
+  GroupPlacement sharing = {};  // nodes and islands of the context-parallel group
 };
 
 class RankPlaces {

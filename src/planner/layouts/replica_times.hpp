@@ -9,8 +9,8 @@
 namespace gyr {
 
 struct ReplicaTimes {
-  double reduce = 0, gather = 0;  // seconds per step: gradient reductions, weight gathers
-  double turning = 0, clear = 0;  // per micro-batch: communication of buckets that share buffers, and zeroing of their gradients
+  double reduce = 0, gather = 0;  // seconds per step of gradient reductions, and of weight gathers
+  double turning = 0, clear = 0;  // seconds per micro-batch: communication of buckets that share buffers, and zeroing of their gradients
   double step = 0;
 };
 

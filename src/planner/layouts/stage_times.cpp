@@ -151,7 +151,7 @@ double StageBound::meeting(const LayoutChoice& c, const Places& places) const {
 // of the stage are copied back during its own backward.
 double StageBound::seconds_of(const Task& t, const Span& stage, const TimesThere& there) const {
   const std::vector<PartTimes>& of_types = there.parts;
-  const Index before = stage.first == 0 ? 1 : 0;  // parts before the first layer (the embedding)
+  const Index before = stage.first == 0 ? 1 : 0;  // number of parts before the first layer: the embedding counts as one
   const std::size_t types = std::size_t(types_.count());
   PartSeconds sum;
   double copying = 0;

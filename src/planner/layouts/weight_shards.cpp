@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // the bound adds values in another order than a memory plan
+constexpr double rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than a memory plan
 
 }  // namespace
 

@@ -23,9 +23,9 @@ struct Elements {
 // Elements of a part of the model, or of a stage.
 struct PartElements {
   double sharded = 0, whole = 0;  // sharded over tensor-parallel ranks, and full on each of them
-  double experts = 0;             // elements of expert weights
+  double experts = 0;             // number of elements of expert weights
   double trained_sharded = 0, trained_whole = 0, trained_experts = 0;
-  double wide = 0;     // stored in the wide type, so that they need no separate master weight
+  double wide = 0;     // elements stored in the accumulator's type, which need no separate master weight
   double weights = 0;  // number of weight tensors
 
   Elements on(const LayoutChoice&) const;
@@ -65,7 +65,7 @@ class WeightShards {
 
   const RunConfig& run_;
   StageContents& contents_;
-  std::vector<PartElements> parts_;  // the embedding, one layer of each type, the head
+  std::vector<PartElements> parts_;  // elements of the embedding, of one layer of each type, and of the head
   std::map<const Stages*, std::vector<PartElements>> of_stages_;
   ByWeights<std::vector<double>> of_states_;
 };

@@ -24,8 +24,8 @@ struct Link {
 struct Cluster {
   std::string name;
   Index nodes = 0;         // number of nodes; 0: as many as the run needs
-  Index island_nodes = 0;  // nodes that share a network; 0: all nodes
-  Index per_node = 1;      // devices per node
+  Index island_nodes = 0;  // number of nodes that share a network; 0: all nodes
+  Index per_node = 1;      // number of devices per node, one rank each
 
   struct Device {
     double memory = 0;                       // memory of a device in bytes
@@ -40,7 +40,7 @@ struct Cluster {
   struct Host {
     double memory = 0;     // bytes per device; 0: device and host share the device's memory
     double bandwidth = 0;  // bytes per second of a copy in one direction while the other direction is busy; 0: unknown
-    bool beside = false;   // copies overlap with computation on the device
+    bool beside = false;   // true: copies overlap with computation on the device
   } host;
 
   Link node, network, islands;  // inside a node, between nodes of an island, between islands

@@ -11,7 +11,8 @@
 
 namespace gyr {
 
-// Seconds of `calls` operations that move `bytes` in total. A receive costs 0, because its send is counted.
+// Seconds of all operations in Traffic: `calls` operations that move `bytes` bytes in total. A receive costs 0, because
+// its send is counted.
 double seconds_of(Operation, const Traffic&, const GroupPlacement&, const Cluster&);
 
 }  // namespace gyr

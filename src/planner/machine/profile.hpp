@@ -16,7 +16,7 @@ class Profile {
  public:
   struct Entry {
     std::string kernel, precision;
-    double flops, bytes, seconds;  // flops, bytes and seconds of one launch
+    double flops, bytes, seconds;  // of one launch: floating-point operations, bytes moved, seconds
   };
 
   void add(const Entry&);

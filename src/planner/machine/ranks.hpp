@@ -15,7 +15,7 @@ namespace gyr {
 struct GroupPlacement {
   int ranks = 1, nodes = 1, islands = 1;
   int on_largest_node = 1;  // maximum number of ranks on one node
-  int island = 0;           // island of the group if it is on a single one
+  int island = 0;           // index of the group's island if it is on a single one; else 0
   bool operator==(const GroupPlacement&) const = default;
 };
 

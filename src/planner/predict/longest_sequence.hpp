@@ -22,7 +22,7 @@ struct LongestSequence {
   Index tokens = 0;         // 0: no length satisfies the deck's rules and fits in memory
   bool is_longest = false;  // limited by `most`; a dry run of longer sequences takes minutes
 };
-// Largest multiple of unit_of_length(), at most `most`, for which every rank fits in `room`.
+// Largest multiple of unit_of_length(), at most `most`, for which every rank fits in the given memory limits.
 constexpr Index longest_tried = Index(1) << 26;
 LongestSequence longest_sequence(const RunConfig&, int ranks, const ActivationChoice&, const MemoryLimits&, Index most = longest_tried);
 

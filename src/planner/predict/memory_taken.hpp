@@ -19,7 +19,7 @@ struct MemoryTaken {
   };
   Room of_device = {}, of_host = {};
 
-  // Adds a rank that takes `device` bytes of its device and offloads `swapped` bytes to the host (activation.policy).
+  // Adds a rank that takes `device` bytes of its device and offloads `offloaded` bytes to the host (activation.policy).
   void add(double device, double offloaded, const Cluster& island) {
     const auto keep = [](Room& least, const Room& other) {
       if (other.has - other.takes < least.has - least.takes) least = other;

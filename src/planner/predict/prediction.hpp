@@ -18,7 +18,7 @@ struct Prediction {
   // context-parallel ranks; exposed host copies; waiting for pipeline messages; waiting for gradient reductions and
   // weight gathers over replicas; and the remainder, such as waiting for slower ranks.
   double compute = 0, transfers = 0, copies = 0, messages = 0, buckets = 0, rest = 0;
-  int longest = 0;  // pipeline rank (stage) of that rank
+  int longest = 0;  // index of that rank on the pipeline axis
 };
 
 // Timeline of a simulated step. If the step has more micro-batches than are simulated, the time of the remaining ones
@@ -31,7 +31,7 @@ struct StepTimeline {
   // time
   double left = 0, besides = 0;
   std::vector<Prediction> of_rank;  // breakdown of each pipeline rank; `longest` is its stage
-  int longest = 0;                  // pipeline rank with the longest computation
+  int longest = 0;                  // index of the pipeline rank with the longest computation
 };
 
 // Dry runs of all stages of a layout. They can be reused to predict steps on other clusters and with other micro-batch

@@ -13,7 +13,7 @@
 namespace gyr {
 
 struct TaskCost {
-  double compute = 0, transfer = 0;  // seconds; for a computation: exposed communication inside it
+  double compute = 0, transfer = 0;  // seconds; transfer: of a communication task, or the exposed communication inside a computation
   double copies = 0;                 // seconds of exposed copies to and from the host
   Traffic message = {};              // calls and bytes of a send, whose time depends on the link to the peer
   double seconds() const { return compute + transfer + copies; }
@@ -32,7 +32,7 @@ class TaskKey {
 
 // Communication that overlaps with computation.
 struct OverlapCount {
-  int communicator;  // index of the communicator
+  int communicator;  // index of the communicator, in the order of Grid::visit
   Operation operation;
   Index bytes;    // bytes per transfer
   Index times;    // number of such transfers
@@ -52,11 +52,11 @@ struct CountedTasks {
     double copying = 0, hides = 0;  // seconds of copies to and from the host, and seconds of computation that can overlap with them
     double copies() const { return std::max(0.0, copying - hides); }  // exposed seconds of copies
     Traffic message = {};
-    std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index of the communicator, and the transfer
-    std::vector<OverlapCount> hidden = {};                           // overlapped transfers among them
+    std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index in CountedTasks::communicators, and the transfer
+    std::vector<OverlapCount> hidden = {};                           // those of the transfers that overlap with computation
   };
   std::map<TaskKey, Count> counts;
-  std::vector<TaskKey> gathers;  // weight gathers after the optimizer step
+  std::vector<TaskKey> gathers;  // keys of the weight gathers after the optimizer step
   TaskKey step;
   Count rest;  // work of a step outside the tasks of its program
   std::vector<std::string> communicators;
@@ -82,7 +82,7 @@ class RankCosts {
 
   std::map<TaskKey, TaskCost> costs_;
   BucketPlan buckets_;
-  std::vector<int> pipeline_;  // ranks of the pipeline that this rank belongs to
+  std::vector<int> pipeline_;  // rank at each stage of the pipeline that this rank belongs to
   int own_;
   Cluster cluster_;
 };

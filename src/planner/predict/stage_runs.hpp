@@ -13,7 +13,7 @@ namespace gyr {
 
 struct StageRun {
   RankPlan plan;
-  Program program;  // program that was counted
+  Program program;  // program that the dry run executed
   DType precision;
   // Memory of a rank that keeps `slots` micro-batches in each of its chunks.
   Capacity capacity(const std::vector<int>& slots) const;

@@ -31,7 +31,7 @@ struct SearchResult {
   double seconds = 0;  // seconds taken by the search
 };
 
-enum class Pruning { bounds, none };  // none: predict every layout
+enum class Pruning { bounds, none };  // bounds: skip layouts by lower bounds; none: predict every layout
 
 // Maximum number of queued candidates, about half a GiB.
 inline constexpr std::size_t most_waiting = 5'000'000;
