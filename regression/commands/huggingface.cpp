@@ -432,7 +432,8 @@ TEST(huggingface, import_and_export_memory_is_below_tensor_size) {
   const long out = must({"export-hf", folder / "ckpt", folder / "b"}).peak_kib - base;
   const long widened = must({"export-hf", folder / "ckpt", folder / "b", "--overwrite", "--dtype", "fp16"}).peak_kib - base;
   if (address_sanitizer) GTEST_SKIP() << "the sanitizer keeps freed memory";
-  for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2);
+  // Buffers take half a tensor; the process needs some more pages, whose number varies from run to run.
+  for (const long more : {in, out, widened}) EXPECT_LT(more, tensor / 2 + 2048) << "KiB";
 }
 
 // A sharded model is exported in the same shards, and config.json keys that do not concern the model are kept.

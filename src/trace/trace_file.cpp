@@ -23,7 +23,7 @@ constexpr double longest_time = 1e15;                     // limit of times in m
 class TracedEvent {
  public:
   TracedEvent(const std::string& file, std::size_t number, const Json& json) : file_(file), number_(number), json_(json) {
-    require(!json.is_discarded(), Exit::data, "{}: event {} is not an object", file_, number_);
+    require(json.is_object(), Exit::data, "{}: event {} is not an object", file_, number_);
   }
 
   std::string text(const Json& object, const char* key) const {
@@ -83,7 +83,7 @@ class TraceReader {
   explicit TraceReader(const fs::path& path) { file_.path = path.string(); }
 
   TraceFile read(const Json& json) {
-    require(!json.is_discarded(), Exit::data, "{}: is not valid JSON", file_.path);
+    require(json.is_object(), Exit::data, "{}: is not valid JSON, or not an object", file_.path);
     const auto facts = json.find("otherData"), events = json.find("traceEvents");
     const bool ours = facts != json.end() && facts->is_object() && facts->contains("program") && facts->at("program") == "gyrfalcon" &&
                       events != json.end() && events->is_array();
