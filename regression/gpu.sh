@@ -79,7 +79,7 @@ kernels='activation.*:adamw.*:attention.*:convolution.*:cross_entropy.*:elementw
 few='adamw.*:head_norm.*:layernorm.*:rmsnorm.*:activation.*:gate.*:rope.*'
 numbers='*/parity.*:*huggingface.*'
 bf16='attention.*bf16*:grouped_gemm.*' by_cudnn='attention.*-attention.a_dry_run_counts_millions*'
-[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*' by_cudnn='cudnn.takes_*:cudnn.gradients_*'
+[ "$SMALL" = 0 ] || kernels='activation.*:rmsnorm.*' numbers='*/parity.*/T1' few='activation.*' bf16='activation.*' by_cudnn='cudnn.scratch_*:cudnn.split_*'
 # As on a GPU without wgmma.
 without_warpgroups() { GYR_CUDA_WARPGROUPS=off laws "$bf16"; }
 by_cudnn() {

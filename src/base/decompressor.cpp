@@ -59,7 +59,7 @@ class Gzip final : public CompressedText {
   bool done() override {
     if (inside_) return false;
     const std::string_view rest = compressed_.substr(std::size_t(consumed_));
-    if (rest.find_first_not_of('\0') == rest.npos) return true;  // tape archives are padded with zeros
+    if (rest.find_first_not_of('\0') == rest.npos) return true;  // only zeros follow the last member, as in padded tape archives
     if (!rest.starts_with(gzip_magic)) damaged("the data after the last gzip member are not gzip");
     inflateEnd(&stream_);
     stream_ = {};

@@ -12,7 +12,7 @@
 namespace gyr {
 
 bool may_be_shared(const std::filesystem::path& path) {
-  constexpr long xfs = 0x58465342, zfs = 0x2fc12fc1;  // these two are not in magic.h
+  constexpr long xfs = 0x58465342, zfs = 0x2fc12fc1;  // file system types that magic.h lacks
   constexpr std::array<long, 9> own{EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, xfs, zfs,
                                     SQUASHFS_MAGIC};
   struct statfs status;

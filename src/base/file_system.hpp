@@ -8,8 +8,8 @@
 
 namespace gyr {
 
-// True if other machines may see this file or folder too, judged by the type of its file system: every type except
-// those of local disks and memory.
+// True if other machines may see this file or folder too, judged by the type of its file system. All types count except
+// ext4, XFS, Btrfs, ZFS, F2FS, overlay, SquashFS and file systems in memory. False if the type cannot be read.
 bool may_be_shared(const std::filesystem::path&);
 
 // Reason and remedy for the message about a file that could not be opened with O_NOFOLLOW, which refuses symbolic

@@ -24,7 +24,7 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
 
-  void append(std::string_view bytes);                               // appends through a buffer
+  void append(std::string_view bytes);                               // appends bytes through a buffer in memory
   void write_at(std::int64_t offset, std::string_view bytes) const;  // writes without a buffer; the range may be past the end
   std::int64_t appended() const { return appended_; }
 

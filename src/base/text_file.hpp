@@ -34,15 +34,15 @@ class TextFile {
   std::int64_t newline(std::int64_t from);                  // first newline at or after `from`; -1: none
   std::int64_t newline_before(std::int64_t offset) const;   // last newline before `offset`; -1: none in the text that is still in memory
   std::int64_t newlines_before(std::int64_t offset) const;  // number of newlines before `offset` in the full text
-  void forget(std::int64_t before);                         // drops the text before an offset; afterwards only newlines_before still counts it
+  void forget(std::int64_t before);  // lets the text before an offset be dropped (compressed files only); newlines_before still counts it
 
  private:
   std::string_view window() const { return compressed() ? std::string_view(window_) : file_.text(); }
 
   MappedFile file_;
   std::unique_ptr<Decompressor> decompressor_;
-  std::string window_;  // decompressed text in memory, from offset first_ on
-  std::int64_t first_ = 0, forgotten_newlines_ = 0;
+  std::string window_;                               // decompressed text in memory, from offset first_ on
+  std::int64_t first_ = 0, forgotten_newlines_ = 0;  // byte offset of window_ in the text; number of newlines before it
   bool at_end_ = false;
 };
 

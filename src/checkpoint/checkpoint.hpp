@@ -26,10 +26,10 @@ struct SaveOptions {
 struct Saved {
   std::filesystem::path path;
   std::int64_t step = 0;
-  Index bytes = 0;                 // bytes of all tensors
+  Index bytes = 0;                 // bytes of all tensors of the checkpoint
   int files = 0;                   // number of shard files
-  double blocked_seconds = 0;      // time that this rank's caller was blocked
-  double write_seconds = 0;        // time of the slowest writing rank plus the commit
+  double blocked_seconds = 0;      // seconds for which the caller on this rank was blocked
+  double write_seconds = 0;        // seconds of the slowest writing rank plus the commit; without `async` equal to blocked_seconds
   std::vector<std::string> notes;  // older checkpoints that could not be removed, with reasons; on the first rank only
 };
 

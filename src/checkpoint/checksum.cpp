@@ -87,7 +87,7 @@ SummedFile::Sums SummedFile::sums(std::span<const std::vector<hdf5::Extent>> lis
 
   Checksum whole;
   std::vector<Checksum> sums(lists.size());
-  auto next = pieces.begin();  // first piece that does not end before the block
+  auto next = pieces.begin();  // iterator: first byte range that does not end before the current block
   blocks({0, bytes_}, [&](const char* bytes, Index offset, Index count) {
     whole.add(bytes, count);
     while (next != pieces.end() && end(*next) <= offset) ++next;

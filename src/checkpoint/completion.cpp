@@ -60,7 +60,7 @@ void Completion::commit(Result& result) {
   const std::string run = manifest_.header.run;
   const std::filesystem::path folder = saved_.path.parent_path();
   transaction_->commit(std::move(manifest_));
-  OutputFile latest(folder / "latest");  // for users, and for runs whose checkpoints carry no run id
+  OutputFile latest(folder / "latest");  // file with the name of the newest checkpoint, for users and for runs whose checkpoints carry no run id
   latest.append(saved_.path.filename().string() + "\n");
   latest.commit();
   fault_point("latest", world_.rank(), step);

@@ -125,7 +125,8 @@ std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const 
   const auto remove = [&](const fs::path& path) {
     if (const auto error = remove_checkpoint(path)) left.push_back(fmt::format("{}: cannot be removed: {}", path.string(), error.message()));
   };
-  if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));  // file of the same step, written by an older version
+  // removes the single-file checkpoint of the same step, which an older version wrote
+  if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));
   if (retention.keep <= 0) return left;
   const auto steps = committed_steps(folder);
   int kept = 0;

@@ -52,6 +52,6 @@ void require_space(const std::filesystem::path& folder, Index bytes);
 
 // Writes README.md with this text, which explains the folder to users, unless the file exists. Exit::io.
 void write_readme(const std::filesystem::path& folder, std::string_view text);
-void describe_folder(const std::filesystem::path& folder);  // README.md of a checkpoint folder
+void describe_folder(const std::filesystem::path& folder);  // writes README.md of a checkpoint folder
 
 }  // namespace gyr

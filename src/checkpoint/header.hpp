@@ -31,7 +31,7 @@ struct CheckpointHeader {
   std::string layout = "none";  // axes and sizes of the grid that wrote it
   std::int64_t world = 1;       // number of ranks that wrote the checkpoint
   std::string writer, created;  // writing program with its version; creation time in UTC, ISO 8601
-  std::string version;          // version of the checkpoint format
+  std::string version;          // version of the checkpoint format, such as "2.0"
 };
 
 std::string_view name_of(Content);

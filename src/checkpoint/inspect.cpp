@@ -110,7 +110,7 @@ std::string verify_checksums(const std::filesystem::path& path) {
 }  // namespace
 
 std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
-  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // before HDF5 opens the file, if a manifest names it
+  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // checksums of a manifest are compared before HDF5 opens the file
   const StoredCheckpoint stored(path, Expect::tensors);
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});

@@ -10,8 +10,8 @@
 namespace gyr {
 
 struct Description {
-  bool statistics = false;  // reads every tensor: minimum, maximum, root mean square and number of non-finite values
-  bool check = false;       // first compares the files with the manifest's checksums, or else with those inside HDF5
+  bool statistics = false;  // true: read every tensor and report its minimum, maximum, root mean square and number of non-finite values
+  bool check = false;       // true: first compare the files with the manifest's checksums, or else with those inside HDF5
 };
 
 // Returns header, files and a table of tensors as text. Exit::missing; Exit::data if any of it is damaged.
@@ -28,7 +28,7 @@ std::vector<Tolerance> read_tolerances(const std::filesystem::path&);
 
 struct Difference {
   std::string text;  // one line per tensor that differs, and a summary
-  bool within;       // both hold the same tensors, each within its tolerance
+  bool within;       // true if both files hold the same tensors, each within its tolerance
 };
 
 // Reports the largest |a - b| per tensor, absolute and relative to M. The last matching tolerance applies; without one

@@ -27,8 +27,8 @@ struct StoredBox {
   std::string dataset;
   Box box;
   std::uint64_t values_checksum = 0;  // checksum of the values in row-major order, taken in memory while writing
-  std::vector<hdf5::Extent> extents;  // byte ranges of the box in the file ...
-  std::uint64_t stored_sum = 0;       // ... and the checksum of the bytes in these ranges
+  std::vector<hdf5::Extent> extents;  // byte ranges of the file that store the box
+  std::uint64_t stored_sum = 0;       // XXH3 checksum of the bytes in `extents`, concatenated
 };
 
 struct ManifestFile {

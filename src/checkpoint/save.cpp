@@ -137,7 +137,7 @@ void Saver::begin(CheckpointHeader header) {
   const std::int64_t step = manifest.header.step;
   const std::filesystem::path target = checkpoint_path(folder_, step);
 
-  std::unique_ptr<Transaction> transaction;  // exists on the first rank only
+  std::unique_ptr<Transaction> transaction;  // not null on the first rank only
   collective_check(world, [&] {
     if (world.rank() != first_rank) return;
     remove_unfinished(folder_);
@@ -147,7 +147,7 @@ void Saver::begin(CheckpointHeader header) {
   Write write;
   try {
     write = hand_over(Transaction::temporary(target) / shard_name(world.rank()), manifest.header);
-  } catch (...) {  // an error is thrown on every rank
+  } catch (...) {  // an error on one rank is thrown on every rank
     transaction.reset();
     world.barrier();
     throw;
@@ -190,7 +190,8 @@ std::optional<Saved> Saver::ended() {
   Saved saved = in_flight_->saved();
   in_flight_.reset();
   saved.blocked_seconds = std::exchange(blocked_seconds_, 0);
-  if (!options_.async) saved.write_seconds = saved.blocked_seconds;  // most of it was written while the data arrived
+  // a synchronous save writes the data as it arrives, so the blocked time includes the writing
+  if (!options_.async) saved.write_seconds = saved.blocked_seconds;
   return saved;
 }
 

@@ -14,8 +14,8 @@ namespace gyr {
 
 // Options for writing a shard file.
 struct ShardOptions {
-  int deflate = 0;     // compression level 1 to 9; 0: none
-  bool verify = true;  // read the file back before it counts as written
+  int deflate = 0;     // deflate (gzip) level 1 to 9; 0: no compression
+  bool verify = true;  // true: read the file back before it counts as written
 };
 
 class ShardWriter {
@@ -40,7 +40,7 @@ class ShardWriter {
   ShardOptions options_;
   std::optional<hdf5::File> file_;
   std::optional<hdf5::Dataset> dataset_;
-  std::optional<Checksum> sum_;  // checksum of the current box
+  std::optional<Checksum> sum_;  // running checksum of the values written to the current box
   Index rows_done_ = 0;
   std::map<std::size_t, int> boxes_of_;  // number of boxes so far, by tensor index
   ManifestFile entry_;

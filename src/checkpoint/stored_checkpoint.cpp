@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t most_open = 16;  // limit of open files; a rank may need parts of thousands of files
+constexpr std::size_t most_open = 16;  // maximum number of files kept open; a rank may need parts of thousands of files
 
 std::string contents(const fs::path& path) {
   require(!fs::is_directory(path), Exit::data, "{}: is a folder; a checkpoint has a file of this name", path.string());

@@ -24,11 +24,11 @@ class StoredCheckpoint {
   const CheckpointHeader& header() const { return manifest_.header; }
   const Manifest& manifest() const { return manifest_; }
   const std::vector<StoredTensor>& tensors() const { return manifest_.tensors; }  // tensors in the order of the manifest
-  const StoredTensor* find(const std::string& path) const;                        // nullptr if there is no such tensor
+  const StoredTensor* find(const std::string& path) const;                        // tensor with this HDF5 path; nullptr if there is none
 
   // Compares every `of`-th file from `first` on with its checksum before HDF5 opens it, so that ranks can divide the
-  // work. Exit::data naming the file, and the tensor if its values are damaged. Files of format 1 are skipped, because
-  // their checksums are inside HDF5.
+  // work. Exit::data naming the file, and the tensor if its values are damaged. Files of format 1, whose checksums are
+  // inside HDF5, and files without a header are skipped.
   void check_files(int first = 0, int of = 1) const;
   void check_index() const;  // compares index.h5 with its checksum
   // Reads every value, so that HDF5 compares each chunk with the checksum stored next to it. Returns the number of
@@ -61,7 +61,7 @@ class StoredCheckpoint {
   std::string name_;
   bool has_header_ = true;
   Manifest manifest_;
-  std::vector<std::vector<Piece>> pieces_;  // pieces of each tensor in the files, by tensor index
+  std::vector<std::vector<Piece>> pieces_;  // [tensor index]: the stored boxes of the tensor, each with the index of its file in the manifest
   std::vector<std::size_t> by_path_;
   mutable std::list<Open> open_;  // open files, most recently used first
   mutable Index bytes_read_ = 0, bytes_of_closed_ = 0;

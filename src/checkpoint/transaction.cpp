@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* index_format = "gyrfalcon checkpoint index";
-constexpr Index bytes_of_files = Index(2) << 20;  // upper bound for HDF5 structures, attributes, virtual datasets and manifest
-constexpr int leader = 0;                         // position of the rank that commits
+// bytes reserved on disk for HDF5 structures, attributes, virtual datasets and manifest (upper bound)
+constexpr Index bytes_of_files = Index(2) << 20;
+constexpr int leader = 0;  // grid position of the rank that commits
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 

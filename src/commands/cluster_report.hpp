@@ -34,8 +34,8 @@ inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.
 // Model FLOPs utilisation (MFU), a fraction: the model's minimal FLOPs (modules/cost/flops.hpp) over the devices' peak FLOPs
 // in a step of `seconds`.
 double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
-// Predicted step time, its parts, and the time of the training run. `tokens`: of the whole training run; 0: those of
-// the deck's steps.
+// Predicted step time, its parts, and the time of the training run. `tokens`: number of tokens of the full training
+// run; 0: those of the deck's steps.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
 // Rows of link, communicator, operation, MiB, and percentage of all bytes.
 std::vector<std::vector<std::string>> link_rows(const LinkTraffic&);

@@ -48,7 +48,7 @@ std::string listed(const std::vector<std::string>& choices) {
 
 // Error message for a command line that CLI11 rejected, as one sentence.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> left = app.remaining();  // CLI11 reports a missing command before an unknown word
+  const std::vector<std::string> left = app.remaining();  // words that no command has accepted; CLI11 would report a missing command first
   if (!app.get_subcommands().empty() || left.empty()) return error.what();
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -178,7 +178,7 @@ bool Command::parse(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
     return true;
-  } catch (const CLI::Success& asked) {  // --help, --version
+  } catch (const CLI::Success& asked) {  // CLI11 throws this for --help and --version
     app_->exit(asked);
     return false;
   } catch (const CLI::ParseError& error) {

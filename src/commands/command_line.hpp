@@ -33,14 +33,14 @@ class Option {
   Option* excludes(Option* other);
   Option* needs(Option* other);
   Option* from_environment(const std::string& variable);  // used if the command line does not set the option
-  // Options of list type
+  // For options of list type. words(): the option takes at least `least` words.
   Option* words(int least);
   Option* repeated();  // the option may be given several times, with one word each
   // Numeric options: not_negative is 0 or more, positive is 1 or more, between includes both ends
   Option* not_negative();
   Option* positive();
   Option* between(double least, double most);
-  // Options of text type
+  // For options of text type: the valid values.
   Option* one_of(std::vector<std::string> choices);
 
   bool given() const;
@@ -65,7 +65,7 @@ class Option {
 struct CommandHelp {
   struct Word {
     std::vector<std::string> names;  // "-h", "--help"; or the name of a positional argument
-    std::string values, help;        // "TEXT", "{fp32,bf16}"; empty for a flag
+    std::string values, help;        // values: type or valid values, "TEXT" or "{fp32,bf16}", empty for a flag; help: description
     std::vector<std::string> choices;
     bool placed = false, list = false, required = false;
   };
@@ -91,7 +91,7 @@ class Command {
 
   void require_command();  // the user must give one of the subcommands
   void footer(const std::string& text);
-  void footer(const std::function<std::string()>& text);  // computed when help is printed
+  void footer(const std::function<std::string()>& text);  // text() is called when help is printed
   void callback(const std::function<void()>& chosen);     // runs after the full command line is parsed; may throw Exit::usage
   bool given(const std::string& option) const;
   CommandHelp help() const;

@@ -132,7 +132,7 @@ int build(const BuildArguments& a) {
         BuildTeam team;
         team.rank = runtime.rank(), team.size = runtime.ranks();
         team.all_gather = [&](std::int64_t x) {
-          const double mine = double(x);  // byte counts stay far below 2^53
+          const double mine = double(x);  // exact as a double, because byte counts stay far below 2^53
           std::vector<std::int64_t> all;
           for (const double value : grid.world().gather({&mine, 1})) all.push_back(std::int64_t(value));
           return all;

@@ -79,8 +79,8 @@ DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Ind
   data.classes = run.model.objective->classes();
   if (run.model.objective->most_pairs(seq_length) > 0) data.pairs = Pairs::as_they_are;
   if (run.model.objective->reads_pairs()) data.source_length = run.model.objective->lengths(seq_length).source;
-  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;  // true: each sample is a full text
-  // the other orders contain the same windows
+  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;  // true: each sample is a full text, not a window of joined documents
+  // The orders shuffled and megatron have the same windows, so that shuffled, the default, is used for both.
   if (whole || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;
   data.separate = whole || (run.data.separate && data.source_length == 0);
   data.predicts = run.model.objective->writes_next_token();
@@ -97,7 +97,7 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
   return token;
 }
 
-// Creates the evaluation of the chosen task, and records in `settings` every setting that the results depend on.
+// Creates the evaluation of the chosen task, and records the settings of this task in `settings`.
 std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunConfig& run, Json& settings) {
   const Index seq_length = a.seq_length > 0 ? a.seq_length : run.train.seq_length;
   require(seq_length <= longest, Exit::usage, "--length {}: the maximum is {}", seq_length, longest);
@@ -133,8 +133,8 @@ std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunCon
   return text_evaluation({a.texts.begin(), a.texts.end()}, a.documents.format(), stride, text);
 }
 
-// Layout with the requested tensor- and pipeline-parallel ranks. The other ranks are data-parallel: they share the
-// passages.
+// Layout with the requested tensor- and pipeline-parallel ranks. The other ranks are data-parallel: the passages are
+// distributed over them.
 Layout layout_of(const EvalArguments& a, RunConfig run, int ranks) {
   run.parallel.pipeline = a.pipeline, run.parallel.virtual_stages = 1, run.parallel.sequence = false;
   run.parallel.context = run.parallel.expert = 1;

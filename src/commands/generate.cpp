@@ -82,7 +82,7 @@ Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length,
               wait_policy_of(runtime.world()));
 }
 
-// Truncates the text where one of the marks appears. Returns true if one does.
+// Truncates the text at a stop string; if several occur, the first one in the list counts. Returns true if one occurs.
 bool truncate_at(std::string& text, const std::vector<std::string>& marks) {
   for (const std::string& mark : marks)
     if (const auto at = text.find(mark); at != std::string::npos) {
@@ -92,8 +92,8 @@ bool truncate_at(std::string& text, const std::vector<std::string>& marks) {
   return false;
 }
 
-// Notes the settings that the model's files suggest. They are not applied, because a generated text depends on the
-// command line only.
+// Notes the sampling settings and the chat template that the model's files suggest. They are not applied, because
+// sampling depends on the command line only.
 void print_conventions(const GenerateArguments& a, const Note& note) {
   if (!note) return;
   try {

@@ -10,7 +10,7 @@
 namespace gyr {
 
 struct Page {
-  std::string file, text;  // "gyrfalcon-train.1"
+  std::string file, text;  // file name, such as "gyrfalcon-train.1"; content in roff
 };
 
 // A page for the program and for each command, and gyrfalcon-deck.5 for the deck keys. `keys` is the text of that page;

@@ -7,12 +7,12 @@
 namespace gyr {
 
 struct PlanArguments : DeckArguments {
-  int ranks = 0;                 // number of ranks; 0: that of the deck's grid
+  int ranks = 0;                 // number of ranks; 0: those of this MPI job if it has several, else the fewest that the deck's grid needs
   std::string cluster, profile;  // files of the cluster description and of measured kernel times; no cluster: no prediction
   std::string page;              // file of the HTML page; empty: print text
-  bool explain = false;          // --explain: search for the fastest layout
-  bool longest = false;          // --longest: find the longest sequences that fit in memory
-  bool explain_layout = false;   // --explain-layout: show the sharding of each operator over tensor-parallel ranks
+  bool explain = false;          // true (--explain): search for the fastest layout
+  bool longest = false;          // true (--longest): find the longest sequences that fit in memory
+  bool explain_layout = false;   // true (--explain-layout): show the sharding of each operator over tensor-parallel ranks
   double tokens = 0;             // tokens of the whole training run; 0: those of the deck's steps
 };
 

@@ -29,8 +29,8 @@ constexpr std::array<const char*, 13> kind_names{"forward",
                                                  "send",
                                                  "reduce gradients of a bucket",
                                                  "all-gather weights of a bucket"};
-constexpr Index most_tasks = 60000;  // maximum number of tasks on a page; with more, only some ranks are drawn
-constexpr double units = 1e8;        // number of time units per step
+constexpr Index most_tasks = 60000;  // maximum number of tasks on a page; with more, only some pipeline ranks are drawn
+constexpr double units = 1e8;        // resolution of times on the page: number of equal time units in a step
 
 Kind kind_of(Op op) {
   switch (op) {
@@ -79,7 +79,7 @@ class Tasks {
   std::vector<Index> numbers_;
 };
 
-// Ranks to draw: every n-th, the last one, the one that computes longest, and `wanted`.
+// Pipeline ranks to draw: every n-th, the last one, the one that computes longest, and `wanted`.
 std::vector<int> drawn_ranks(const StepTimeline& step, int wanted) {
   Index tasks = 0;
   for (const Program& p : step.programs) tasks += Index(p.tasks.size());
@@ -90,7 +90,7 @@ std::vector<int> drawn_ranks(const StepTimeline& step, int wanted) {
   return drawn;
 }
 
-// End of the optimizer step of this rank; other ranks may end later.
+// Time at which this pipeline rank ends its optimizer step; other ranks may end later.
 double end_of(const Program& program, const std::vector<TaskSpan>& spans) {
   const auto found = std::find_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return t.op == Op::step; });
   return spans.at(std::size_t(found - program.tasks.begin())).end;

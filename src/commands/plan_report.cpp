@@ -41,7 +41,7 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
   for (const char* name : {"total", "live", "planned", "planned/live"}) columns.push_back({name, true});
   Table table(columns);
   for (const RankPlan& p : plans) {
-    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // context-parallel ranks use the same memory
+    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // shows one context-parallel rank, because all of them use the same memory
     const int stage = layout.coordinate(p.position, Axis::pipeline);
     const PipelineShape shape = pipeline_shape(layout, 1);
     Index layers = 0;
@@ -91,7 +91,8 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
                {"KiB per call", true},
                {"MiB", true},
                {"data"}});
-  std::map<std::pair<int, std::vector<std::vector<std::string>>>, std::vector<int>> alike;  // tensor ranks by stage and rows
+  // tensor-parallel ranks with equal communication, by pipeline stage and table rows
+  std::map<std::pair<int, std::vector<std::vector<std::string>>>, std::vector<int>> alike;
   std::vector<decltype(alike)::const_iterator> order;
   for (const RankPlan& p : plans) {
     if (layout.coordinate(p.position, Axis::context) != 0) continue;

@@ -51,7 +51,8 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
   try {
     Deck deck = Deck::stored(read_header(*newest).deck, name);
     const RunConfig stored = read_run_config(deck);
-    if (finds_alpha(run) && !stored.offload.on) return {};  // the checkpoint has no alpha
+    // the checkpoint's run did not offload activations, so there is no activation.alpha to keep
+    if (finds_alpha(run) && !stored.offload.on) return {};
     const Layout layout = layout_of(stored, ranks);
     Decision d;
     if (finds_layout(run)) {

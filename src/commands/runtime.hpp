@@ -30,8 +30,9 @@ class Runtime {
 };
 
 // Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that
-// failed. If the other ranks do not agree on a code within a few seconds, because they wait for the failed one, the job
-// is aborted with its code. `last_line`: rank 0 ends its output with RUN OK, RUN STOPPED or RUN FAILED.
+// failed. A failed rank waits 5 seconds for the exit codes of all ranks. If some rank does not join, for example
+// because it waits for the failed one, the failed rank prints its own error and aborts the job with its code.
+// `last_line`: the output ends with RUN OK, RUN STOPPED or RUN FAILED, printed by rank 0 or by the aborting rank.
 int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line);
 
 }  // namespace gyr

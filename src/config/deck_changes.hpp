@@ -14,8 +14,9 @@ struct DeckChange {
   Effect effect;
 };
 
-// Changes between two effective decks, in the order of their keys. A key that one deck lacks has its default there,
-// because the program that wrote the deck did not know it. Empty if one of the decks is empty.
+// Changes between two effective decks, in the order of the program's keys; keys that only the old deck knows follow. A
+// key that one deck lacks has its default there, because the program that wrote the deck did not know it. Empty if one
+// of the decks is empty.
 std::vector<DeckChange> deck_changes(const std::string& before, const std::string& now);
 
 // Table of the changes that affect results, and a line with those that do not; empty if nothing changed.

@@ -26,8 +26,9 @@ void check_experts(const RunConfig&, int data);
 // Layout of a deck with the values that it leaves open: data-parallel size, attention ranks, layers of each stage.
 // Checks no rule.
 Layout layout_from_choices(const ParallelConfig&, int data, int attention_ranks, std::vector<Span> stages);
-// With several islands (cluster.emulate): sorts the ranks by island unless parallel.permutation is set, and returns the
-// relative speeds of the pipeline ranks. Otherwise the layout is unchanged and the list is empty.
+// Both functions change nothing unless there are several islands (cluster.emulate). order_by_islands(): sorts the ranks
+// by island unless parallel.permutation is set. speeds_of_stages(): relative speeds of the pipeline ranks; empty
+// without several islands.
 void order_by_islands(Layout&, const ParallelConfig&);
 std::vector<double> speeds_of_stages(const Layout&, const ParallelConfig&);
 // Checks all rules. Like layout_of, but the message does not suggest valid grids.

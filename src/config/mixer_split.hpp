@@ -15,7 +15,7 @@ namespace gyr {
 // Forward FLOPs per token of the two mixers of a block, as executed, on a rank that computes them. Attention values are
 // counted as full heads.
 struct MixerSplit {
-  int attention_ranks;    // 0: all ranks compute both
+  int attention_ranks;    // number of ranks that compute attention only; 0: all ranks compute both mixers
   double attention, ssm;  // FLOPs per token on a rank that computes this mixer
   // FLOPs of the rank that computes most.
   double slowest() const { return attention_ranks == 0 ? attention + ssm : std::max(attention, ssm); }

@@ -25,7 +25,7 @@ void check_data(const RunConfig& run) {
   require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, but data.split = {} leaves that empty", run.train.eval_every, run.data.split);
   if (!run.model.objective->has_source()) return;
-  run.model.objective->lengths(run.train.seq_length);  // refuses samples that are too short
+  run.model.objective->lengths(run.train.seq_length);  // throws if samples of this length are too short for the objective
   require(!run.model.objective->reads_pairs() || run.data.order == "documents", Exit::config,
           "train.objective = {}: each pair of source and text is a sample of its own; set data.order to documents", run.model.objective->name());
   require(!run.data.separate, Exit::config, "data.documents = separate: an encoder reads full samples; leave it joined");

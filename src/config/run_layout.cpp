@@ -15,7 +15,7 @@ std::map<std::string, Index> sharded_units(ModelConfig m, bool separate_mixers) 
   if (m.objective->depths() > 0) m.pattern = all_layers(m), m.objective = next_token();
   if (separate_mixers) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
   std::sort(m.pattern.begin(), m.pattern.end());
-  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // one layer of each type
+  m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // keeps one layer of each type
   std::map<std::string, Index> units;
   for (const Weight& w : declared_weights(m))
     if (const Sharding* sharding = w.sharding(Axis::tensor))
@@ -66,7 +66,7 @@ void check_experts(const RunConfig& run, int data) {
           "parallel.expert_room = {} is less than balanced routing needs; set it to 1 or more, or to 0 for any routing", room);
   if (run.optimizer.frozen.empty() && !run.optimizer.lora) return;
   const Trained trained = run.optimizer.trained();
-  std::map<std::string, const Weight*> first;  // first weight of each matrix of the experts of a layer
+  std::map<std::string, const Weight*> first;  // by weight name with * for the expert index: weight of the first expert
   const std::vector<Weight> weights = declared_weights(run.model);
   for (const Weight& w : weights) {
     if (!w.expert) continue;
@@ -112,7 +112,7 @@ std::vector<Span> stages_of(const RunConfig& run, const std::vector<double>& spe
   const ParallelConfig& p = run.parallel;
   if (p.layers.empty()) {
     const StageCosts costs = stage_costs(run.model, run.lengths());
-    std::vector<double> of_stages;  // pipeline rank r has the stages r, r + pipeline, r + 2 pipeline ...
+    std::vector<double> of_stages;  // speed per pipeline stage; pipeline rank r has the stages r, r + pipeline, r + 2 pipeline ...
     for (int stage = 0; stage < p.stages() && !speeds.empty(); ++stage) of_stages.push_back(speeds[std::size_t(stage % p.pipeline)]);
     return split_stages(costs.layers, costs.embedding, costs.head, p.stages(), of_stages);
   }
@@ -189,8 +189,8 @@ RunConfig on_grid(RunConfig run, const Sizes& sizes) {
   return run;
 }
 
-// All grids of `ranks` ranks, sorted by distance to the deck's grid. The distance is the sum over the axes of |ln(size
-// / size in the deck)|.
+// All grids of `ranks` ranks, sorted by distance to the deck's grid; context-parallel grids only if the deck has
+// context parallelism. The distance is the sum over the axes that the deck sets of |ln(size / size in the deck)|.
 std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
   std::vector<int> divisors;
   for (int n = 1; n <= ranks; ++n)

@@ -27,7 +27,7 @@ struct TrainConfig {
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;
   std::uint64_t seed;
-  double walltime;  // seconds; 0: no limit
+  double walltime;  // time limit of the job in seconds; 0: no limit
   NonFinite non_finite;
   Index max_skips;       // maximum number of consecutive skipped batches
   double spike;          // loss limit, as a multiple of the mean of recent losses; 0: no limit

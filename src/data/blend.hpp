@@ -24,7 +24,7 @@ class Blend {
   // largest i so far; the samples after the last cached count are recomputed one by one. Thread-safe.
   Pick at(std::int64_t i) const;
 
-  std::span<const double> weights() const { return weights_; }  // normalised
+  std::span<const double> weights() const { return weights_; }  // weight of each corpus, normalised to sum 1
 
  private:
   std::int64_t step(std::int64_t i, std::int64_t* taken) const;

@@ -48,8 +48,8 @@ struct Part {
 
 // Position of this rank's part in the corpus.
 struct Place {
-  std::int64_t first_token = 0, first_sequence = 0;  // tokens and sequences of all earlier ranks
-  std::int64_t tokens = 0, sequences = 0;            // totals over all ranks
+  std::int64_t first_token = 0, first_sequence = 0;  // number of tokens and of sequences of all earlier ranks
+  std::int64_t tokens = 0, sequences = 0;            // number of tokens and of sequences of all ranks
   std::int64_t tail = 0;                             // tokens of this rank's last sequence that later ranks encode
 };
 
@@ -218,7 +218,8 @@ class Builder {
             "ranks see different input files, or files of different sizes; wait until they are written, or give files that all nodes see");
   }
 
-  // The blocks of all files form one list; each rank encodes a contiguous range of it, and the ranges have equal size.
+  // The blocks of all files form one list. Each rank encodes a contiguous range of it; the sizes of the ranges differ
+  // by at most one block.
   void encode(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     const std::int64_t blocks = first_block_.back();
     const std::int64_t first = blocks * team_.rank / team_.size, last = blocks * (team_.rank + 1) / team_.size;

@@ -20,19 +20,20 @@ namespace gyr {
 // them.
 struct BuildTeam {
   int rank = 0, size = 1;
-  std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) { return std::vector{x}; };  // [rank]
+  // result [rank]: the argument of that rank
+  std::function<std::vector<std::int64_t>(std::int64_t)> all_gather = [](std::int64_t x) { return std::vector{x}; };
   std::function<void(const std::function<void()>&)> collective_check = [](const std::function<void()>& action) { action(); };
 };
 
 struct BuildOptions {
   std::vector<std::filesystem::path> inputs;  // text files, in the order of the corpus; the same on every rank
-  std::filesystem::path prefix;               // PREFIX of the output: PREFIX.bin, PREFIX.idx, PREFIX_mask.bin and PREFIX_mask.idx
+  std::filesystem::path prefix;               // PREFIX of the output files PREFIX.bin and PREFIX.idx, PREFIX_mask.* and PREFIX_labels.*
   DocumentFormat format;                      // document boundaries, the JSON key of the text, and the treatment of invalid lines
-  std::optional<std::int32_t> eod;            // end-of-document token appended to every document; empty: none. In a conversation
-                                              // it is a target token if the token before it is one
-  bool overwrite = false;                     // replace an existing corpus
-  bool complete = false;                      // add the special tokens of the tokenizer's post-processor (BOS, EOS, ...) to every document; labelled
-                                              // examples (labelled.hpp) always get them
+  std::optional<std::int32_t> eod;            // end-of-document token appended to every document; empty: none. It is a target token
+                                              // if the token before it is one
+  bool overwrite = false;                     // true: replace an existing corpus; false: an existing corpus is an error
+  bool complete = false;  // true: add the special tokens of the tokenizer's post-processor (BOS, EOS, ...) to every document; labelled
+                          // examples (labelled.hpp) always get them
 };
 
 struct BuildReport {

@@ -67,7 +67,7 @@ ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) 
   mark_learned();
 }
 
-// Splits the text at special tokens. Decoding the ids between them restores the original text, because encoding is
+// Splits the text at special tokens. Decoding the ids between them restores the original text if the tokenizer is
 // lossless.
 void ChatTemplate::add_literal(const std::string& text, const Tokenizer& tokenizer) {
   find_unknown_marks(text, tokenizer);

@@ -15,8 +15,8 @@
 
 namespace gyr {
 
-std::filesystem::path labels_prefix(const std::filesystem::path& prefix);  // PREFIX_labels
-std::filesystem::path names_path(const std::filesystem::path& prefix);     // PREFIX_labels.txt
+std::filesystem::path labels_prefix(const std::filesystem::path& prefix);  // returns PREFIX_labels
+std::filesystem::path names_path(const std::filesystem::path& prefix);     // returns PREFIX_labels.txt
 
 class ClassLabels {
  public:

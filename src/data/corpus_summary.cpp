@@ -44,7 +44,7 @@ void add_companion_row(Table& table, const TokenFile& tokens, const std::filesys
 }  // namespace
 
 std::vector<LengthBin> length_bins(const TokenFile& file) {
-  std::vector<LengthBin> bins(65);  // index: bit width of the length
+  std::vector<LengthBin> bins(65);  // [bit width of the length]: the bin of these lengths
   for (std::int64_t d = 0; d < file.documents(); ++d) {
     const std::int64_t length = length_of(file, d);
     LengthBin& bin = bins[std::size_t(std::bit_width(std::uint64_t(length)))];

@@ -14,7 +14,7 @@ struct DataConfig {
   std::vector<std::string> prefixes;
   std::vector<double> weights;
   std::string split, order, tokenizer;
-  bool separate;  // documents of a window are masked from each other in attention
+  bool separate;  // true: documents of a window are masked from each other in attention; false: they are joined
   std::uint64_t seed;
   std::vector<Span> skip;  // sample ranges that no step uses, in rising order
 };

@@ -183,7 +183,7 @@ Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, s
       s.texts.push_back({Index(first), Index(count), extract.sequence, references_.empty() ? 0 : references_[c].of(extract.sequence)});
     first += count;
   }
-  separate(first, length - first);  // positions of the padding
+  separate(first, length - first);  // the padding counts as one document with positions of its own
   if (options_.words) s.begins = word_begins(*options_.words, s.tokens, s.learned);
   return s;
 }

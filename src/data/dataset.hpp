@@ -62,7 +62,7 @@ struct DatasetOptions {
   std::int64_t seq_length = 0;  // L: sequence length; samples hold L + 1 tokens
   std::uint64_t seed = 1234;
   SampleOrder order = SampleOrder::shuffled;
-  bool separate = false;                           // documents of a window are masked from each other in attention
+  bool separate = false;                           // true: documents of a window are masked from each other in attention; false: they are joined
   bool predicts = true;                            // true: next-token prediction; false: the labels belong to the first L tokens themselves
   std::int64_t samples = 0;                        // number of samples that will be read; only the megatron order needs it
   std::int64_t vocab_size = TokenFile::max_vocab;  // larger ids in the data are an Exit::data error when they are read
@@ -93,7 +93,8 @@ class Dataset {
   // The tokens of a corpus after its last complete window, as a shorter sample; empty in the order documents.
   Sample rest(std::int64_t corpus) const;
 
-  // Notes for the user, one line each: how full the windows are and how many documents are truncated.
+  // Notes for the user, one line each: how full the windows are, how many documents are truncated or left out, and the
+  // reference model of preference pairs.
   std::vector<std::string> notes() const;
 
   std::int64_t seq_length() const { return options_.seq_length; }

@@ -85,7 +85,7 @@ class TextOfObject : public nlohmann::json_sax<json> {
 
   std::string wanted_, others_;
   std::size_t depth_ = 0;
-  bool here_ = false;  // the current value belongs to the wanted key
+  bool here_ = false;  // true: the last key read in the outer object is the wanted key
 };
 
 Rule rule_for(std::filesystem::path path, Rule rule) {
@@ -191,7 +191,7 @@ void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const Visit&
 void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit) {
   constexpr std::int64_t none = -1;
   bool begins = !continues(begin);
-  std::int64_t open = begins ? none : begin;  // start of the current document's text
+  std::int64_t open = begins ? none : begin;  // byte at which the current document's text begins; none: no document is open
   for (std::int64_t line = begin; line < end; line = line_end(line)) {
     if (separates(line)) {
       if (open != none) visit({file_.view(open, line), begins, true});

@@ -34,10 +34,11 @@ struct DocumentFormat {
   std::string separator;     // text of a separator line; "": any run of blank lines (only white space)
   std::string key = "text";  // json_lines: key of the text
   std::string source_key;    // json_lines: key of an encoder input (sourced_text.hpp); it is a document before the text's document; "": none
-  std::shared_ptr<const ConversationFormat> conversation;  // json_lines: read conversations instead of `key`; null: no
-  std::shared_ptr<const LabelledFormat> labelled;          // json_lines: read labelled examples instead of `key`; null: no
-  bool pairs = false;                                    // json_lines: read a chosen and a rejected text (paired_texts.hpp), which are two documents
-  Invalid invalid = Invalid::stop;                       // invalid JSON line: stop with file:line, or skip and count it
+  // json_lines: format of conversations to read instead of `key`; null: lines hold no conversations
+  std::shared_ptr<const ConversationFormat> conversation;
+  std::shared_ptr<const LabelledFormat> labelled;  // json_lines: format of labelled examples to read instead of `key`; null: lines hold none
+  bool pairs = false;                              // json_lines: true: read a chosen and a rejected text (paired_texts.hpp), which are two documents
+  Invalid invalid = Invalid::stop;                 // invalid JSON line: stop with file:line, or skip and count it
   std::int64_t max_line_bytes = std::int64_t(64) << 20;  // json_lines: a longer line is invalid
 };
 
@@ -64,7 +65,7 @@ class DocumentFile {
   DocumentFile(const std::filesystem::path& path, const DocumentFormat& format);
 
   std::int64_t blocks() const;                            // at least 1; for a compressed file an estimate from its size
-  double blocks_read() const;                             // compressed files: progress in blocks
+  double blocks_read() const;                             // compressed files only: number of blocks read so far, estimated from the bytes read
   std::int64_t stored() const { return file_.stored(); }  // size of the file on disk, bytes
   bool compressed() const { return file_.compressed(); }
   std::int64_t bytes() const { return file_.known(); }  // size of the text, bytes; for a compressed file the bytes decompressed up to now

@@ -11,7 +11,7 @@ namespace {
 // Parses the line as a tree and rejects repeated keys. nlohmann::json would keep the last of them, but other readers
 // keep the first.
 json parse(std::string_view line) {
-  std::vector<std::set<std::string>> keys;  // keys of each open object
+  std::vector<std::set<std::string>> keys;  // keys read so far in each open object
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     if (std::size_t(depth) > max_depth) refuse("is nested deeper than {} levels", max_depth);
     if (event == json::parse_event_t::object_start) keys.emplace_back();

@@ -102,8 +102,8 @@ class PackedSamples : public Samples {
     for (std::uint32_t place = 0; place < places_.size(); ++place) places_[next[window_of[place]]++] = place;
   }
 
-  // Packing put the document of rank `place` (in descending length) here. An epoch puts another document of equal
-  // length here.
+  // Packing put the document with index `place` in the list sorted by descending length here. An epoch puts another
+  // document of equal length here.
   std::uint32_t document_at(std::uint32_t place, std::uint64_t key) const {
     const std::int64_t length = kept(documents_[place]);
     const auto length_of = [&](std::uint32_t d) { return kept(d); };

@@ -41,7 +41,7 @@ class Samples {
   // Returns the nonempty extracts of sample `number` >= 0, in order. Together they are one window, or fewer tokens if
   // padding follows.
   virtual std::vector<Extract> extracts(std::int64_t number) const = 0;
-  virtual std::int64_t per_epoch() const = 0;  // windows in one pass over the range
+  virtual std::int64_t per_epoch() const = 0;  // number of windows in one pass over the range
   virtual std::int64_t size() const = 0;       // number of samples; 2^63 - 1 if the order is endless
   // The tokens after the last complete window; empty for the order documents.
   virtual std::vector<Extract> rest() const { return {}; }

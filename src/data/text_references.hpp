@@ -13,7 +13,7 @@
 
 namespace gyr {
 
-std::filesystem::path references_path(const std::filesystem::path& prefix);  // PREFIX_reference.jsonl
+std::filesystem::path references_path(const std::filesystem::path& prefix);  // returns PREFIX_reference.jsonl
 
 class TextReferences {
  public:

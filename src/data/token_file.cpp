@@ -74,7 +74,7 @@ void TokenFile::check_header() {
 
 void TokenFile::check_sequences() {
   const std::int64_t item = bytes_of(type_);
-  std::int64_t next = 0;  // bytes up to here. Checked in every step, so that the sum cannot overflow
+  std::int64_t next = 0;  // byte of .bin at which sequence s must begin. Checked in every step, so that the sum cannot overflow
   for (std::int64_t s = 0; s < sequences_; ++s) {
     const auto length = at<std::int32_t>(lengths_, s);
     const auto pointer = at<std::int64_t>(pointers_, s);

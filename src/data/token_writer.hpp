@@ -46,7 +46,7 @@ class TokenWriter {
   TokenType type_;
   OutputFile bin_, index_;
   std::vector<std::int32_t> lengths_;
-  std::int64_t tokens_ = 0, open_ = 0;  // tokens written; tokens in the current document
+  std::int64_t tokens_ = 0, open_ = 0;  // number of tokens written; number of tokens in the current document
   std::string buffer_;
 };
 

@@ -20,7 +20,7 @@ struct TrainerOptions {
   std::int64_t vocab_size = 32768;     // number of tokens, including special tokens and the 256 bytes
   std::int64_t min_frequency = 2;      // a pair with fewer occurrences is not merged
   std::int64_t max_token_bytes = 128;  // maximum token length; avoids tokens for rows of dashes or base64 data
-  std::vector<std::string> specials = {"<|pad|>", "<|bos|>", "<|endoftext|>"};  // ids 0, 1, 2, ...
+  std::vector<std::string> specials = {"<|pad|>", "<|bos|>", "<|endoftext|>"};  // special tokens; they get the ids 0, 1, 2, ...
   DocumentFormat format;                                                        // document boundaries and JSON keys of the input files
 };
 

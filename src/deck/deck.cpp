@@ -17,16 +17,16 @@ namespace deck {
 struct Group final : Section {
   struct Entry {
     std::string key;
-    std::shared_ptr<Declaration> setting;  // exactly one of the two is set
+    std::shared_ptr<Declaration> setting;  // exactly one of setting and section is not null
     std::unique_ptr<Group> section;
   };
   std::string key, path, help, origin;
   TextKind kind;
   bool describing = false;
   Effect effect = Effect::course;
-  const YamlValue* written = nullptr;  // null when the deck has no such section
+  const YamlValue* written = nullptr;  // this section in the deck's text; null: the deck has no such section
   Group* parent = nullptr;
-  std::vector<Entry> entries;  // in the order of declaration
+  std::vector<Entry> entries;  // settings and subsections, in the order of declaration
 
   const YamlValue* find(std::string_view name) const { return written ? written->find(name) : nullptr; }
   const Entry* entry(std::string_view name) const {
@@ -158,7 +158,7 @@ struct Written {
   Group group;
 };
 
-// Throws all complaints as one message, at most ten lines of them.
+// Throws the complaints as one message: at most ten of them, one per line, and the count of the others.
 void refuse_all(std::vector<std::string> complaints) {
   constexpr std::size_t most = 10;
   if (complaints.size() > most) {

@@ -21,7 +21,7 @@ struct YamlValue {
   bool quoted = false;
   std::vector<std::string> names;  // keys of a map, in the order written
   std::vector<YamlValue> items;    // the map's values, or the list's elements
-  std::string where;               // "run.yaml:12" or "command line `train.steps=5`"
+  std::string where;               // place of the node for messages: "run.yaml:12" or "command line `train.steps=5`"
 
   YamlValue* find(std::string_view name);
   const YamlValue* find(std::string_view name) const { return const_cast<YamlValue*>(this)->find(name); }

@@ -119,7 +119,7 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
   state_.device().fence();
   try {
     for (const Held& held : boxes) {
-      if (!held.first_copy()) continue;  // a neighbouring rank writes this copy
+      if (!held.first_copy()) continue;  // another rank holds the first copy of this box and writes it
       const Index width = held.box.count[0];
       for_boxes(first_row, numbers.rows, state_.seq_length(), [&](Index row, Index sequence, Index sequences, Index token, Index tokens) {
         const Box box{{sample + sequence, token, held.box.first[0]}, {sequences, tokens, width}};
@@ -164,7 +164,7 @@ void Dump::gradients_are_reduced() {
       write_weights();
       mine = file_->finish();
     });
-  } catch (...) {  // thrown on every rank, so none is still writing
+  } catch (...) {  // collective_check throws on every rank, so no rank is still writing
     transaction_.reset();
     throw;
   }

@@ -33,7 +33,7 @@ class DumpFile {
   CheckpointHeader header_;
   std::optional<ShardWriter> writer_;
   std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::size_t> number_;  // tensor number by path
+  std::map<std::string, std::size_t> number_;  // index of each tensor in tensors_, by tensor path
 };
 
 }  // namespace gyr

@@ -16,7 +16,7 @@ struct BatchLimits {
 };
 
 struct Batch {
-  std::vector<Index> members;  // indices of passages
+  std::vector<Index> members;  // indices of the passages in this batch
   Index seq_length = 0;        // length of the longest member, to which the others are padded
 };
 

@@ -35,9 +35,9 @@ class Evaluation {
 // Settings common to evaluations of text.
 struct TextSettings {
   const Tokenizer& tokenizer;
-  Index vocab_size;            // of the model; a larger token id is Exit::data
+  Index vocab_size;            // vocabulary size of the model; a token id that is not below it is Exit::data
   Index window;                // maximum number of tokens that the model reads at once
-  std::optional<Token> begin;  // put before a text, so that its first token is scored too
+  std::optional<Token> begin;  // token put before a text, so that its first token is scored too; empty: none
   Index limit = 0;             // maximum number of documents or examples; 0: all
 };
 

@@ -57,7 +57,8 @@ std::vector<Token> encoded(const std::string& text, const TextSettings& settings
 }
 
 Continued continued(std::string context, std::string continuation, const TextSettings& settings, const std::string& place) {
-  const auto text_end = context.find_last_not_of(white_space) + 1;  // npos + 1 is 0
+  // length of the text without white space at its end; 0 if it has nothing else, because npos + 1 is 0
+  const auto text_end = context.find_last_not_of(white_space) + 1;
   continuation.insert(0, context, text_end);
   context.resize(text_end);
   std::vector<Token> tokens = encoded(context, settings, place), whole = encoded(context + continuation, settings, place);

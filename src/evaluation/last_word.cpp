@@ -41,7 +41,8 @@ class LastWordEvaluation : public Evaluation {
  private:
   void add(const Json& object, const TextSettings& settings, const std::string& place) {
     std::string text = text_under(object, "text", place);
-    text.resize(text.find_last_not_of(white_space) + 1);  // npos + 1 is 0
+    // removes white space at the end; the new length is 0 if the text has nothing else, because npos + 1 is 0
+    text.resize(text.find_last_not_of(white_space) + 1);
     const auto space = text.find_last_of(white_space);
     require(space != text.npos, Exit::data, "{}: the text must have at least two words", place);
     examples_.push_back(continued(text.substr(0, space), text.substr(space), settings, place));

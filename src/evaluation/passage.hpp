@@ -23,15 +23,15 @@ struct Passage {
 struct Passages {
   std::vector<Index> lengths;
   std::function<Passage(Index)> make;
-  Index source_length = 0;                                               // length of the encoder input of all passages, in tokens
+  Index source_length = 0;                                               // maximum length of an encoder input, in tokens; 0: the model has no encoder
   std::function<void(Index, std::span<const RowScore>)> on_scores = {};  // if set, called on every rank with the row scores of each passage
   Index count() const { return Index(lengths.size()); }
 };
 
 // Sums over the labelled tokens of one passage.
 struct PassageScore {
-  double loss = 0;     // sum of -ln p
-  double squares = 0;  // sum of the squares of the same
+  double loss = 0;     // sum of -ln p, p: predicted probability of the label
+  double squares = 0;  // sum of (ln p)^2
   double tokens = 0;   // number of labelled tokens
   double hits = 0;     // number of labelled tokens that are the most likely ones for the model
 };

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t batches_at_once = 16;  // per data-parallel rank: enough to fill a pipeline
+constexpr std::size_t batches_at_once = 16;  // number of batches that a data-parallel rank computes at once, enough to fill a pipeline
 
 MicroBatch padded(const Passages& passages, const Batch& batch) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};

@@ -95,7 +95,7 @@ class TextEvaluation : public Evaluation {
   }
 
   std::vector<Document> documents_;
-  Index skipped_ = 0;                                    // number of lines skipped
+  Index skipped_ = 0;                                    // number of invalid lines skipped
   std::vector<std::pair<std::size_t, Window>> windows_;  // each window with the index of its document
   Passages passages_;
 };

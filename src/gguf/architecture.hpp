@@ -24,7 +24,7 @@ struct PlannedTensor {
   // Changes `rows` x `columns` values of a weight in place. `first`: index of the first of these rows in the weight.
   // Null: values are unchanged.
   std::function<void(Index first, Index rows, Index columns, float*)> change = {};
-  std::vector<float> values = {};  // used if `weights` is empty
+  std::vector<float> values = {};  // constant values of the tensor, if `weights` is empty
 };
 
 class Keys {
@@ -61,7 +61,7 @@ struct Architecture {
   // Adapts the tensor of one weight. `part`: the weight's name without "model.layers.N."; `layer`: our N, or -1 outside
   // of layers.
   void (*adapt)(const ModelConfig&, Index layer, const std::string& part, PlannedTensor&) = nullptr;
-  std::vector<PlannedTensor> (*extra)(const ModelConfig&) = nullptr;  // tensors without a weight of their own
+  std::vector<PlannedTensor> (*extra)(const ModelConfig&) = nullptr;  // further tensors, such as rope_freqs or a separate head; null: none
 };
 
 const std::vector<Architecture>& architectures();
@@ -74,7 +74,7 @@ std::vector<PlannedTensor> tensors_of(const ModelConfig&, const Architecture&);
 // ---- functions for the files of families/ ----
 
 // Keys that most architectures need. `layers`: number of blocks in llama.cpp.
-void put_widths(const ModelConfig&, Index layers, Keys&);  // widths, vocabulary and norm epsilon
+void put_widths(const ModelConfig&, Index layers, Keys&);  // sets widths, vocabulary size, layer count and norm epsilon
 void put_attention(const ModelConfig&, Keys&);
 void put_rotary(const AttentionConfig&, Keys&);
 void put_experts(const MoeConfig&, Keys&);

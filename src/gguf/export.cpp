@@ -43,7 +43,7 @@ Type type_of(const PlannedTensor& t, Type wanted) {
 // Rows of a weight that are read, changed and written as one unit.
 struct Piece {
   std::size_t tensor;
-  std::string weight;  // empty: the constant values of the tensor
+  std::string weight;  // name of the weight; empty: the constant values of the tensor
   Box box;
 };
 

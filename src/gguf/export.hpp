@@ -14,15 +14,15 @@ namespace gyr {
 
 struct GgufOptions {
   std::optional<gguf::Type> type;   // data type of matrices; default: bf16 if the embedding is stored as bf16, else f32
-  std::filesystem::path tokenizer;  // tokenizer.json; default: the model's
+  std::filesystem::path tokenizer;  // tokenizer.json to export; empty: the model's
   std::string split_rule;           // llama.cpp's name of the pre-tokenizer; empty: detected (vocabulary.hpp)
   bool no_tokenizer = false, overwrite = false;
 };
 
-// The file is written atomically. Vectors, norms, routers and convolutions are always f32. For q8_0, matrices whose row
-// length is not a multiple of 32 are f16, as in llama.cpp's converter. Exit::config with the name of the class or
-// setting that llama.cpp does not support; Exit::usage if the file exists and overwrite is false; Exit::data,
-// Exit::missing, Exit::io.
+// The file is written atomically. Vectors, norms, routers, convolutions, learned position embeddings, and A and D of
+// mixers are always f32. For q8_0, matrices whose row length is not a multiple of 32 are f16, as in llama.cpp's
+// converter. Exit::config with the name of the class or setting that llama.cpp does not support; Exit::usage if the
+// file exists and overwrite is false; Exit::data, Exit::missing, Exit::io.
 Converted export_gguf(const std::filesystem::path& model, const std::filesystem::path& file, const GgufOptions&, const Note&);
 
 }  // namespace gyr

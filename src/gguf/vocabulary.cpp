@@ -107,8 +107,8 @@ std::optional<std::int32_t> added_token(const Vocabulary& v, const json& entry) 
   return std::nullopt;
 }
 
-// Special token ids by role. The first of these sources has priority: tokenizer_config.json, config.json, the
-// tokenizer's usual names.
+// Special token ids by role. The first of these sources has priority: tokenizer_config.json, config.json, and for the
+// end of a text the tokenizer's end-of-document token.
 std::map<std::string, std::int32_t> special_tokens(const VocabularySource& s) {
   const json named = object_in(s.companions, tokenizer_config_name), numbered = object_in(s.companions, config_file_name);
   std::map<std::string, std::int32_t> ids;
@@ -132,7 +132,7 @@ struct Around {
 };
 Around around_text(const Vocabulary& v) {
   Around all;
-  for (const Template& t : v.templates) {  // from the innermost to the outermost
+  for (const Template& t : v.templates) {  // templates are in order from the innermost to the outermost
     all.before.insert(all.before.begin(), t.before.begin(), t.before.end());
     all.after.insert(all.after.end(), t.after.begin(), t.after.end());
   }

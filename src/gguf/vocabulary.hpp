@@ -17,7 +17,7 @@ struct VocabularySource {
   std::string name;                 // file name of the tokenizer, for messages
   std::string rule;                 // llama.cpp's name of the pre-tokenizer; empty: detected from the tokenizer
   Companions companions;            // tokenizer_config.json and the chat template, if they exist
-  const HuggingFaceConfig& config;  // source of begin and end tokens that the companions do not give
+  const HuggingFaceConfig& config;  // config.json's settings: vocabulary size, and end tokens that the companions do not give
 };
 
 // Sets the keys tokenizer.*. Exit::data if the tokenizer is not byte-level, has more tokens than the model, or has a

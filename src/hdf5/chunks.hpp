@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Direct reading and writing of the raw chunks of a dataset that has Fletcher32 checksums and no other filter. The
 // checksums are computed here, because HDF5's filter pipeline takes several times the time of the transfer. HDF5 only
-// locates the chunks. The caller must hold a Turn.
+// locates the chunks. The caller must hold a Turn, the lock on the HDF5 library (file.hpp).
 #pragma once
 
 #include <optional>

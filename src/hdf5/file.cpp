@@ -203,7 +203,7 @@ Shape shape_in(const Handle& space, const std::string& name) {
   require(dims >= 1 && dims <= 8, Exit::data, "{}: has {} dimensions", name, dims);
   std::vector<hsize_t> extents(dims);
   H5Sget_simple_extent_dims(space, extents.data(), nullptr);
-  Index count = 8;  // starts with 8, the largest element size in bytes
+  Index count = 8;  // product of the extents times 8, the largest element size in bytes; must not overflow
   Shape shape;
   for (const hsize_t extent : extents) {
     const bool fits = extent > 0 && extent < hsize_t(std::numeric_limits<Index>::max()) && !__builtin_mul_overflow(count, Index(extent), &count);

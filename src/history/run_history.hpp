@@ -18,7 +18,7 @@ struct TakenStep {
   double time = 0;  // end of the step, seconds since 1970
   Index step = 0;
   double tokens, seconds, tokens_per_second, mfu, learning_rate, loss, grad_norm, expert_load, memory_bytes;
-  bool overtaken = false;  // true if the step was repeated later, so that it does not count
+  bool overtaken = false;  // true if the step was repeated after a resume, so that it does not count
 };
 
 struct ValidatedStep {
@@ -57,14 +57,14 @@ struct RunHistory {
   Index broken_lines = 0;                             // lines of metrics.jsonl that cannot be parsed; a killed run may leave one
   std::vector<const TakenStep*> counted() const;      // steps that were not repeated later
   Index count(RunEvent::Kind) const;
-  Index reached() const;  // number of the last step that was taken
+  Index reached() const;  // number of the last step in the metrics; without steps, the step of the last event
   double begin() const;   // seconds since 1970; NaN if no time is known
   double end() const;
 };
 
 // Reads an output folder, given by its path or that of the metrics.jsonl in it; the run's name is the folder's. A run
-// without a reported end and without a sign of life counts as killed. Exit::missing if there are no metrics; Exit::data
-// if they contain no start and no step.
+// without a reported end counts as killed if it has an exit record or its ranks give no sign of life. Exit::missing if
+// there are no metrics; Exit::data if they contain no start and no step.
 RunHistory read_history(const std::filesystem::path& output);
 
 // Deck keys whose values differ between the runs, with the value of each run; "" if a deck lacks the key.

@@ -40,7 +40,7 @@ std::string adapter_tensor(const StoredNames& base, const std::string& name) {
 
 std::vector<std::string> shortest_layer_names(const std::set<std::string>& layers, const std::set<std::string>& all) {
   const auto last = [](const std::string& layer) { return layer.substr(layer.rfind('.') + 1); };
-  std::set<std::string> apart, names;  // last name parts that also occur among layers that are not selected
+  std::set<std::string> apart, names;  // apart: last name parts of the layers that are not selected; names: the result
   for (const std::string& layer : all)
     if (!layers.contains(layer)) apart.insert(last(layer));
   for (const std::string& layer : layers) names.insert(apart.contains(last(layer)) ? layer : last(layer));

@@ -33,7 +33,7 @@ std::string suggestions_in(const Companions&, const std::string& origin);
 // A chat template in Jinja, and the special tokens that the template may refer to by name.
 struct JinjaTemplate {
   std::string text, origin;
-  std::map<std::string, std::string> tokens;  // "bos_token", "eos_token", ...
+  std::map<std::string, std::string> tokens;  // text of each special token, by its key "bos_token", "eos_token", ...
 };
 // Finds the chat template in the order of transformers: chat_template.jinja, then the key chat_template of
 // tokenizer_config.json (the one named "default" if there are several), then chat_template.json. Throws Exit::data.

@@ -21,11 +21,11 @@ struct HuggingFaceConfig {
   std::string model_type = "falcon_h1", architecture;  // model_type and class name of the family
   ModelConfig model;                                   // model configuration, including pad_token_id
   std::string dtype;                                   // "bfloat16", "float16", "float32" or "float64"; empty if the file does not name one
-  std::optional<Index> begin_token;                    // bos_token_id
+  std::optional<Index> begin_token;                    // bos_token_id; empty: there is none
   std::vector<Index> end_tokens;                       // eos_token_id, one or several token ids
   bool norm_before_gate = true;                        // mamba_norm_before_gate; has no effect if the mixer has no norm
   Index positions = 8192;                              // max_position_embeddings: informational, not a limit of the model
-  bool blocks = false;                                 // expert matrices are in MXFP4 blocks: quantization_config.quant_method is "mxfp4"
+  bool blocks = false;                                 // true: expert matrices are in MXFP4 blocks: quantization_config.quant_method is "mxfp4"
   std::map<std::string, std::string> carried;          // JSON text by key: no effect here, written again on export to the same class
   std::vector<std::string> notes;                      // warnings about keys that are ignored or not applied, one sentence each
   // Objective with multi-token prediction (MTP) modules; null if the config.json has none. The weights decide whether the modules are really there.

@@ -443,7 +443,8 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
 }
 
 // Original context length of RoPE scaling (original_max_position_embeddings): from the top level, except with one
-// object per layer type, or else from rope_parameters, or else max_position_embeddings.
+// object per layer type, or else from rope_parameters, or else max_position_embeddings. For rope_type dynamic it is
+// always max_position_embeddings.
 void ConfigReader::read_original_positions() {
   RopeScaling& rope = config.model.attention.rope_scaling;
   const char* const key = "original_max_position_embeddings";

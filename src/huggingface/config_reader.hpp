@@ -39,8 +39,8 @@ class ConfigReader {
   bool given(const std::string& key);
   void known(const std::string& key) { known_.insert(key); }  // accepts the key but ignores it: it has no effect on this family's model
   void carry(const std::string& key);                         // ignores the key, but writes it again on export to the same class
-  // Checks a second spelling of the key `name` that transformers accepts. Throws Exit::data if both are given with
-  // different values.
+  // Checks a second spelling of the key `name` that transformers accepts. Throws Exit::data if the second spelling is
+  // given without `name`, or with another value.
   void second_name(const std::string& key, const std::string& name);
 
   // Values that must lie in [least, most]; if the key is absent, `otherwise` is returned.

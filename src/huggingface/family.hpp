@@ -27,7 +27,7 @@ struct Family {
       nullptr;  // true for extra tensors that are not weights and are ignored; null: none are allowed
   // Names of further tensors in which a folder may repeat the weight; null: there are none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
-  bool blocks = false;  // folders may store expert matrices in MXFP4 blocks
+  bool blocks = false;  // true: folders of this family may store expert matrices in MXFP4 blocks
 };
 
 // All families, in order of preference for export: the first class that can represent a model is used. The first family

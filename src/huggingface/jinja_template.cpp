@@ -20,7 +20,7 @@ using FormatPieces = std::vector<FormatPiece>;
 struct TemplateToken {
   enum class Kind { text, expression, statement } kind;
   std::string text;
-  std::size_t at;  // character offset in the template
+  std::size_t at;  // character offset of the token in the template
 };
 
 // A character, escaped for a format string of ChatTemplate.

@@ -41,7 +41,7 @@ class ModelFolder {
   const safetensors::Tensor& tensor(const std::string& name) const { return *place(name).tensor; }
   // See safetensors::Reader::read.
   void read(const std::string& tensor, const Box& box, void* data, const Shape& array, const Box& there) const;
-  TensorReader open(const std::string& tensor) const;  // MXFP4 blocks are unpacked
+  TensorReader open(const std::string& tensor) const;  // opens a tensor; MXFP4 blocks are unpacked to bf16
 
   std::string file_of(const std::string& tensor) const { return std::filesystem::path(place(tensor).reader->name()).filename().string(); }
   Index bytes() const;       // bytes of all tensors

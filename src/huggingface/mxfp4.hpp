@@ -25,7 +25,7 @@ bool unpack(const std::uint8_t* codes, std::uint8_t scale, bf16* to);
 struct Packed {
   Codes codes;
   std::uint8_t scale;
-  bool exact;  // every value is represented exactly
+  bool exact;  // true if every value is represented exactly
 };
 Packed pack(const double* from, std::uint8_t usual);
 

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "elements are read in 
 
 namespace {
 
-constexpr Index longest_header = 100'000'000;  // bytes; limit of the format
+constexpr Index longest_header = 100'000'000;  // maximum length of the header in bytes, a limit of the format
 constexpr std::size_t most_tensors = 1'000'000, most_dimensions = 8;
 
 struct TypeInfo {

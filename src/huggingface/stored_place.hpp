@@ -11,8 +11,8 @@
 namespace gyr {
 
 struct StoredPlace {
-  std::string name;         // tensor name
-  bool transposed = false;  // stored as the transpose of the weight
+  std::string name;         // name of the tensor in the folder
+  bool transposed = false;  // true: the tensor is stored as the transpose of the weight
   Span rows = {};           // the weight's rows in the stack, counted in the weight's order of dimensions; empty: the weight is the full tensor
   Index stack = 0;          // total rows of the stack; 0: the weight is not stacked
   Index step = 1;           // stride of interleaved rows: every step-th row from rows.first belongs to the weight

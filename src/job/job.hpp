@@ -25,11 +25,13 @@ bool same_job(const Job&, const Job&);
 // attempt have ended.
 bool earlier_attempt(const Job& old, const Job& mine);
 
+// Result of state_of().
 enum class JobState { gone, suspended, unknown };
 
-// State of job `old` according to its scheduler (scontrol or qstat). gone: no process is left, according to its state,
-// restart count or steps. suspended: its processes exist but do not run. unknown: it runs, no scheduler is available,
-// or there was no reply within `seconds`.
+// State of job `old` according to its scheduler (scontrol or qstat). gone: it has no process left, according to its
+// state, restart count or steps, or the scheduler does not know it. suspended: its processes exist but do not run.
+// unknown: in all other cases, for example if it runs, no scheduler is available, the cluster differs, or there was no
+// reply within `seconds`.
 JobState state_of(const Job& old, const Job& mine, double seconds = 10);
 
 }  // namespace gyr

@@ -14,7 +14,7 @@ struct Answer {
 };
 
 // Runs a program from PATH without input. nullopt if there is no such program, or if it does not end within `seconds`;
-// it is then killed with its descendants. Only the first 64 KiB of each output are kept.
+// its process group is then killed. Only about the first 64 KiB of each output are kept.
 std::optional<Answer> reply_of(const std::vector<std::string>& command, double seconds);
 
 }  // namespace gyr

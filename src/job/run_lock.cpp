@@ -25,7 +25,9 @@ namespace gyr {
 
 namespace {
 
-constexpr double beat_seconds = 1, settle_seconds = 2;  // a holder notices within one beat that another run has taken its folder
+// seconds between rewrites of the lock file; seconds to wait after taking it. A holder notices within one beat that
+// another run has taken its folder
+constexpr double beat_seconds = 1, settle_seconds = 2;
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -91,7 +93,7 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
     ::close(descriptor_);
     throw;
   }
-  sigset_t all, previous;  // signals are handled by the main thread
+  sigset_t all, previous;  // all signals are blocked in the new thread, because the main thread handles them
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   thread_ = std::thread([this] { run(); });

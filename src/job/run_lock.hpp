@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Lock of an output folder: only one run at a time writes to it. A file in the folder is locked (flock) while the run
-// lives. It names the run and is rewritten every second.
+// lives. It names the run and is rewritten every second (a beat).
 //
 // If the file system propagates flock between machines, this is sufficient, also for runs that start at the same
 // instant. Otherwise the content of the file decides:
-// - A holder on this machine is alive if its process exists.
+// - A holder on this machine has ended if its flock is free or its process no longer exists.
 // - A holder on another machine has ended if it is a previous attempt of this job, or if its job is known to be over and
-//   there is no sign of life for a few beats.
+//   there is no sign of life for 3 beats. If its job is suspended, the folder stays its own.
 // - Any other holder has ended if there is no sign of life for `patience` seconds by the clock of the waiting run.
-// A run that has written its name waits `settle` seconds and checks that its name is still there. A run that finds
-// another name in its file, or no file, has lost the folder and ends. Assumptions: data that one machine has written
-// and flushed is seen by another that opens the file afterwards (NFS close-to-open consistency), and no process is
-// delayed for longer than `settle` between reading a lock and writing it.
+// With take_over, holders on other machines are not checked. A run that has written its name waits 2 seconds and checks
+// that its name is still there. A run that finds another name in its file, or no file, has lost the folder and ends.
+// Assumptions: data that one machine has written and flushed is seen by another that opens the file afterwards (NFS
+// close-to-open consistency), and no process is delayed for longer than 2 seconds between reading a lock and writing it.
 #pragma once
 
 #include <atomic>
@@ -27,15 +27,15 @@
 namespace gyr {
 
 struct LockSettings {
-  bool take_over = false;  // take the folder from a holder on another machine without checking if it is alive
+  bool take_over = false;  // true: take the folder from a holder on another machine without checking if it is alive
   double patience = 60;    // seconds without a sign of life until a holder counts as ended
   Note notify{};           // receives a message if the run has to wait
 };
 
 class RunLock {
  public:
-  static constexpr const char* of_run = "lock";                    // lock of a run's ranks
-  static constexpr const char* of_supervisor = "supervisor.lock";  // lock of gyrfalcon run, also held between two attempts
+  static constexpr const char* of_run = "lock";                    // name of the lock file of a run's ranks
+  static constexpr const char* of_supervisor = "supervisor.lock";  // name of the lock file of gyrfalcon run, also held between two attempts
 
   // Exit::io naming host, process and job if another run holds the folder; Exit::again if a stop signal arrives while
   // waiting.
@@ -46,6 +46,7 @@ class RunLock {
 
   const std::string& note() const { return note_; }       // previous owner and reason, if the folder was taken over
   const std::string& token() const { return me_.token; }  // random token of this lock, different from all others
+  // Token in a lock file; empty if the file names no owner.
   static std::string token_in(const std::filesystem::path& file);
 
   // True if the file is gone or names another run, according to the last check (at most a second old). Stays true once

@@ -24,7 +24,7 @@ std::vector<double> numbers_of(const TensorReader& reader) {
 // A weight W with its adapter: read() returns boxes of W + s B A.
 struct Sum {
   TensorReader w;
-  std::vector<double> a, b;  // (r,K), (N,r)
+  std::vector<double> a, b;  // LoRA matrices A, shape (r,K), and B, shape (N,r)
   Index rank;
   double scale;
 

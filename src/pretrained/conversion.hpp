@@ -12,14 +12,14 @@
 namespace gyr {
 
 struct Converted {
-  Index tensors = 0, bytes = 0, files = 0;  // counts of what was written
+  Index tensors = 0, bytes = 0, files = 0;  // number of tensors, bytes of their data, and number of weight files written
 };
 
 // Writes a checkpoint (step 0, no optimizer state) with the folder's weights in their own types. Half precision, which
 // checkpoints do not support, is stored as fp32 with a mark. The deck in the checkpoint is complete and starts from the
-// folder. The folder's companion files are included. Exit::config with the name of the tensor if weights and
-// config.json differ; Exit::usage if the checkpoint exists and overwrite is false. `adapters`: a PEFT folder whose LoRA
-// adapters are imported as separate weights; empty: none.
+// folder. The folder's companion files are included. Exit::data with the name of the tensor if weights and config.json
+// differ. Exit::usage if the checkpoint exists and overwrite is false, or if something else has its name. `adapters`: a
+// PEFT folder whose LoRA adapters are imported as separate weights; empty: none.
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note&,
                         const std::filesystem::path& adapters = {});
 
@@ -30,7 +30,7 @@ struct ExportOptions {
   // the choice of weights in 4-bit blocks. May be empty.
   std::filesystem::path like;
   bool overwrite = false;
-  bool adapters = false;  // write only the adapters, as a PEFT folder; false: merge each adapter into its base weight
+  bool adapters = false;  // true: write only the adapters, as a PEFT folder; false: merge each adapter into its base weight
 };
 
 // Writes a Hugging Face folder from a checkpoint: config.json, generation_config.json, model.safetensors or shards with

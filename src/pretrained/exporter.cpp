@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using safetensors::Type;
 
-constexpr Index usual_shard_bytes = 5'000'000'000;  // the default of transformers
+constexpr Index usual_shard_bytes = 5'000'000'000;  // default maximum bytes of a file, as in transformers
 constexpr const char* tokenizer_file_name = "tokenizer.json";
 // Files that are copied unchanged from the folder `like`, in addition to the companions that a checkpoint contains.
 const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
@@ -126,7 +126,7 @@ std::vector<TensorExport> jobs_of(const CheckpointFile& file, const ModelConfig&
                                   const ExportOptions& options, const fs::path& like, BlockExport* blocks) {
   std::vector<TensorExport> jobs;
   for (const Weight& w : weights) {
-    if (w.of_adapter) continue;  // merged into its base weight
+    if (w.of_adapter) continue;  // adapters are merged into their base weights
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // part of a tensor that another weight exports
     for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like)) {
@@ -401,7 +401,8 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   ModelConfig model = run.model;  // the exported model, without adapters
   model.lora = {};
   const Family& family = family_for(model, original_family(file, options.like.empty() ? fs::path() : like, like));
-  const bool plain = options.like.empty() || options.type || options.adapters;  // 4-bit blocks are written only for --like without --dtype
+  // true: no 4-bit blocks; they are written only for --like without --dtype and --adapters
+  const bool plain = options.like.empty() || options.type || options.adapters;
   const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::as_numbers : Blocks::as_stored);
   if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
   std::optional<BlockExport> blocks;
@@ -416,7 +417,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
 
   HuggingFaceConfig config;
   config.model = model;
-  config.dtype = name_in_config(jobs[0].to.type);  // type of the embedding
+  config.dtype = name_in_config(jobs[0].to.type);  // dtype in config.json is the type of the embedding
   config.blocks = blocks.has_value();
   if (options.like.empty() && !file.header().companions.empty()) copy_checkpoint_companions(file, run, like, folder, config, note);
   else if (like.empty()) fill_config_from_deck(run, folder, config, note);

@@ -10,8 +10,9 @@
 
 namespace gyr {
 
-// Defaults that a run takes from the model where its deck sets nothing: shape and tokenizer, and for a folder also the
-// precision. `note` reports the settings of config.json that were ignored. Exit::missing, Exit::data.
+// Defaults of a run that starts from the model: shape and tokenizer, and for a folder also the precision and an upper
+// limit of the sequence length, which `train` does not use (commands/deck_arguments.cpp). `note` reports the settings
+// of config.json that were ignored. Exit::missing, Exit::data.
 RunDefaults defaults_of(const std::filesystem::path& model, const Note& note = {});
 
 // The configuration of the run that wrote the checkpoint; for a folder, of a run that would start from it.

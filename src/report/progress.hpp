@@ -13,7 +13,7 @@ namespace gyr {
 
 struct ProgressStyle {
   bool live = false;    // redraw one line with control characters; otherwise no control characters are written
-  bool colour = false;  // colour the live line
+  bool colour = false;  // true: colour the live line
   int width = 80;       // width of the terminal in columns
   Index every = 1;      // steps between plain lines
 };
@@ -40,7 +40,7 @@ class Progress {
 
   std::FILE* out_;
   ProgressStyle style_;
-  std::string drawn_;         // live line on the screen
+  std::string drawn_;         // text of the live line on the screen; empty: none
   double drawn_at_ = -1e300;  // time of the last redraw, seconds since 1970
 };
 

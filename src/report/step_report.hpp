@@ -28,7 +28,7 @@ struct StepReport {
   std::optional<double> params_norm;
   std::optional<double> expert_load;      // for models with experts: maximum expert load of any layer, in tokens relative to an even distribution
   std::optional<double> dropped_choices;  // if capacity is limited: fraction 0..1 of the expert choices that exceeded it
-  Index skipped = 0, nans = 0;            // steps that were not applied; those of them with a non-finite loss or gradient
+  Index skipped = 0, nans = 0;            // number of steps whose update was not applied; number of those with a non-finite loss or gradient
   Index memory_bytes = 0;                 // memory in use, maximum over all ranks
   double seconds_left = 0;                // estimated seconds until the end of the run
 };

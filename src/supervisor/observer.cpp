@@ -69,7 +69,7 @@ void Observer::read(Clock::time_point now) {
     Seen& seen = seen_[h.rank];
     if (seen.written != h.written) seen.written = h.written, seen.changed = now;
     const ProcessState state = state_of(h);
-    // only then is_gone is meaningful: in a container the pid may be that of another namespace
+    // A process counts as gone only if it was seen alive here: in a container the pid may be that of another namespace.
     if (state == ProcessState::alive) seen.was_alive = true;
     if (seen.was_alive && !seen.is_gone && state == ProcessState::gone) seen.is_gone = true, seen.gone = now;
   }
@@ -80,7 +80,6 @@ std::optional<Finding> Observer::finding_of_ranks() const {
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it
-  // before its first heartbeat only its launcher knows the rank
   const Verdict verdict{rank, fmt::format("{} on {} (pid {}) {}{}", rank < 0 ? "a rank" : fmt::format("rank {}", rank), dead->host, dead->pid,
                                           manner(*dead), beat == now_.end() ? "" : "; last seen at: " + whereabouts(*beat))};
   if (!dead->signal.empty()) return Finding{"lost", verdict, int(Exit::again), dead->host};

@@ -43,11 +43,11 @@ struct Decision {
 };
 
 // There is no restart after: a run that is done or was stopped on request; an exit code that a restart would repeat
-// (Exit::usage, data, missing, config); max_restarts restarts; two attempts in a row without a new checkpoint.
-// A lost rank is replaced while there are spares; after that, each missing rank removes its model replica from the data
-// axis. If two attempts in a row lose a rank on the same host, there are other hosts, and the second attempt saved
-// nothing, the next attempt uses a smaller data axis. After any attempt that saved a checkpoint, the next one uses all
-// available ranks.
+// (Exit::usage, data, missing, config); max_restarts restarts; two attempts in a row without a new checkpoint, unless
+// the data axis shrinks; a loss after which no data axis divides the batches. A lost rank is replaced while there are
+// spares. After that, the data axis shrinks to the model replicas that the remaining ranks can form. If two attempts in
+// a row lose a rank on the same host, there are other hosts, and the second attempt saved nothing, the next attempt
+// uses a smaller data axis. After any attempt that saved a checkpoint, the next one uses all available ranks.
 Decision decide(const std::vector<Attempt>&, const Policy&);
 
 // True for exit codes that a restart would repeat.

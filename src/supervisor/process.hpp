@@ -31,7 +31,7 @@ class Process {
   struct Stream {
     int from = -1, to = -1;
   };
-  static bool pass_on(const Stream&);  // returns false if there was no data
+  static bool pass_on(const Stream&);  // copies output once; returns false if there was none
   void reap();
 
   pid_t pid_ = -1;

@@ -16,8 +16,8 @@ struct SupervisedRun {
   SuperviseSettings limits;
   double lock_patience = 0, walltime = 0;  // in seconds: wait for a locked folder (output.lock_seconds); time limit of the run, 0: none
   int model_ranks = 1;
-  int data_grain = 1;          // the data axis must be a multiple of it
-  bool permuted = false;       // the deck assigns every rank its position, so the data axis cannot shrink
+  int data_grain = 1;          // the data-parallel size must be a multiple of this number, so that experts can be sharded
+  bool permuted = false;       // true: the deck assigns every rank its position, so the data-parallel size cannot shrink
   std::vector<Index> batches;  // all global batch sizes of the run (batch size ramp), in sequences
   Index micro_batch_size = 1;
 };
@@ -27,9 +27,9 @@ struct SuperviseOptions {
   Words overrides;
   std::string launcher;
   int ranks = 1;
-  bool accept_changes = false;  // passes --accept-changes to train
+  bool accept_changes = false;  // true: pass --accept-changes to train
   int spares = -1;              // lost ranks that can be replaced, -1: any number; after that the data axis shrinks
-  bool take_over = false;       // take the output folder from a run on another machine
+  bool take_over = false;       // true: take the output folder from a run on another machine
 };
 
 // Returns the exit code of the last attempt. Exit::usage if the launcher cannot be started, Exit::io if another run

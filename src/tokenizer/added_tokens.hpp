@@ -19,10 +19,10 @@ struct AddedToken {
   std::int32_t id;
   std::string content;
   bool special = true;                  // control token that is not part of the text (BOS, EOS, ...)
-  bool normalized = false;              // matched after normalization, in its normalized form
+  bool normalized = false;              // true: matched after normalization, in its normalized form
   bool single_word = false;             // matched only if no word character is adjacent
   bool lstrip = false, rstrip = false;  // the match includes the white space before it, after it
-  bool in_model = true;                 // the token is also in model.vocab
+  bool in_model = true;                 // true: the token is also in model.vocab
 };
 
 // Finds added tokens: the leftmost match, and the longest one there. The search continues at its end.

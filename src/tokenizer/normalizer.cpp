@@ -43,7 +43,7 @@ void append_normal(std::string& out, std::string_view text, NormalizerKind kind)
   points.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const auto [c, length] = character_at(text, i);
-    std::array<utf8proc_int32_t, 32> parts;  // the longest decomposition has 18
+    std::array<utf8proc_int32_t, 32> parts;  // the longest decomposition has 18 code points
     int boundary = 0;
     const auto count = utf8proc_decompose_char(utf8proc_int32_t(c), parts.data(), parts.size(), utf8proc_option_t(form), &boundary);
     ensure(count >= 0 && count <= utf8proc_ssize_t(parts.size()), "utf8proc decomposes U+{:04X} into {} characters", unsigned(c), count);

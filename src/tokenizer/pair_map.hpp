@@ -54,7 +54,7 @@ class PairMap {
       if (slot.value != none) slots_[slot_of(slot.key)] = slot;
   }
 
-  std::vector<Slot> slots_;  // the size is a power of two; at most half of the slots are used
+  std::vector<Slot> slots_;  // hash table; the size is a power of two, and at most half of the entries are used
   std::size_t count_ = 0;
 };
 

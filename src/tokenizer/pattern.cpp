@@ -50,7 +50,7 @@ struct Pattern::Scratch::State {
   std::unique_ptr<pcre2_jit_stack_8, Release<pcre2_jit_stack_free_8>> stack{pcre2_jit_stack_create_8(32 << 10, jit_stack_bytes, nullptr)};
   std::unique_ptr<pcre2_match_data_8, Release<pcre2_match_data_free_8>> match{pcre2_match_data_create_8(1, nullptr)};
   double start = 0, allowed = seconds_at_least;
-  std::uint32_t searches = 0;  // since the last check of the time limit
+  std::uint32_t searches = 0;  // number of searches since the last check of the time limit
 
   State() {
     ensure(context && stack && match, "PCRE2 is out of memory");

@@ -45,13 +45,13 @@ class Splitter {
   ~Splitter();
 
   struct Piece {
-    std::size_t begin, end;  // bytes of the text
+    std::size_t begin, end;  // byte range [begin, end) of the text
   };
 
   // Working memory of one thread, and the result of a split.
   struct Scratch {
     Pattern::Scratch patterns;
-    std::vector<Piece> pieces;  // never empty
+    std::vector<Piece> pieces;  // pieces in order; no piece is empty
     std::string_view text;      // text that the pieces refer to: the argument, or a copy with inserted spaces or marks
 
    private:

@@ -24,15 +24,15 @@ namespace {
 
 constexpr std::string_view gpt2_pre_tokenizer = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 
-// Cache of the ids of recent pieces, because words recur in text. Each hash value has one slot, which keeps the newest
-// piece.
+// Cache of the ids of recent pieces, because words recur in text. It is a hash table in which each hash value has one
+// entry, the newest piece.
 class PieceCache {
  public:
   static constexpr std::size_t max_bytes = 26, max_ids = 8;
 
   struct alignas(64) Slot {
     std::array<std::int32_t, max_ids> ids;
-    std::uint8_t count, length;  // length 0: empty
+    std::uint8_t count, length;  // number of ids; length of the piece in bytes, 0: the entry is empty
     std::array<char, max_bytes> piece;
   };
 
@@ -51,7 +51,7 @@ class PieceCache {
   }
 
  private:
-  std::vector<Slot> slots_ = std::vector<Slot>(std::size_t(1) << 16);  // 4 MiB
+  std::vector<Slot> slots_ = std::vector<Slot>(std::size_t(1) << 16);  // 65536 entries of 64 bytes: 4 MiB
 };
 static_assert(sizeof(PieceCache::Slot) == 64);
 
@@ -82,10 +82,10 @@ struct Tokenizer::State {
     bool own = false;  // true: the byte's own token; false: a substitute
   };
   std::array<Symbols, 256> symbols_of;
-  int lacking = 0;  // number of bytes without their own token
+  int lacking = 0;  // number of bytes (of 256) without their own token
   PairMap rank_of;
-  std::vector<const AddedToken*> added;    // [id]
-  std::vector<std::string> spelling_of;    // [id] spelling of an added token, normalized if necessary, as the decoder receives it
+  std::vector<const AddedToken*> added;    // [id]: the added token with this id; null: the id is no added token
+  std::vector<std::string> spelling_of;    // [id]: spelling of an added token, normalized if necessary, as the decoder receives it
   std::deque<std::string> bytes_of_added;  // bytes of added tokens that are also in the model's vocabulary, as the model spells them
   std::optional<WordPieces> word_pieces;
   std::optional<Unigram> unigram;
@@ -193,7 +193,7 @@ void Tokenizer::State::take_tokens() {
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
       auto own = vocabulary.of_text() ? std::optional(token->content) : from_letters(token->content);
-      if (!token->in_model || !own) continue;  // neither merges nor pieces can produce it
+      if (!token->in_model || !own) continue;  // no merge and no piece produces this added token, so it is not a token of the model
       bytes = bytes_of_added.emplace_back(std::move(*own));
     }
     const bool unique = id_of_token.emplace(bytes, std::int32_t(id)).second;

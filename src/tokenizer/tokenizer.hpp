@@ -41,10 +41,10 @@ struct Vocabulary {
   bool ignore_merges = false;                // a piece that is itself a token becomes this token, even if no merges produce it
   bool byte_fallback = false;                // a character without a token becomes the tokens "<0xC4>" of its UTF-8 bytes, if these exist
   std::optional<std::int32_t> unknown;       // id of the unknown token, for bytes without any token; if empty, such bytes are dropped
-  bool fuse_unknown = false;                 // consecutive unknown tokens become one
+  bool fuse_unknown = false;                 // true: consecutive unknown tokens become one
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> split;
-  std::vector<Template> templates;                         // the first is the innermost
+  std::vector<Template> templates;                         // post-processor templates; the first is the innermost: its tokens are next to the text
   bool of_text() const { return word_pieces || unigram; }  // true: tokens are spelt as plain text; false: in the byte alphabet
   std::vector<DecoderStep> decoder = {{DecoderStep::Kind::byte_level, "", ""}};
   // Original JSON of these components, kept for save().

@@ -208,7 +208,7 @@ class Parser {
   const std::string& file_;
   Lists* lists_ = nullptr;
   std::vector<Level> levels_;
-  std::vector<std::string> pair_;  // the current merge
+  std::vector<std::string> pair_;  // left and right token of the current merge
 };
 
 // Builds a Vocabulary from the parsed JSON and reports unsupported values.

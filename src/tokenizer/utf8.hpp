@@ -20,7 +20,7 @@ std::string lossy_utf8(std::string_view text);
 
 struct Character {
   char32_t point;
-  std::size_t length;  // bytes
+  std::size_t length;  // length in bytes
 };
 
 // The character that begins at `at`. The text is valid UTF-8.

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t most_records = std::size_t(1) << 18;  // capacity per step and kind of record; a record has about 64 bytes
+constexpr std::size_t most_records = std::size_t(1) << 18;  // maximum number of records per step for each kind of record; a record has about 64 bytes
 
 TraceProcess process_of(const Grid& grid) {
   const Layout& layout = grid.layout();

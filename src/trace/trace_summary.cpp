@@ -55,7 +55,8 @@ class RankTimes {
   }
 
  private:
-  // Calls visit(wait, time). If two waits overlap, which should not happen, the overlap counts for the first.
+  // Calls visit(wait, time), where `time` is the length of the wait in microseconds. If two waits overlap, which should
+  // not happen, the overlap counts for the first.
   template <class Visit>
   void each_wait(Visit&& visit) const {
     std::vector<const TracedWait*> waits;

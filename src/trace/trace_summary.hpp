@@ -6,11 +6,11 @@
 //   bubble    waiting for a message from a neighbouring pipeline stage
 //   rest      neither in a task nor waiting
 //   hidden    transfer in progress without waiting (overlapped); not part of the sum
-// A rank is slow if its work takes more than slow_factor times that of the median rank. Work is busy + rest of the step,
-// or the forward or backward time of the median micro-batch per chunk, without waiting. The median is over the ranks of
-// the pipeline stage, or over all ranks if the stage has one rank. If attention and SSM run on separate ranks, each of
-// these teams is compared separately. For an even number of ranks the lower median is used, so that the slower of two
-// ranks is found.
+// A rank is slow if its work takes more than slow_factor times that of the median rank. Work is busy + rest of the
+// step, or the forward or backward time of the median micro-batch per chunk, without waiting. The median is over the
+// ranks of the pipeline stage, or over all ranks if the stage has one rank. If attention and SSM run on separate
+// tensor-parallel ranks, the attention ranks (team 0) are compared with each other, and so are the SSM ranks (team 1).
+// For an even number of ranks the lower median is used, so that the slower of two ranks is found.
 #pragma once
 
 #include "src/trace/trace_file.hpp"

@@ -16,7 +16,7 @@ inline constexpr const char* step_span = "step";
 // Identity of a rank in the trace.
 struct TraceProcess {
   int rank = 0, position = 0;
-  int stage = 0, team = 0;  // stage: coordinate on the pipeline axis; team: 1 if the rank computes only the SSM of hybrid blocks
+  int stage = 0, team = 0;  // stage: coordinate on the pipeline axis; team: 1 if the rank computes only the SSM of hybrid blocks, else 0
   std::string name, host;
 };
 

@@ -21,7 +21,9 @@ struct StepOutcome {
   NamedGradients gradients;
 };
 
-// Relative errors. Infinite if a value is NaN, or if token counts or weight names differ.
+// Relative errors. `loss` is the largest error of the loss and the multi-token prediction (MTP) losses, `norm` that of
+// the gradient norm. Infinite if a value is NaN, or if token counts, dropped expert choices, weight names or weight
+// sizes differ.
 struct Errors {
   double loss = 0, norm = 0;
   std::map<std::string, double> gradients;  // by weight: |a - b| / (|a| + 0.01 x norm of all gradients), Euclidean norms

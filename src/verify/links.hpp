@@ -24,7 +24,7 @@ struct MeasuredLink {
 struct MachineRates {
   std::vector<CommunicatorRate> communicators;
   std::vector<MeasuredLink> links;
-  std::vector<double> flops_per_second;  // GEMM rate of each rank
+  std::vector<double> flops_per_second;  // FLOP/s of a GEMM on each rank, by rank
 };
 
 // Complete on the first rank, empty on the others. Collective.

@@ -12,9 +12,9 @@ namespace gyr {
 // because that would hide errors.
 void set_random_weights(Engine&);
 
-// Sample `number` for this run: random tokens, a different share of them as targets (not masked from the loss) per
-// sample. Depending on the deck also separate documents, padding at the end, classes, preference pairs or an encoder
-// input.
+// Sample `number` for this run: random tokens, with a different fraction of target tokens (not masked from the loss)
+// per sample. Depending on the deck also separate documents, padding at the end, classes, preference pairs or an
+// encoder input.
 Sample random_sample(const RunConfig&, Index number);
 
 }  // namespace gyr

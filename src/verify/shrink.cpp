@@ -37,8 +37,8 @@ std::vector<Index> distributed(Index units, Index ranks) {
 
 Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
 
-// Rank counts over which heads are distributed: that of a mixer's team (attention or SSM) in hybrid blocks with
-// separate teams, and the full tensor axis in layers with one mixer.
+// Rank counts over which heads are distributed: in hybrid blocks whose attention and SSM run on separate
+// tensor-parallel ranks, the count of the ranks of this mixer (`team`); in all other layers, the tensor-parallel size.
 using Counts = std::vector<Index>;
 Counts distributed_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
   const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };

@@ -19,7 +19,8 @@ struct Shrunk {
 };
 
 // Reduced run with the same divisibility. Every stage keeps one layer of each kind, in the deck's order, and at least
-// two layers if it has two. Layers are of the same kind if their type and their frozen weights agree.
+// two layers if it has two. Layers are of the same kind if their type, their stack (encoder or not) and their frozen
+// weights agree.
 Shrunk shrunk(const RunConfig&, const Layout&);
 
 // Table for users: one row per reduced size, with the value of the deck and the reduced value.

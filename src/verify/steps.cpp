@@ -14,7 +14,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double lr = 1e-3;  // fixed, whatever the deck's schedule, so that the update is clearly visible
+constexpr double lr = 1e-3;  // learning rate; fixed, whatever the deck's schedule, so that the update is clearly visible
 
 struct Steps {
   StepOutcome first;

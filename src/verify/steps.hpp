@@ -7,8 +7,9 @@
 
 namespace gyr {
 
-// A quantity that is compared, and its largest error: "loss", "gradient norm", "loss after the update", and the
-// gradients of each kind of weight, such as "mamba.in_proj".
+// A quantity that is compared, and its largest error. In double and float: "loss", "gradient norm", "loss after the
+// update", and the gradients of each kind of weight, such as "mamba.in_proj". In bf16: the gradient norm, and the
+// gradient error relative to that of one rank.
 struct Law {
   std::string what;
   double error = 0, limit = 0;

@@ -72,7 +72,7 @@ HeartbeatFile::~HeartbeatFile() {
 
 void HeartbeatFile::write(const Heartbeat& h) const {
   if (fd_ < 0) return;
-  // a lost record does not matter: the next one follows in a second
+  // a lost record does not matter: the next one follows after watchdog.heartbeat seconds
   [[maybe_unused]] const ssize_t lost = ::pwrite(fd_, &h, sizeof h, off_t(h.rank) * off_t(sizeof h));
 }
 
@@ -95,7 +95,8 @@ std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
 bool any_rank_alive(const std::vector<Heartbeat>& all, std::int64_t now) {
   const std::string here = host_name();
   return std::any_of(all.begin(), all.end(), [&](const Heartbeat& h) {
-    const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;  // gone, or invisible from this container
+    // the process does not exist, or is invisible from this container
+    const bool gone = host_of(h) == here && h.pid > 0 && ::kill(h.pid, 0) != 0 && errno == ESRCH;
     return !ended(h) && double(now - h.written) * nano < (gone ? 3 : 60);
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OUTPUT/heartbeat.bin: one record of 256 bytes per rank, at offset rank * 256, rewritten every second without MPI.
-// Monitoring from outside (gyrfalcon ps, gyrfalcon run, user scripts) reads it.
+// OUTPUT/heartbeat.bin: one record of 256 bytes per rank, at offset rank * 256, rewritten without MPI every
+// watchdog.heartbeat seconds (default 1). Monitoring from outside (gyrfalcon ps, gyrfalcon run, user scripts) reads it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ struct Heartbeat {
   char magic[8];                // 0: constant "GYRBEAT1"
   std::int32_t rank, ranks;     // 8: rank and number of ranks in MPI_COMM_WORLD
   std::int32_t attempt, pid;    // 16: attempt: number of this start of the run, from 0; process id on `host`
-  std::int64_t step, micro;     // 24: current step; micro-batch of the current task, -1: none
+  std::int64_t step, micro;     // 24: current step; micro-batch of the current task, -1: the task has none
   std::uint64_t progress;       // 40: counter that grows with all work that completes
   std::int64_t written, moved;  // 48: ns since 1970: time of this record; time when progress last grew
   std::int64_t monotonic;       // 64: ns of the host's monotonic clock
   double waited, loss;          // 72: seconds spent waiting for other ranks so far; loss of the last step
   std::int64_t sent;            // 88: bytes that this rank has passed to its communicators so far
-  std::uint64_t number;         // 96: sequence number of the current or last operation on its communicator ...
-  std::int64_t bytes;           // 104: ... and the size of that operation in bytes
-  std::int32_t waiting, alarm;  // 112: 1: the rank waits for that operation; 1: the watchdog of this rank has raised the alarm
+  std::uint64_t number;         // 96: sequence number of the current or last operation on the communicator `channel`
+  std::int64_t bytes;           // 104: size in bytes of the operation `operation`
+  std::int32_t waiting, alarm;  // 112: waiting, 1: the rank waits for `operation`; alarm, 1: the watchdog of this rank has detected a hang
   char host[32];                // 120: host name
   char phase[24], task[24];     // 152: phase of the run; current task
-  char channel[16];             // 200: name of the communicator
-  char operation[24];           // 216: name of the operation
+  char channel[16];             // 200: name of the communicator of the current or last operation
+  char operation[24];           // 216: name of the current or last operation, such as all_reduce
   double worked, stepped;       // 240: seconds of steps so far: without waiting, with waiting
 };
 static_assert(sizeof(Heartbeat) == 256);

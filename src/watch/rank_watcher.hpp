@@ -14,17 +14,18 @@ class Kept {
  public:
   // Returns in the rank. The rank is killed if its watcher dies. It has its own process group, so that signals to the
   // launcher's group reach it once, from the watcher. Must be called before MPI starts and while there is only one
-  // thread. With an empty file name, or if fork fails, the run continues without a watcher.
+  // thread. With an empty file name, or if mmap or fork fails, the run continues without a watcher.
   explicit Kept(const std::filesystem::path& exit_record);
   ~Kept();
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
 
-  // All ranks have agreed on the exit code that follows, so no exit record is needed.
+  // To be called when all ranks have agreed on the exit code that follows. Afterwards an exit record is written only if
+  // a signal ends the rank.
   void agreed();
 
  private:
-  std::atomic<bool>* agreed_ = nullptr;  // in memory shared by watcher and rank
+  std::atomic<bool>* agreed_ = nullptr;  // true once all ranks agree on the exit code; in memory shared by watcher and rank; null: no watcher
 };
 
 }  // namespace gyr

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reasons to stop a run before its last step: a signal, the file STOP, or the end of the job's time. Ranks agree on it
-// between steps, save a checkpoint, and exit with code 75.
+// Reasons to stop a run before its last step: a signal, the file STOP, the end of the job's time, or the loss of the
+// output folder. Ranks agree on it between steps, save a checkpoint, and exit with code 75. If the folder is lost,
+// nothing can be saved and the run ends with Exit::io.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +14,8 @@
 
 namespace gyr {
 
-// Stop reason as a number, over which ranks take the maximum: 0: none, a signal number, or one of these.
+// Stop reason as a number, over which ranks take the maximum. 0: no stop request; below 1000: a signal number; from
+// 1000: one of these.
 inline constexpr int stop_file_reason = 1000, walltime_reason = 1001, folder_lost_reason = 1002;
 std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime", "the loss of the output folder"
 

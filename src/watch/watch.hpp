@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread in every rank that uses no MPI: it writes the heartbeat, checks for the file STOP, and ends a hanging job.
+// A thread in every rank that uses no MPI: it writes the heartbeat, checks for the file STOP (on rank 0), and ends a
+// hanging job.
 #pragma once
 
 #include <pthread.h>
@@ -35,7 +36,7 @@ class Watch {
   double seconds_without_progress() const;  // seconds without progress so far
   bool rest(double seconds);                // waits; returns false if the rank is done
   // Reads the heartbeats and ends the process with Exit::again. The lowest rank with a running watchdog reports the
-  // rank at fault. Returns if the rank makes progress again.
+  // rank at fault. Returns if the rank makes progress again or ends.
   void bark();
 
   const WatchSettings settings_;

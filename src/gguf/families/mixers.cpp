@@ -11,7 +11,7 @@ void check_mamba2(const ModelConfig& m, const SupportChecks& s) { check_mixer(m.
 
 void mamba2_keys(const ModelConfig& m, Keys& k) {
   put_widths(m, m.layers(), k);
-  k.count("context_length", Index(1) << 20);  // unlimited; llama.cpp needs a number
+  k.count("context_length", Index(1) << 20);  // the model has no maximum length, but llama.cpp needs a number
   k.count("feed_forward_length", 0), k.count("attention.head_count", 0);
   put_mixer(m.mamba, k);
 }
