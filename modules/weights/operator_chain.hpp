@@ -159,7 +159,7 @@ struct LayoutRules {
   // True if all-gathered rows are not stored, so that the weight gradients gather them again. False if forward and
   // backward run together.
   bool gathers_again = true;
-  // Returns true for passages that are allowed; empty: all are.
+  // Returns true for a passage (input state, output state, weight split) that a layout may use. If empty, all are allowed.
   std::function<bool(const Operator&, const OperatorPassage&)> allowed = {};
 };
 
