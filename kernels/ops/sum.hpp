@@ -17,7 +17,8 @@ void add_in_order(Device&, Tensor1<const double> x, Tensor1<double> sum /*(1)*/)
 template <class A>
 void add_sum_of_squares(Device&, Tensor1<const A> x, Tensor1<double> sum /*(1)*/);
 
-// Copies x to the host; zeros on a dry-run device. The device counts these calls under the name to_host_work.
+// Copies x to the host; returns zeros on a dry-run device. The device records each call like a kernel launch, under
+// the name to_host_work.
 inline constexpr const char* to_host_work = "to_host";
 template <class V>
 std::vector<std::remove_const_t<V>> to_host(Device& dev, Tensor1<V> x) {

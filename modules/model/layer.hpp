@@ -21,7 +21,8 @@ enum class MatrixGradients { now, later };
 class Layer {
  public:
   virtual ~Layer() = default;
-  // x becomes x + branches(x), a tensor of the frame. The caller must keep the old x until the backward has ended.
+  // Replaces x by x + branches(x), a new tensor in the frame. The caller must keep the old x until the backward has
+  // ended.
   virtual void forward(Pass&, Frame&, Bundle&) = 0;
   // The gradient of the output becomes that of the input, in place. Accumulates the gradients of vectors and, unless
   // deferred, those of matrices.

@@ -57,7 +57,7 @@ struct RowTransfer {
   Index sent() const { return (operation == Operation::all_reduce ? 2 : 1) * numbers * (ranks - 1); }
 };
 
-// All-reduce within an operator, over the ranks that have parts of the same unit.
+// All-reduce within an operator, over the ranks among which a unit (head or group) is split.
 struct InnerSum {
   Run units;
   Index numbers;          // number of all-reduced elements per unit (head or group)

@@ -144,7 +144,7 @@ TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
   }
 }
 
-TEST(extremes, sequences_of_16_million_tokens_are_planned) {
+TEST(extremes, sequences_of_16M_tokens_are_planned_or_refused) {
   for (const char* pattern : {"P x 4", "* x 4", "M- x 4"})
     expect_planned_or_refused({"train.seq_length"}, {"train.seq_length=16000000", std::string("model.pattern=") + pattern});
 }

@@ -72,7 +72,7 @@ TEST(verify, verify_accepts_pipeline_stages_of_different_layer_types) {
   expect_verified(r);
 }
 
-TEST(verify, verify_accepts_a_published_deck_unchanged) {
+TEST(verify, verify_accepts_deck_of_a_published_model) {
   const Result r = run(verify({"data.order=documents", "data.documents=separate"}, GYR_SOURCE_DIR "/input/falcon-h1-1.5b-deep.yaml"), {.ranks = 4});
   expect_verified(r);
   EXPECT_EQ(lines_with(r.out, "gradient error against double").size(), 1u) << r.out;  // printed because the deck uses bf16

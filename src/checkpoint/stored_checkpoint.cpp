@@ -139,7 +139,7 @@ bool check_against_manifest(const fs::path& file) {
     if (entry.name == name) return check_file(folder, entry, known), true;
   if (!known.index || known.index->name != name) return false;
   check_view(folder, *known.index);
-  // the index shows the tensors of all shards, so these are checked, too
+  // the index is a view of all shards, so every shard is checked, too
   for (const ManifestFile& entry : known.files) check_file(folder, entry, known);
   return true;
 }

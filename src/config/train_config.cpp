@@ -82,7 +82,8 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
             "action for a non-finite loss or gradient: end the run, skip the update, or roll back to the last checkpoint and skip the batch")
           .one_of({"stop", "skip", "rollback"});
   c.non_finite = policy == "skip" ? NonFinite::skip : policy == "rollback" ? NonFinite::rollback : NonFinite::stop;
-  c.max_skips = s.get("max_skips", 10, "consecutive skipped batches after which the run ends with code 80").at_least(1).at_most(most_steps);
+  c.max_skips =
+      s.get("max_skips", 10, "maximum number of consecutive skipped batches; one more ends the run with code 80").at_least(1).at_most(most_steps);
   auto spike =
       s.get("spike", 0.0, "a loss above this multiple of the mean of the last 32 losses is handled like a non-finite one; 0: no limit").at_least(0);
   c.spike = spike.must("0 or above 1", spike.value() == 0 || spike.value() > 1);

@@ -115,7 +115,8 @@ class PackedSamples : public Samples {
   const TokenFile& file_;
   std::int64_t room_;
   std::uint64_t seed_;
-  std::int64_t texts_, left_out_ = 0;     // documents per packed unit (1, or 2 for pairs); pairs that fit no window
+  // Documents per packed unit (1, or 2 for pairs); number of pairs that fit no window.
+  std::int64_t texts_, left_out_ = 0;
   std::vector<std::uint32_t> documents_;  // first document of each packed unit, longest unit first
   std::vector<std::uint32_t> starts_;     // first index in places_ of each window, and the end of places_
   std::vector<std::uint32_t> places_;     // indices in documents_, window by window

@@ -393,8 +393,8 @@ void ConfigReader::read_rotary(std::optional<double> theta, const Rotary& suppor
   config.model.attention.rope_scaling.original_positions = 0;  // 0 means not given; read_tokens sets the default
   std::optional<double> base;
   if (!value("rope_theta").is_null()) base = positive("rope_theta", 0);
-  // rope_scaling takes precedence if both are given. With one object per layer type, it applies to the full-attention
-  // layers.
+  // rope_scaling takes precedence over rope_parameters. If rope_parameters has one object per layer type, rope_scaling
+  // replaces that of the full-attention layers only.
   const bool scaled = !value("rope_scaling").empty();
   const bool kinds = has_kinds(value("rope_parameters")) && supported.by_kind;
   if (!value("partial_rotary_factor").is_null()) read_partial("partial_rotary_factor", value("partial_rotary_factor"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys of sliding-window attention in config.json. Layers with an even index are attention layers in these models: `*`
-// with full attention, `W` with a window.
+// Keys of sliding-window attention in config.json. In the layer patterns of these models, symbols 0, 2, 4 ... are
+// attention layers: `*` with full attention, `W` with a window.
 #pragma once
 
 #include "src/huggingface/config_reader.hpp"

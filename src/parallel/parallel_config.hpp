@@ -35,8 +35,10 @@ struct ParallelConfig {
   int data, pipeline, context, tensor;  // sizes of the axes in ranks; data 0: all ranks that the other axes leave
   std::vector<Axis> order;              // order of the axes, outermost first
   std::vector<int> permutation;
-  Islands islands;  // islands, which determine rank order and stage sizes if the deck does not; empty: all ranks are alike
-  bool sequence;    // sequence parallel: tensor-parallel ranks keep shards of the residual stream
+  // Islands of the cluster (sets of nodes with the same device type); they set rank order and stage sizes if the deck
+  // does not; empty: all ranks are alike.
+  Islands islands;
+  bool sequence;  // sequence parallel: tensor-parallel ranks keep shards of the residual stream
   Mixer mixer;
   int attention_ranks;        // tensor ranks that compute attention if mixers are apart; 0: chosen by cost
   Schedule one_chunk;         // pipeline schedule if virtual_stages is 1

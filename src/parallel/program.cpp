@@ -232,7 +232,7 @@ class Turns {
       if (!plan_.kept_whole[bucket]) return bucket;
     return -1;
   }
-  // The first such bucket, other than `present`, in the tasks after the i-th.
+  // The next bucket without memory of its own that a task after the i-th uses, other than `present`; -1: none.
   int next_turn(std::size_t i, int present, std::vector<int> (Turns::*use)(const Task&) const) const {
     while (++i < tasks_.size())
       if (const int bucket = turn_of((this->*use)(tasks_[i])); bucket >= 0 && bucket != present) return bucket;

@@ -70,7 +70,8 @@ class Simulator {
   }
 
  private:
-  // Tasks after the step are not executed: their gathers ran at the start (regather).
+  // The simulation of a rank ends at its step task. The weight gathers after it were simulated at the start
+  // (regather).
   bool is_at_end(int rank) const { return has_ended(rank) || programs_[rank].tasks[walkers_[rank].next].op == Op::step; }
 
   void regather(int rank) {

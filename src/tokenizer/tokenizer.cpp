@@ -32,7 +32,7 @@ class PieceCache {
 
   struct alignas(64) Slot {
     std::array<std::int32_t, max_ids> ids;
-    std::uint8_t count, length;  // number of ids; length of the piece in bytes, 0: the entry is empty
+    std::uint8_t count, length;  // number of ids of the piece; its length in bytes, 0: the slot is empty
     std::array<char, max_bytes> piece;
   };
 

@@ -11,7 +11,8 @@
 
 namespace gyr {
 
-// Collective over the ranks of `hosts`, each of which must have a GPU of its own.
+// Makes an NCCL transport for the ranks of `hosts`, the transport between their hosts. Each rank must have a GPU of
+// its own. Collective.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> hosts);
 // True if the transport is an NCCL transport.
 bool is_nccl(const Transport&);

@@ -273,10 +273,12 @@ struct TokenSums {
   Index parts;
   Index stretch;                 // tokens of a chunk per partial sum of E
   Global<double> rows, columns;  // partial sums of E(l,s) = dW(l,s) W(l,s), s < l, over s and over l: (B chunks H stretches, Q)
-  Global<A> inflow, outflow;     // I_l and F_s of ssd_gradient.cu: state to output, and token to state, (B chunks H parts, Q)
-  Global<A> ddt, dd;             // dot products x . dU and x . dy per token and head, (B chunks H, Q)
-  Index throughs;                // partial sums per head in `through`
-  Global<A> through;             // J = exp(s_Q) S . dS, from the entering state to the leaving state, (B chunks, H throughs)
+  // Dot products I_l = C_l . (state term of dC_l) and F_s = B_s . (state term of dB_s) of a head, (B chunks H parts,
+  // Q).
+  Global<A> inflow, outflow;
+  Global<A> ddt, dd;  // dot products x . dU and x . dy per token and head, (B chunks H, Q)
+  Index throughs;     // partial sums per head in `through`
+  Global<A> through;  // J = exp(s_Q) S . dS, from the entering state to the leaving state, (B chunks, H throughs)
 
   TokenSums(Device& dev, const ChunkGrid& s, bool by_tiles) : parts(ceil_div(s.state_size, columns_of<A>)), stretch(by_tiles ? span : s.chunk_size) {
     const Index all = s.all_chunks() * s.num_heads, q = s.chunk_size;

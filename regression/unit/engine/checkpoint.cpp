@@ -665,7 +665,7 @@ TEST(checkpoint, index_shows_nan_for_missing_shard) {
   EXPECT_NEAR(double(missing), double(all) / 3, 1000.);  // one of three shards of equal size is missing
 }
 
-TEST(checkpoint, resharding_gives_equal_files_and_same_state) {
+TEST(checkpoint, resharding_gives_equally_large_shards_and_same_state) {
   const Folder folder;
   Single<bf16> rig(named("T2").model);
   set_state(rig.engine, 1);

@@ -159,7 +159,8 @@ class Chunk {
   };
   static constexpr BundleKeys input_keys{{"input"}, {"source"}, {"relative position bias"}},
       gradient_keys{{"gradient"}, {"gradient of the source"}, {"gradient of the relative position bias"}};
-  int part_of(Index layer) const { return int(layer) + int(first()); }  // index of the part for a layer of this chunk; layer -1 is the embedding
+  // Index of a layer of this chunk among its parts (embedding, layers, head); layer -1 is the embedding.
+  int part_of(Index layer) const { return int(layer) + int(first()); }
   Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
   void embed(Pass&, Slot&);
   void run_and_keep(Pass&, Slot&, Index part);

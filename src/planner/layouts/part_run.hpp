@@ -18,7 +18,7 @@ struct PartCount {
   std::vector<double> compute = {};                                // seconds of computation on a device of each island of the cluster
   std::vector<KernelBound> floor = {};                             // the same by kind of kernel, as lower bound; empty if kernels were measured
   std::vector<std::pair<int, TrafficCount::Line>> transfers = {};  // index in PartsOfRank::communicators, and the transfer
-  std::vector<std::vector<OverlapCount>> hidden = {};              // overlapped transfers among them, for each island
+  std::vector<std::vector<OverlapCount>> hidden = {};              // those of `transfers` that overlap with computation, by island
 };
 
 struct Part {

@@ -81,8 +81,10 @@ std::string name_of(const std::string& file, const std::vector<Cluster>& others)
 void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
   const auto files =
       s.get("files", std::vector<std::string>{}, "one cluster description per island, in rank order, with paths relative to this file").value();
-  const auto nodes =
-      s.get("nodes", std::vector<Index>{}, "nodes of each island; empty: cluster.nodes of each file").positive().at_most(most_ranks).value();
+  const auto nodes = s.get("nodes", std::vector<Index>{}, "number of nodes of each island; empty: cluster.nodes of the island's cluster file")
+                         .positive()
+                         .at_most(most_ranks)
+                         .value();
   require(nodes.empty() || nodes.size() == files.size(), Exit::config, "{}: {} node counts for {} files; give one count per file",
           s.settings_text({"nodes", "files"}), nodes.size(), files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {

@@ -61,8 +61,8 @@ std::shared_ptr<const StageRun> StageRuns::of(const EngineConfig& planned, const
   return run;
 }
 
-// A single slot takes the memory that several slots would share, so it is planned again if the number changes from or
-// to one.
+// A slot is the memory of one micro-batch in flight. A single slot also holds the blocks that several slots would
+// share, so its memory is planned again if the number of slots changes from or to one.
 Capacity StageRun::capacity(const std::vector<int>& slots) const {
   Capacity c = plan.capacity;
   const auto all = [](const std::vector<int>& counts) { return std::accumulate(counts.begin(), counts.end(), 0); };
