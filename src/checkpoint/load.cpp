@@ -88,7 +88,7 @@ void load_values(Fetch& fetch, const WeightSource& source, ParameterList paramet
 }
 
 // Loads weights and master weights and sets the moments to zero.
-void reload(Fetch& fetch, const WeightSource& source, ModelState& state) {
+void load_weights_and_masters(Fetch& fetch, const WeightSource& source, ModelState& state) {
   const Shard level = state.grid().layout().cut();
   load_values(fetch, source, state.parameters(), level);
   state.reset_optimizer();
@@ -136,7 +136,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, ModelState& 
   if (what == LoadWhat::everything) collective_check(world, [&] { check_moments(*source, state); });
   collective_check(world, [&] {
     Fetch fetch(reading == Reading::broadcast ? &state.grid() : nullptr);
-    reload(fetch, *source, state);
+    load_weights_and_masters(fetch, *source, state);
     if (what == LoadWhat::everything) load_moments(fetch, *source, state);
     fetch.check();
   });
@@ -149,7 +149,7 @@ void load_weights_from(const OpenWeights& open, ModelState& state) {
   open_checked(state.grid().world(), state.model(), [&] { return (source = open()).get(); });
   collective_check(state.grid().world(), [&] {
     Fetch fetch;
-    reload(fetch, *source, state);
+    load_weights_and_masters(fetch, *source, state);
   });
 }
 

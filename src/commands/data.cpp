@@ -83,7 +83,7 @@ DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer) {
 }
 
 // Prints the special tokens of the template that the tokenizer does not have.
-void print_marks(const DocumentFormat& format, const std::string& tokenizer) {
+void print_unknown_marks(const DocumentFormat& format, const std::string& tokenizer) {
   if (!format.conversation) return;
   for (const std::string& mark : format.conversation->text.unknown_marks())
     std::printf("%s in the template is not a special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
@@ -138,7 +138,7 @@ int build(const BuildArguments& a) {
           return all;
         };
         team.collective_check = [&](const std::function<void()>& action) { collective_check(grid.world(), action); };
-        if (runtime.rank() == 0) print_marks(options.format, a.tokenizer);
+        if (runtime.rank() == 0) print_unknown_marks(options.format, a.tokenizer);
         team.collective_check([&] {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });

@@ -94,7 +94,7 @@ bool truncate_at(std::string& text, const std::vector<std::string>& marks) {
 
 // Notes the sampling settings and the chat template that the model's files suggest. They are not applied, because
 // sampling depends on the command line only.
-void print_conventions(const GenerateArguments& a, const Note& note) {
+void note_unapplied_settings(const GenerateArguments& a, const Note& note) {
   if (!note) return;
   try {
     const Companions companions = companions_of(a.checkpoint);
@@ -155,7 +155,7 @@ class Answers {
 
 // Prints the throughput of prefill (prompts, with the first new token of each) and of decoding, and the number of CUDA
 // graphs used.
-void print_pace(const GeneratorPace& pace, Index graphs, Index made) {
+void print_throughput(const GeneratorPace& pace, Index graphs, Index made) {
   const double seconds = pace.prompt_seconds + pace.new_seconds;
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
   const std::string by_graphs = graphs > 0 ? fmt::format(" by {} graph{}", graphs, graphs > 1 ? "s" : "") : "";
@@ -189,7 +189,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
     if (ends && runtime.rank() == 0) answers.print_line();
     return ends;
   });
-  if (runtime.rank() == 0) print_pace(generator.pace(), generator.graphs(), made);
+  if (runtime.rank() == 0) print_throughput(generator.pace(), generator.graphs(), made);
 }
 
 int run(GenerateArguments& a) {
@@ -197,7 +197,7 @@ int run(GenerateArguments& a) {
       [&](Runtime& runtime) {
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
-        print_conventions(a, notes_of(runtime));
+        note_unapplied_settings(a, notes_of(runtime));
         generate(a, run, runtime);
       },
       false);

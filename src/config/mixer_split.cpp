@@ -13,14 +13,12 @@ namespace gyr {
 
 namespace {
 
-bool can_be_distributed(Index units, Index ranks) { return units % ranks == 0 || ranks % units == 0; }
+bool heads_can_shard(Index units, Index ranks) { return units % ranks == 0 || ranks % units == 0; }
 Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ranks); }
 
-bool attention_fits(const AttentionConfig& c, int ranks) {
-  return can_be_distributed(c.num_heads, ranks) && can_be_distributed(c.num_kv_heads, ranks);
-}
+bool attention_fits(const AttentionConfig& c, int ranks) { return heads_can_shard(c.num_heads, ranks) && heads_can_shard(c.num_kv_heads, ranks); }
 bool ssm_fits(const MambaConfig& c, int ranks) {
-  return can_be_distributed(c.num_heads, ranks) && can_be_distributed(c.num_groups, ranks) &&
+  return heads_can_shard(c.num_heads, ranks) && heads_can_shard(c.num_groups, ranks) &&
          on_a_rank(c.num_heads, ranks) % on_a_rank(c.num_groups, ranks) == 0;
 }
 

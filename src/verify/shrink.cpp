@@ -191,13 +191,13 @@ void shrink_inner(Index& inner, Index tensor) {
 }
 
 // Distribution of the heads of latent attention (MLA) over all tensor-parallel ranks.
-std::vector<Index> latent_heads_match(Index heads, const Layout& layout) {
+std::vector<Index> latent_head_divisibility(Index heads, const Layout& layout) {
   return head_divisibility(heads, heads, layout.size(Axis::tensor), layout.size(Axis::context));
 }
 
 void shrink_latent(LatentConfig& c, const Layout& layout) {
-  const auto meets = latent_heads_match(c.num_heads, layout);
-  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_heads_match(n, layout) == meets; });
+  const auto meets = latent_head_divisibility(c.num_heads, layout);
+  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_head_divisibility(n, layout) == meets; });
   for (Index* channels : {&c.head_dim, &c.rope_dim, &c.v_head_dim}) *channels = std::min(*channels, head_width);
   for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
 }
@@ -276,13 +276,13 @@ std::string layers_text(const std::string& pattern, const std::vector<Span>& sta
 
 }  // namespace
 
-TriggerKeys divisibility_of(const RunConfig& run, const Layout& layout) {
+DivisibilityByKey divisibility_of(const RunConfig& run, const Layout& layout) {
   const ModelConfig& m = run.model;
   const Index tensor = layout.size(Axis::tensor);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
   return {{"attention.num_heads", head_divisibility(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
           {"attention.head_dim", channel_divisibility(m.attention.head_dim, m.attention.num_heads, attention)},
-          {"latent.num_heads", latent_heads_match(m.latent.num_heads, layout)},
+          {"latent.num_heads", latent_head_divisibility(m.latent.num_heads, layout)},
           {"mamba.num_heads", head_divisibility(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
           {"mamba.head_dim", channel_divisibility(m.mamba.head_dim, m.mamba.num_heads, ssm)},
           {"mlp.intermediate_size", distributed(m.mlp.intermediate_size, tensor)},

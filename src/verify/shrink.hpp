@@ -10,8 +10,8 @@ namespace gyr {
 
 // Divisibility of a deck's sizes on its layout, by key: quotients, remainders, and the number of ranks with the same
 // data.
-using TriggerKeys = std::map<std::string, std::vector<Index>>;
-TriggerKeys divisibility_of(const RunConfig&, const Layout&);
+using DivisibilityByKey = std::map<std::string, std::vector<Index>>;
+DivisibilityByKey divisibility_of(const RunConfig&, const Layout&);
 
 struct Shrunk {
   RunConfig run;            // with parallel.data, parallel.layers and the distribution of mixers set explicitly

@@ -66,7 +66,7 @@ struct Loss {
 };
 
 // Maximum number of obstacles listed in a message.
-constexpr std::size_t most_shown = 3;
+constexpr std::size_t max_listed_obstacles = 3;
 constexpr std::size_t other_layers = 1000;  // weight of a different layer pattern, counted in settings, when the nearest family is chosen
 
 Loss lost(const Family& family, const ModelConfig& m) {
@@ -86,11 +86,11 @@ Loss lost(const Family& family, const ModelConfig& m) {
     const auto there = back.find(key);
     if (there != back.end() && there->second == value) continue;
     loss.settings += key == "model.pattern" ? other_layers : 1;
-    if (++obstacles <= most_shown)
+    if (++obstacles <= max_listed_obstacles)
       loss.obstacles += fmt::format("{}{} is {}, but config.json of this class yields {}", loss.obstacles.empty() ? "" : "; ", key, shown(value),
                                     there == back.end() ? "nothing" : there->second);
   }
-  if (obstacles > most_shown) loss.obstacles += fmt::format("; and {} more", obstacles - most_shown);
+  if (obstacles > max_listed_obstacles) loss.obstacles += fmt::format("; and {} more", obstacles - max_listed_obstacles);
   return loss;
 }
 

@@ -17,8 +17,8 @@ class Links {
   // On each node, every participating rank carries its own ring to the next node, so the inter-node bandwidths add up.
   double ring_bandwidth() const {
     if (p_.nodes == 1) return part_ * node_.bandwidth;
-    const double out = between_.bandwidth * p_.on_largest_node;
-    return part_ * (p_.on_largest_node > 1 ? std::min(node_.bandwidth, out) : out);
+    const double out = between_.bandwidth * p_.max_ranks_per_node;
+    return part_ * (p_.max_ranks_per_node > 1 ? std::min(node_.bandwidth, out) : out);
   }
   // Ring bandwidth of reductions.
   double sums() const { return ring_bandwidth() * (p_.nodes > 1 ? between_.sums : node_.sums); }
@@ -27,7 +27,7 @@ class Links {
   double latency() const { return p_.nodes > 1 ? between_.latency : node_.latency; }
   double ring_latency() const { return (p_.nodes > 1 ? p_.nodes : 0) * between_.latency + (p_.ranks - std::max(1, p_.nodes)) * node_.latency; }
   double tree_latency() const {
-    return std::ceil(std::log2(double(p_.nodes))) * between_.latency + std::ceil(std::log2(double(p_.on_largest_node))) * node_.latency;
+    return std::ceil(std::log2(double(p_.nodes))) * between_.latency + std::ceil(std::log2(double(p_.max_ranks_per_node))) * node_.latency;
   }
 
  private:
@@ -42,8 +42,8 @@ class Links {
 // Each rank sends 1/n of its data to every other rank. Ranks of the same node use the links inside the node.
 double all_to_all(double bytes, const GroupPlacement& p, const Links& links) {
   const double each = bytes / p.ranks;
-  const double inside = each * (p.on_largest_node - 1) / links.inside();
-  const double outside = p.nodes > 1 ? each * (p.ranks - p.on_largest_node) / links.slowest() : 0;
+  const double inside = each * (p.max_ranks_per_node - 1) / links.inside();
+  const double outside = p.nodes > 1 ? each * (p.ranks - p.max_ranks_per_node) / links.slowest() : 0;
   return std::max(inside, outside) + links.latency();
 }
 

@@ -74,7 +74,7 @@ GroupPlacement placement_of(const std::vector<int>& ranks, const Cluster& cluste
     islands.insert(place.island);
   }
   GroupPlacement p{int(ranks.size()), int(on_node.size()), int(islands.size()), 0, islands.size() == 1 ? *islands.begin() : 0};
-  for (const auto& [node, count] : on_node) p.on_largest_node = std::max(p.on_largest_node, count);
+  for (const auto& [node, count] : on_node) p.max_ranks_per_node = std::max(p.max_ranks_per_node, count);
   return p;
 }
 

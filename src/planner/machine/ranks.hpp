@@ -14,8 +14,8 @@ namespace gyr {
 // Size of a group of ranks: how many ranks it has, and on how many nodes and islands they are.
 struct GroupPlacement {
   int ranks = 1, nodes = 1, islands = 1;
-  int on_largest_node = 1;  // maximum number of ranks on one node
-  int island = 0;           // index of the group's island if it is on a single one; else 0
+  int max_ranks_per_node = 1;  // maximum number of ranks on one node
+  int island = 0;              // index of the group's island if it is on a single one; else 0
   bool operator==(const GroupPlacement&) const = default;
 };
 
