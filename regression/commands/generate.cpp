@@ -217,6 +217,36 @@ TEST(generate, empty_prompt_without_end_of_text_is_refused) {
   EXPECT_EQ(ask(Material::get().tokenizer(), "").code, 0);
 }
 
+// A SentencePiece-style tokenizer: token i is the word "ti" with a space before it.
+std::string word_tokenizer() {
+  nlohmann::json vocab = {{"<unk>", 0}, {"\u2581", 1}, {"k", 2}, {"a", 3}};
+  for (int id = 4; id < 300; ++id) vocab["\u2581t" + std::to_string(id)] = id;
+  const nlohmann::json mark = {{"type", "Prepend"}, {"prepend", "\u2581"}},
+                       spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}},
+                       marks = {{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+                       strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  return nlohmann::json{
+      {"added_tokens", nlohmann::json::array({{{"id", 0}, {"content", "<unk>"}, {"special", true}}})},
+      {"normalizer", {{"type", "Sequence"}, {"normalizers", {mark, spaces}}}},
+      {"pre_tokenizer", nullptr},
+      {"decoder", {{"type", "Sequence"}, {"decoders", {marks, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}, strip}}}},
+      {"model",
+       {{"type", "BPE"}, {"unk_token", "<unk>"}, {"fuse_unk", true}, {"byte_fallback", true}, {"vocab", vocab}, {"merges", nlohmann::json::array()}}}}
+      .dump();
+}
+
+// The decoder of SentencePiece removes the space before the first token of a text. A response is not the start of one.
+TEST(generate, response_keeps_the_space_of_its_first_word) {
+  const Folder folder;
+  put_contents(folder / "words.json", word_tokenizer());
+  const std::string file = folder / "words.json";
+  const std::string text = said({"--tokenizer", file, "--prompt", "ka", "--greedy"});
+  EXPECT_TRUE(text.starts_with("ka t")) << text;
+  const Result chat = run({"generate", Material::get().trained(), "--tokenizer", file, "--prompt", "ka", "--greedy", "--tokens", "24", "--template",
+                           "{prompt}{response}"});
+  EXPECT_TRUE(chat.out.starts_with("kat")) << chat.out << chat.err;  // the reply of a template is a text of its own
+}
+
 TEST(generate, absurd_token_counts_and_lengths_are_refused) {
   for (const char* tokens : {"9223372036854775807", "16777216"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--tokens", tokens});

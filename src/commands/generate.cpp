@@ -39,6 +39,7 @@ struct GenerateArguments {
 struct Questions {
   std::vector<std::vector<Token>> prompts;
   std::set<Token> ends;
+  bool continued = false;  // the responses continue the text of the prompts
   std::set<Index> lengths() const {
     std::set<Index> all;
     for (const auto& prompt : prompts) all.insert(Index(prompt.size()));
@@ -57,8 +58,9 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
   for (const std::string& text : a.prompts) {
     std::vector<Token>& prompt = q.prompts.emplace_back();
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
-    else
-      for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt);
+    TextPosition position = TextPosition::begin;
+    if (chat)
+      for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt, position);
     if (source_end && !a.plain && (prompt.empty() || prompt.back() != *source_end)) prompt.push_back(*source_end);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
     require(!prompt.empty(), Exit::usage, "{} '{}' encodes to no token, and the tokenizer has no end-of-text token to start with; write some text",
@@ -67,6 +69,7 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
   for (const auto& mark : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt, source_end})
     if (mark) q.ends.insert(*mark);
   for (const Index end : end_tokens_in(companions_of(a.checkpoint), a.checkpoint)) q.ends.insert(Token(end));
+  q.continued = !chat && !source_end;
   return q;
 }
 
@@ -123,7 +126,7 @@ class Answers {
       answer.end = "end";
     } else {
       if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding ids of the vocabulary have no text
-      answer.text = tokenizer_.decode(answer.tokens);
+      answer.text = questions_.continued ? tokenizer_.decode_after(questions_.prompts[i], answer.tokens) : tokenizer_.decode(answer.tokens);
       if (truncate_at(answer.text, a_.stop)) answer.end = "stop";
       else if (answer.made >= a_.sampling.tokens) answer.end = "length";
     }

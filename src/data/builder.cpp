@@ -250,7 +250,8 @@ class Builder {
   // class of the text.
   void encode(const LabelledText& example) {
     for (std::size_t w = 0; w < example.words.size(); ++w) {
-      tokenizer_.encode(w == 0 ? example.words[w] : " " + example.words[w], ids_);
+      if (w == 0) tokenizer_.encode(example.words[w], ids_);
+      else tokenizer_.encode(" " + example.words[w], ids_, Tokenizer::Specials::as_text, TextPosition::after_text);
       if (classes_.size() < ids_.size()) classes_.push_back(1 + std::max(example.classes[w], -1));
       classes_.resize(ids_.size(), 0);
     }
@@ -277,11 +278,12 @@ class Builder {
     marks_.clear();
     classes_.clear();
     if (options_.complete && fragment.begins) add_template(&Template::before);
-    tokenizer_.encode(fragment.text, ids_);
+    TextPosition position = fragment.begins ? TextPosition::begin : TextPosition::after_text;
+    tokenizer_.encode(fragment.text, ids_, Tokenizer::Specials::as_text, position);
     if (options_.complete && fragment.ends) add_template(&Template::after);
     marks_.resize(ids_.size(), fragment.learned);
     for (const Utterance& utterance : fragment.utterances) {
-      gyr::encode(utterance, tokenizer_, ids_);
+      gyr::encode(utterance, tokenizer_, ids_, position);
       marks_.resize(ids_.size(), utterance.learned);
     }
     if (fragment.labelled) encode(*fragment.labelled);

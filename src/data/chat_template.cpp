@@ -31,9 +31,12 @@ void append(std::vector<Utterance>& utterances, std::string_view text, bool lear
 
 }  // namespace
 
-void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
-  tokenizer.encode(utterance.text, ids);
-  if (utterance.special) ids.push_back(*utterance.special);
+void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids, TextPosition& position) {
+  tokenizer.encode(utterance.text, ids, Tokenizer::Specials::as_text, position);
+  if (!utterance.text.empty()) position = TextPosition::after_text;
+  if (!utterance.special) return;
+  ids.push_back(*utterance.special);
+  position = TextPosition::after_token;
 }
 
 ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) {
@@ -71,20 +74,7 @@ ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) 
 // lossless.
 void ChatTemplate::add_literal(const std::string& text, const Tokenizer& tokenizer) {
   find_unknown_marks(text, tokenizer);
-  std::vector<std::int32_t> between;
-  const auto add_between = [&] {
-    if (!between.empty()) parts_.push_back({{tokenizer.decode(between), {}}, {}});
-    between.clear();
-  };
-  for (const std::int32_t id : tokenizer.encode(text, Tokenizer::Specials::as_tokens)) {
-    if (tokenizer.is_special(id)) {
-      add_between();
-      parts_.push_back({{"", id}, {}});
-    } else {
-      between.push_back(id);
-    }
-  }
-  add_between();
+  for (const Tokenizer::Part& part : tokenizer.divided_at_specials(text)) parts_.push_back({{std::string(part.text), part.special}, {}});
 }
 
 void ChatTemplate::add_placeholder(std::string_view name, std::size_t character) {

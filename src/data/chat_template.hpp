@@ -28,8 +28,8 @@ struct Utterance {
   bool learned = false;  // true: target tokens; false: context that is masked from the loss
 };
 
-// Appends the token ids of an utterance to `ids`.
-void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+// Appends the token ids of an utterance to `ids`. `position` is that of the utterance, and then that of the next one.
+void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids, TextPosition& position);
 
 class ChatTemplate {
  public:

@@ -28,8 +28,8 @@ struct Tensor {
   Index bytes() const { return bytes_of(type, elements(shape)); }
 };
 
-using Value = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::uint32_t>, std::vector<std::int32_t>, std::vector<bool>,
-                           std::vector<std::string>>;
+using Value = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::uint32_t>, std::vector<std::int32_t>, std::vector<float>,
+                           std::vector<bool>, std::vector<std::string>>;
 
 struct KeyValue {
   std::string key;

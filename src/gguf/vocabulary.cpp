@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "src/gguf/sentencepiece.hpp"
 #include "src/huggingface/json.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
 
@@ -46,7 +48,7 @@ const std::string cased_words =
     "\n";
 // ---- tokens ----
 
-enum TokenKind : std::int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+enum TokenKind : std::int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
 struct Tokens {
   std::vector<std::string> texts;
@@ -72,11 +74,17 @@ std::string with_spaces(std::string_view text) {
   return spaced;
 }
 
+// Spelling of a token of the model in the file.
+std::string spelling_of(const Vocabulary& v, std::int32_t id) {
+  const std::string& token = *v.tokens[std::size_t(id)];
+  return v.of_text ? token : to_letters(token);
+}
+
 Tokens tokens_of(const Vocabulary& v, Index vocab_size) {
   Tokens t;
   for (Index id = 0; id < vocab_size; ++id) {
     const bool known = id < Index(v.tokens.size()) && v.tokens[std::size_t(id)].has_value();
-    t.texts.push_back(known ? to_letters(*v.tokens[std::size_t(id)]) : fmt::format("[PAD{}]", id));
+    t.texts.push_back(known ? spelling_of(v, std::int32_t(id)) : fmt::format("[PAD{}]", id));
     t.kinds.push_back(known ? normal : unused);
   }
   for (const AddedToken& added : v.added) {
@@ -84,6 +92,12 @@ Tokens tokens_of(const Vocabulary& v, Index vocab_size) {
     t.texts[std::size_t(added.id)] = special ? added.content : with_spaces(added.content);
     t.kinds[std::size_t(added.id)] = special ? control : user_defined;
   }
+  if (!v.of_text) return t;
+  if (v.unknown) t.kinds[std::size_t(*v.unknown)] = unknown;
+  std::set<std::string> bytes;
+  for (int value = 0; value < 256; ++value) bytes.insert(fmt::format("<0x{:02X}>", value));
+  for (std::size_t id = 0; id < t.texts.size(); ++id)
+    if (bytes.contains(t.texts[id])) t.kinds[id] = byte;
   return t;
 }
 
@@ -144,6 +158,8 @@ void put_special_tokens(const VocabularySource& s, Keys& keys, const Note& note)
   const Around around = around_text(s.tokenizer.vocabulary());
   if (around.before.size() == 1) ids["bos"] = around.before[0];
   if (around.after.size() == 1) ids.emplace("eos", around.after[0]);
+  const Vocabulary& v = s.tokenizer.vocabulary();
+  if (v.of_text && v.unknown) ids["unk"] = *v.unknown;
   const auto adds = [&](const std::vector<std::int32_t>& tokens, const char* role, const char* where) {
     const bool one = tokens.size() == 1 && ids.at(role) == tokens[0];
     if (!tokens.empty() && !one && note)
@@ -175,14 +191,26 @@ std::string split_rule_of(const Vocabulary& v) {
   return "";
 }
 
-void put_vocabulary(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
+namespace {
+
+// Sets the keys of a SentencePiece-style BPE tokenizer.
+void put_sentencepiece(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
   const Vocabulary& v = s.tokenizer.vocabulary();
-  require(!v.word_pieces, Exit::data,
-          "{}: is a WordPiece tokenizer, which no decoder of llama.cpp supports; --no-tokenizer writes the model without it", s.name);
-  require(!v.unigram, Exit::data, "{}: is a Unigram tokenizer, which export-gguf does not support; --no-tokenizer writes the model without it",
-          s.name);
-  require(s.tokenizer.size() <= vocab_size, Exit::data, "{}: has {} tokens, but the model's vocabulary has {}; is it the tokenizer of another model?",
-          s.name, s.tokenizer.size(), vocab_size);
+  require(s.rule.empty(), Exit::usage, "{}: --split-rule is for byte-level tokenizers, and this one is not byte-level; omit it", s.name);
+  SentencePieceRule rule = sentencepiece_rule_of(v, s.name, note);
+  rule.scores.resize(std::size_t(vocab_size), rule.scores.back());
+  keys.set("tokenizer.ggml.model", std::string("llama"));
+  keys.set("tokenizer.ggml.pre", std::string("default"));
+  Tokens tokens = tokens_of(v, vocab_size);
+  keys.set("tokenizer.ggml.tokens", std::move(tokens.texts));
+  keys.set("tokenizer.ggml.scores", std::move(rule.scores));
+  keys.set("tokenizer.ggml.token_type", std::move(tokens.kinds));
+  keys.set("tokenizer.ggml.add_space_prefix", rule.space_prefix);
+}
+
+// Sets the keys of a byte-level BPE tokenizer.
+void put_byte_level(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
+  const Vocabulary& v = s.tokenizer.vocabulary();
   const std::string rule = s.rule.empty() ? split_rule_of(v) : s.rule;
   require(!rule.empty(), Exit::data,
           "{}: its pre-tokenizer matches none of llama.cpp's; name one that splits your texts in the same way (--split-rule qwen2), or "
@@ -193,11 +221,23 @@ void put_vocabulary(const VocabularySource& s, Index vocab_size, Keys& keys, con
   keys.set("tokenizer.ggml.pre", rule);
   Tokens tokens = tokens_of(v, vocab_size);
   std::vector<std::string> merges;
-  const auto spelt = [&](std::int32_t id) { return to_letters(*v.tokens[std::size_t(id)]); };
-  for (const Merge& merge : v.merges) merges.push_back(spelt(merge.left) + " " + spelt(merge.right));
+  for (const Merge& merge : v.merges) merges.push_back(spelling_of(v, merge.left) + " " + spelling_of(v, merge.right));
   keys.set("tokenizer.ggml.tokens", std::move(tokens.texts));
   keys.set("tokenizer.ggml.token_type", std::move(tokens.kinds));
   keys.set("tokenizer.ggml.merges", std::move(merges));
+}
+
+}  // namespace
+
+void put_vocabulary(const VocabularySource& s, Index vocab_size, Keys& keys, const Note& note) {
+  const Vocabulary& v = s.tokenizer.vocabulary();
+  require(!v.word_pieces, Exit::data,
+          "{}: is a WordPiece tokenizer, which no decoder of llama.cpp supports; --no-tokenizer writes the model without it", s.name);
+  require(!v.unigram, Exit::data, "{}: is a Unigram tokenizer, which export-gguf does not support; --no-tokenizer writes the model without it",
+          s.name);
+  require(s.tokenizer.size() <= vocab_size, Exit::data, "{}: has {} tokens, but the model's vocabulary has {}; is it the tokenizer of another model?",
+          s.name, s.tokenizer.size(), vocab_size);
+  (v.of_text ? put_sentencepiece : put_byte_level)(s, vocab_size, keys, note);
   put_special_tokens(s, keys, note);
   if (const auto chat = chat_template_in(s.companions, s.name)) keys.set("tokenizer.chat_template", chat->text);
 }

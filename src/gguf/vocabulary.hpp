@@ -20,8 +20,9 @@ struct VocabularySource {
   const HuggingFaceConfig& config;  // config.json's settings: vocabulary size, and end tokens that the companions do not give
 };
 
-// Sets the keys tokenizer.*. Exit::data if the tokenizer is not byte-level, has more tokens than the model, or has a
-// pre-tokenizer that llama.cpp does not know. `note` reports where llama.cpp behaves differently.
+// Sets the keys tokenizer.*, of a byte-level BPE (llama.cpp's "gpt2") or a SentencePiece-style one ("llama"). Exit::data
+// for other tokenizers, for more tokens than the model has, and for a pre-tokenizer or merges that llama.cpp cannot
+// represent. `note` reports where llama.cpp behaves differently.
 void put_vocabulary(const VocabularySource&, Index vocab_size, Keys&, const Note& note);
 // Keys of a file without a tokenizer. llama.cpp then reads and writes token ids only.
 void put_no_vocabulary(Keys&);

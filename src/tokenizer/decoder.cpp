@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "src/tokenizer/byte_alphabet.hpp"
 #include "src/tokenizer/normalizer.hpp"
@@ -50,6 +51,38 @@ void join_words(std::vector<std::string>& tokens, const std::string& prefix) {
   }
 }
 
+// The byte of a token such as "<0xC4>". As in `tokenizers`, a sign and one digit count as two digits.
+std::optional<unsigned char> byte_of(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  const char* first = token.data() + 3;
+  const char* const last = token.data() + 5;
+  if (*first == '+') ++first;
+  unsigned char byte = 0;
+  const auto [end, error] = std::from_chars(first, last, byte, 16);
+  return error == std::errc() && end == last ? std::optional(byte) : std::nullopt;
+}
+
+std::vector<std::string> with_bytes_joined(std::vector<std::string> tokens) {
+  std::vector<std::string> result;
+  std::string run;
+  const auto flush = [&] {
+    const bool valid = valid_utf8_prefix(run) == run.size();
+    if (!run.empty() && valid) result.push_back(run);
+    for (std::size_t i = 0; i < run.size() && !valid; ++i) result.emplace_back("\xef\xbf\xbd");
+    run.clear();
+  };
+  for (std::string& token : tokens) {
+    if (const auto byte = byte_of(token)) {
+      run += char(*byte);
+    } else {
+      flush();
+      result.push_back(std::move(token));
+    }
+  }
+  flush();
+  return result;
+}
+
 std::string joined(const std::vector<std::string>& tokens) {
   std::string text;
   for (const std::string& token : tokens) text += token;
@@ -76,6 +109,7 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
         if (i + 1 < steps_.size()) tokens[0] = lossy_utf8(tokens[0]);
         break;
       case DecoderKind::fuse: tokens = {joined(tokens)}; break;
+      case DecoderKind::byte_fallback: tokens = with_bytes_joined(std::move(tokens)); break;
       case DecoderKind::word_pieces: join_words(tokens, what.text); break;
       case DecoderKind::spaces:
         for (std::size_t t = 1; t < tokens.size(); ++t) tokens[t].insert(tokens[t].begin(), ' ');

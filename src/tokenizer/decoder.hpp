@@ -14,8 +14,9 @@ struct DecoderStep {
   // byte_level: joins the tokens and maps letters of the byte alphabet to bytes. fuse: joins the tokens. replace,
   // strip: change each token. word_pieces: removes the continuation prefix, or else puts a space before the token.
   // clean_up: removes spaces before English punctuation and contractions. spaces: puts a space between tokens. marks
-  // (Metaspace): replaces marks by spaces, or removes those of the first token.
-  enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces, marks };
+  // (Metaspace): replaces marks by spaces, or removes those of the first token. byte_fallback: replaces each run of
+  // tokens "<0xC4>" by the character string of its bytes, or by one U+FFFD per byte if that is not valid UTF-8.
+  enum class Kind { byte_level, fuse, replace, strip, word_pieces, clean_up, spaces, marks, byte_fallback };
   Kind kind;
   std::string pattern;              // replace: regular expression in PCRE2 syntax
   std::string text;                 // replace: replacement; strip: character to remove; word_pieces: continuation prefix; marks: mark character

@@ -141,7 +141,7 @@ Normalizer::Normalizer(const std::vector<NormalizerStep>& steps) {
   }
 }
 
-void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
+void Normalizer::apply(std::string& text, Pattern::Scratch& scratch, bool prefix) const {
   const std::size_t size = text.size();
   for (const Step& step : steps_) {
     const NormalizerStep& what = step.what;
@@ -165,7 +165,7 @@ void Normalizer::apply(std::string& text, Pattern::Scratch& scratch) const {
         break;
       case NormalizerKind::strip: text = std::string(stripped(text, what.left, what.right)); break;
       case NormalizerKind::prepend:
-        if (!text.empty()) text.insert(0, what.text);
+        if (prefix && !text.empty()) text.insert(0, what.text);
         break;
       case NormalizerKind::map: text = step.map->apply(text); break;
       case NormalizerKind::replace: text = replaced(text, *step.pattern, what.text, scratch); break;

@@ -29,9 +29,9 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Applies the steps in order. `text` must be valid UTF-8 and remains so. Exit::data if a pattern exceeds its matching
-  // limit or the text grows more than 64-fold.
-  void apply(std::string& text, Pattern::Scratch& scratch) const;
+  // Applies the steps in order, without prepend steps if `prefix` is false. `text` must be valid UTF-8 and remains so.
+  // Exit::data if a pattern exceeds its matching limit or the text grows more than 64-fold.
+  void apply(std::string& text, Pattern::Scratch& scratch, bool prefix = true) const;
 
  private:
   struct Step {

@@ -112,12 +112,13 @@ void Splitter::look_at_letters(const Step& step, std::string_view subject, Scrat
   }
 }
 
-void Splitter::put_spaces(Scratch& scratch) {
+void Splitter::put_spaces(Scratch& scratch, TextPosition position) {
   std::string text;
   text.reserve(scratch.text.size() + scratch.pieces.size());
   for (Piece& piece : scratch.pieces) {
     const std::size_t begin = text.size();
-    if (scratch.text[piece.begin] != ' ') text += ' ';
+    const bool continues = piece.begin == 0 && position == TextPosition::after_text;
+    if (scratch.text[piece.begin] != ' ' && !continues) text += ' ';
     text += scratch.text.substr(piece.begin, piece.end - piece.begin);
     piece = {begin, text.size()};
   }
@@ -125,13 +126,18 @@ void Splitter::put_spaces(Scratch& scratch) {
   scratch.text = scratch.with_spaces;
 }
 
-void Splitter::put_marks(const SplitStep& step, Scratch& scratch) {
+void Splitter::put_marks(const SplitStep& step, Scratch& scratch, TextPosition position) {
+  const auto has_mark_before = [&](const Piece& piece) {
+    if (piece.begin > 0) return step.before == SplitStep::Before::all;
+    return position == TextPosition::begin ? step.before != SplitStep::Before::none
+                                           : step.before == SplitStep::Before::all && position == TextPosition::after_token;
+  };
   std::string text;
   text.reserve(scratch.text.size() + step.mark.size() * (1 + scratch.pieces.size()));
   for (Piece& piece : scratch.pieces) {
     const std::size_t begin = text.size();
     const std::string_view from = scratch.text.substr(piece.begin, piece.end - piece.begin);
-    if (step.before_pieces && from[0] != ' ' && !from.starts_with(step.mark)) text += step.mark;
+    if (has_mark_before(piece) && from[0] != ' ' && !from.starts_with(step.mark)) text += step.mark;
     for (const char c : from)
       if (c == ' ') text += step.mark;
       else text += c;
@@ -141,23 +147,24 @@ void Splitter::put_marks(const SplitStep& step, Scratch& scratch) {
   scratch.text = scratch.with_spaces;
 }
 
-void Splitter::split(std::string_view text, Scratch& scratch) const {
+void Splitter::split(std::string_view text, Scratch& scratch, TextPosition position) const {
   scratch.text = text;
   scratch.pieces.clear();
   if (text.empty()) return;
   scratch.pieces.push_back({0, text.size()});
+  if (steps_.empty()) return;
   scratch.older = with_stand_ins(text);
   scratch.patterns.allow(text.size());
   for (const Step& step : steps_) {
     if (step.what.by == By::space) {
-      put_spaces(scratch);
+      put_spaces(scratch, position);
       scratch.older = with_stand_ins(scratch.text);
       continue;
     }
     if (step.what.by == By::mark) {
-      put_marks(step.what, scratch);
+      put_marks(step.what, scratch, position);
       scratch.older = with_stand_ins(scratch.text);
-      if (!step.what.before_marks) continue;
+      if (!step.what.split_before_marks) continue;
     }
     const bool older = step.what.by == By::pattern && !step.what.on_letters && scratch.older;
     const std::string_view subject = older ? std::string_view(*scratch.older) : scratch.text;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/tokenizer/pattern.hpp"
+#include "src/tokenizer/text_position.hpp"
 
 namespace gyr {
 
@@ -21,19 +22,24 @@ inline constexpr std::string_view gpt2_pattern = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}
 struct SplitStep {
   // Delimiters that a step finds: matches of a pattern, or characters of a class (characters.hpp). Two kinds change the
   // text instead. `space` inserts a space before every piece that does not begin with one. `mark` (Metaspace) replaces
-  // spaces by a mark, inserts a mark before every piece that does not begin with one, and splits before each mark.
+  // spaces by a mark, inserts a mark before the pieces of `before` that do not begin with one, and splits before each
+  // mark.
   enum class By { pattern, number, punctuation, white_space, space, mark };
   // Treatment of the delimiters D. Results for the text x D D x, in the order of the enumerators: x|D|D|x, x|x, xD|D|x,
   // x|D|Dx, x|DD|x.
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+  // Pieces that By::mark inserts a mark before. `first`: only the piece that begins the document; no earlier step may
+  // change the text.
+  enum class Before { none, first, all };
 
   std::string pattern;      // regular expression in PCRE2 syntax with Unicode properties
   bool on_letters = false;  // match the spelling in the byte alphabet (byte_alphabet.hpp) instead of the text
   By by = By::pattern;
   Behavior behavior = Behavior::isolated;
-  bool invert = false;                             // the text between matches is the delimiter, not the matches
-  std::string mark = {};                           // mark character of By::mark
-  bool before_pieces = true, before_marks = true;  // By::mark: insert a mark before pieces; split before marks
+  bool invert = false;             // the text between matches is the delimiter, not the matches
+  std::string mark = {};           // mark character of By::mark
+  Before before = Before::all;     // By::mark
+  bool split_before_marks = true;  // By::mark
 };
 
 // Applies the steps in order. Each step splits the pieces of the previous step.
@@ -66,14 +72,15 @@ class Splitter {
     std::optional<std::string> older;  // the text with newer characters replaced by stand-ins; empty if there are none
   };
 
-  // Splits `text` (valid UTF-8) and stores the pieces in `scratch`. `text` must outlive them. Thread-safe with one
-  // scratch per thread. Exit::data if a pattern exceeds its limits.
-  void split(std::string_view text, Scratch& scratch) const;
+  // Splits `text` (valid UTF-8) and stores the pieces in `scratch`. `text` must outlive them. A space or mark is inserted
+  // before the start of the text only if `position` permits it. Thread-safe with one scratch per thread. Exit::data if a
+  // pattern exceeds its limits.
+  void split(std::string_view text, Scratch& scratch, TextPosition position = TextPosition::begin) const;
 
  private:
   struct Step;
-  static void put_spaces(Scratch& scratch);
-  static void put_marks(const SplitStep& step, Scratch& scratch);
+  static void put_spaces(Scratch& scratch, TextPosition position);
+  static void put_marks(const SplitStep& step, Scratch& scratch, TextPosition position);
   static void look(const Step& step, std::string_view subject, Scratch& scratch);
   static void look_at_letters(const Step& step, std::string_view subject, Scratch& scratch);
   std::vector<Step> steps_;

@@ -15,12 +15,17 @@
 
 #include "kernels/base/error.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
+#include "src/tokenizer/initial_symbols.hpp"
+#include "src/tokenizer/merge_boundaries.hpp"
 #include "src/tokenizer/merging.hpp"
+#include "src/tokenizer/oniguruma.hpp"
 #include "src/tokenizer/pair_map.hpp"
 #include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 namespace {
+
+constexpr std::size_t longest_kept = std::size_t(16) << 20;  // bytes; the working memory of longer texts is released
 
 constexpr std::string_view gpt2_pre_tokenizer = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 
@@ -55,6 +60,9 @@ class PieceCache {
 };
 static_assert(sizeof(PieceCache::Slot) == 64);
 
+// Position of a part of a text, if the text has `position`.
+TextPosition position_of(const AddedMatcher::Part& part, TextPosition position) { return part.begin == 0 ? position : TextPosition::after_token; }
+
 // Working memory of one thread for encoding.
 struct EncodingWork {
   Splitter::Scratch splitter;
@@ -74,15 +82,8 @@ struct Tokenizer::State {
   Decoder decoder;
   std::unordered_map<std::string_view, std::int32_t> id_of_token;  // tokens of the model, by their bytes
   std::unordered_map<std::string_view, std::int32_t> id_of_added;
-  // Initial symbols of a byte before merging: its own token, or its byte-fallback tokens. If `count` is 0, it has
-  // neither and becomes the unknown token.
-  struct Symbols {
-    std::array<std::int32_t, 2> ids;
-    std::int8_t count = 0;
-    bool own = false;  // true: the byte's own token; false: a substitute
-  };
-  std::array<Symbols, 256> symbols_of;
-  int lacking = 0;  // number of bytes (of 256) without their own token
+  std::optional<InitialSymbols> symbols;      // initial symbols of a piece; empty: the vocabulary is not BPE
+  std::optional<MergeBoundaries> boundaries;  // places that no merge crosses; only for BPE whose units are characters
   PairMap rank_of;
   std::vector<const AddedToken*> added;    // [id]: the added token with this id; null: the id is no added token
   std::vector<std::string> spelling_of;    // [id]: spelling of an added token, normalized if necessary, as the decoder receives it
@@ -90,6 +91,7 @@ struct Tokenizer::State {
   std::optional<WordPieces> word_pieces;
   std::optional<Unigram> unigram;
   AddedMatcher raw, normalized;  // match added tokens before and after normalization
+  AddedMatcher specials;         // matches special tokens as they are spelt
   std::mutex mutex;
   std::vector<std::unique_ptr<EncodingWork>> idle;  // working memory that no thread is using
 
@@ -97,24 +99,23 @@ struct Tokenizer::State {
   void take_added();
   void take_tokens();
   void take_merges();
-  void take_bytes();
+  void take_pairs();
   void take_scores();
   // Convert a token's bytes to the file's spelling, and back.
-  std::string spelt(const std::string& bytes) const { return vocabulary.of_text() ? bytes : to_letters(bytes); }
-  std::string unspelt(const std::string& spelling) const { return vocabulary.of_text() ? spelling : bytes_of_spelling(spelling); }
-  Symbols symbols_for(int byte) const;
+  std::string spelt(const std::string& bytes) const { return vocabulary.of_text ? bytes : to_letters(bytes); }
+  std::string unspelt(const std::string& spelling) const { return vocabulary.of_text ? spelling : bytes_of_spelling(spelling); }
   bool known(std::int32_t id) const {
     return id >= 0 && std::size_t(id) < vocabulary.tokens.size() && vocabulary.tokens[std::size_t(id)].has_value();
   }
 
-  void first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
+  std::string word_mark() const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, EncodingWork& work) const;
   void merge_piece(std::string_view piece, EncodingWork& work) const;
   void cut_piece(std::string_view piece, EncodingWork& work) const;
   void append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const;
-  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, EncodingWork& work) const;
-  void encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const;
-  void encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void encode_text(std::string_view text, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void encode_part(std::string_view text, bool specials, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const;
+  void encode_valid(std::string_view text, bool specials, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const;
   std::unique_ptr<EncodingWork> take();
   void put_back(std::unique_ptr<EncodingWork> work);
 };
@@ -142,19 +143,19 @@ Tokenizer::State::State(Vocabulary v)
   take_added();
   take_tokens();
   take_merges();
-  if (vocabulary.of_text()) require(vocabulary.unknown.has_value(), Exit::data, "a WordPiece or Unigram vocabulary needs an unknown token");
-  else take_bytes();
+  const bool pairs = !vocabulary.word_pieces && !vocabulary.unigram;
+  require(pairs || vocabulary.unknown, Exit::data, "a WordPiece or Unigram vocabulary needs an unknown token");
+  if (pairs) take_pairs();
   if (vocabulary.unigram) take_scores();
   for (const Template& t : vocabulary.templates)
     for (const auto* ids : {&t.before, &t.after})
       for (const std::int32_t id : *ids) require(known(id), Exit::data, "the post-processor adds id {}, which no token has", id);
 }
 
-void Tokenizer::State::take_bytes() {
-  for (int byte = 0; byte < 256; ++byte) {
-    symbols_of[std::size_t(byte)] = symbols_for(byte);
-    lacking += !symbols_of[std::size_t(byte)].own;
-  }
+// Pieces of byte-level vocabularies are short, and ignore_merges needs the whole piece.
+void Tokenizer::State::take_pairs() {
+  symbols.emplace(vocabulary, id_of_token);
+  if (vocabulary.of_text && !vocabulary.ignore_merges) boundaries.emplace(vocabulary, id_of_token, *symbols);
 }
 
 void Tokenizer::State::take_scores() {
@@ -182,6 +183,7 @@ void Tokenizer::State::take_added() {
       normalizer.apply(spelling_of[id], scratch);
     }
     (token.normalized ? normalized : raw).add(spelling_of[id], token);
+    if (token.special) specials.add(token.content, token);
     vocabulary.tokens[id] = unspelt(spelling_of[id]);
   }
 }
@@ -192,7 +194,7 @@ void Tokenizer::State::take_tokens() {
     if (!tokens[id]) continue;
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
-      auto own = vocabulary.of_text() ? std::optional(token->content) : from_letters(token->content);
+      auto own = vocabulary.of_text ? std::optional(token->content) : from_letters(token->content);
       if (!token->in_model || !own) continue;  // no merge and no piece produces this added token, so it is not a token of the model
       bytes = bytes_of_added.emplace_back(std::move(*own));
     }
@@ -211,19 +213,6 @@ void Tokenizer::State::take_merges() {
   }
 }
 
-Tokenizer::State::Symbols Tokenizer::State::symbols_for(int byte) const {
-  const std::string one(1, char(byte));
-  if (const auto token = id_of_token.find(one); token != id_of_token.end()) return {{token->second}, 1, true};
-  Symbols symbols;
-  if (!vocabulary.byte_fallback) return symbols;
-  for (const char c : to_letters(one)) {
-    const auto token = id_of_token.find(fmt::format("<0x{:02X}>", unsigned(static_cast<unsigned char>(c))));
-    if (token == id_of_token.end()) return {};
-    symbols.ids[std::size_t(symbols.count++)] = token->second;
-  }
-  return symbols;
-}
-
 std::unique_ptr<EncodingWork> Tokenizer::State::take() {
   {
     const std::lock_guard lock(mutex);
@@ -239,26 +228,6 @@ std::unique_ptr<EncodingWork> Tokenizer::State::take() {
 void Tokenizer::State::put_back(std::unique_ptr<EncodingWork> work) {
   const std::lock_guard lock(mutex);
   idle.push_back(std::move(work));
-}
-
-// Initial symbols of a BPE piece, in the order of `tokenizers`: an unknown token is appended only before the next byte
-// that has its own token, or at the end. It therefore follows any byte-fallback tokens in between.
-void Tokenizer::State::first_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const {
-  bool waiting = false;
-  for (const char c : piece) {
-    const Symbols& s = symbols_of[static_cast<unsigned char>(c)];
-    if (s.count == 0 && vocabulary.unknown) {
-      if (waiting && !vocabulary.fuse_unknown) symbols.push_back(*vocabulary.unknown);
-      waiting = true;
-      continue;
-    }
-    if (waiting && s.own) {
-      symbols.push_back(*vocabulary.unknown);
-      waiting = false;
-    }
-    symbols.insert(symbols.end(), s.ids.begin(), s.ids.begin() + s.count);
-  }
-  if (waiting) symbols.push_back(*vocabulary.unknown);
 }
 
 // Appends text without a token: its byte-fallback tokens if all its bytes have one, else the unknown token.
@@ -296,7 +265,7 @@ void Tokenizer::State::merge_piece(std::string_view piece, EncodingWork& work) c
       return;
     }
   }
-  first_symbols(piece, work.symbols);
+  symbols->append(piece, work.symbols);
   work.merger.merge(work.symbols, rank_of, vocabulary.merges);
 }
 
@@ -317,34 +286,44 @@ void Tokenizer::State::encode_piece(std::string_view piece, std::vector<std::int
 }
 
 // Encodes normalized text that contains no added tokens.
-void Tokenizer::State::encode_text(std::string_view text, std::vector<std::int32_t>& ids, EncodingWork& work) const {
-  splitter.split(text, work.splitter);
-  for (const auto& piece : work.splitter.pieces) encode_piece(work.splitter.text.substr(piece.begin, piece.end - piece.begin), ids, work);
+void Tokenizer::State::encode_text(std::string_view text, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const {
+  splitter.split(text, work.splitter, position);
+  for (const auto& [begin, end] : work.splitter.pieces) {
+    std::string_view piece = work.splitter.text.substr(begin, end - begin);
+    while (boundaries && !piece.empty()) {
+      const std::size_t length = boundaries->segment(piece);
+      encode_piece(piece.substr(0, length), ids, work);
+      piece.remove_prefix(length);
+    }
+    if (!piece.empty()) encode_piece(piece, ids, work);
+  }
 }
 
 // Normalizes and encodes text that contains no added tokens of the kind that matches before normalization.
-void Tokenizer::State::encode_part(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const {
+void Tokenizer::State::encode_part(std::string_view text, bool specials, TextPosition position, std::vector<std::int32_t>& ids,
+                                   EncodingWork& work) const {
   if (!normalizer.empty()) {
     work.normalized = text;
     work.splitter.patterns.allow(text.size());
-    normalizer.apply(work.normalized, work.splitter.patterns);
+    normalizer.apply(work.normalized, work.splitter.patterns, position != TextPosition::after_text);
     text = work.normalized;
   }
   normalized.visit(text, specials, [&](const AddedMatcher::Part& part) {
     if (part.token) {
       ids.push_back(part.token->id);
     } else {
-      encode_text(text.substr(part.begin, part.end - part.begin), ids, work);
+      encode_text(text.substr(part.begin, part.end - part.begin), position_of(part, position), ids, work);
     }
   });
 }
 
-void Tokenizer::State::encode_valid(std::string_view text, bool specials, std::vector<std::int32_t>& ids, EncodingWork& work) const {
+void Tokenizer::State::encode_valid(std::string_view text, bool specials, TextPosition position, std::vector<std::int32_t>& ids,
+                                    EncodingWork& work) const {
   raw.visit(text, specials, [&](const AddedMatcher::Part& part) {
     if (part.token) {
       ids.push_back(part.token->id);
     } else {
-      encode_part(text.substr(part.begin, part.end - part.begin), specials, ids, work);
+      encode_part(text.substr(part.begin, part.end - part.begin), specials, position_of(part, position), ids, work);
     }
   });
 }
@@ -354,21 +333,23 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials) const {
+void Tokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials, TextPosition position) const {
   const auto& templates = state_->vocabulary.templates;
   const bool complete = specials == Specials::complete;
   if (complete)
     for (auto t = templates.rbegin(); t != templates.rend(); ++t) ids.insert(ids.end(), t->before.begin(), t->before.end());
+  const bool keeps_work = text.size() <= longest_kept;
   auto work = state_->take();
   while (!text.empty()) {
     const std::size_t valid = valid_utf8_prefix(text);
-    if (valid > 0) state_->encode_valid(text.substr(0, valid), specials != Specials::as_text, ids, *work);
+    if (valid > 0) state_->encode_valid(text.substr(0, valid), specials != Specials::as_text, position, ids, *work);
+    position = TextPosition::after_text;
     text.remove_prefix(valid);
     const std::size_t invalid = invalid_utf8_prefix(text);
     if (invalid > 0) state_->encode_piece(text.substr(0, invalid), ids, *work);
     text.remove_prefix(invalid);
   }
-  state_->put_back(std::move(work));
+  if (keeps_work) state_->put_back(std::move(work));
   if (complete)
     for (const Template& t : templates) ids.insert(ids.end(), t.after.begin(), t.after.end());
 }
@@ -380,6 +361,31 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, Specials spec
   return ids;
 }
 
+std::vector<Tokenizer::Part> Tokenizer::divided_at_specials(std::string_view text) const {
+  std::vector<Part> parts;
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    state_->specials.visit(text.substr(0, valid), true, [&](const AddedMatcher::Part& part) {
+      if (part.token) parts.push_back({{}, part.token->id});
+      else parts.push_back({text.substr(part.begin, part.end - part.begin), {}});
+    });
+    text.remove_prefix(valid);
+    const std::size_t invalid = invalid_utf8_prefix(text);
+    if (invalid > 0) parts.push_back({text.substr(0, invalid), {}});
+    text.remove_prefix(invalid);
+  }
+  return parts;
+}
+
+// The mark that replaces spaces, in the pre-tokenizer or in the normalizer; empty if none does.
+std::string Tokenizer::State::word_mark() const {
+  for (const SplitStep& step : vocabulary.split)
+    if (step.by == SplitStep::By::mark) return step.mark;
+  for (const NormalizerStep& step : vocabulary.normalizer)
+    if (step.kind == NormalizerStep::Kind::replace && step.pattern == quoted_for_pcre(" ")) return step.text;
+  return "";
+}
+
 std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> ids) const {
   std::vector<std::uint8_t> begins(ids.size(), 1);
   if (const auto& rule = state_->vocabulary.word_pieces) {
@@ -388,12 +394,10 @@ std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> i
                   !state_->word_pieces->goes_on(*state_->vocabulary.tokens[std::size_t(ids[t])]);
     return begins;
   }
-  if (state_->unigram) {
-    const auto& split = state_->vocabulary.split;
-    const auto marks = std::find_if(split.begin(), split.end(), [](const SplitStep& step) { return step.by == SplitStep::By::mark; });
-    for (std::size_t t = 1; t < ids.size() && marks != split.end(); ++t)
-      begins[t] =
-          !state_->known(ids[t]) || state_->added[std::size_t(ids[t])] || state_->vocabulary.tokens[std::size_t(ids[t])]->starts_with(marks->mark);
+  if (state_->vocabulary.of_text) {
+    const std::string mark = state_->word_mark();
+    for (std::size_t t = 1; t < ids.size() && !mark.empty(); ++t)
+      begins[t] = !state_->known(ids[t]) || state_->added[std::size_t(ids[t])] || state_->vocabulary.tokens[std::size_t(ids[t])]->starts_with(mark);
     return begins;
   }
   if (state_->vocabulary.split.empty()) return begins;
@@ -441,7 +445,20 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, Shown shown) co
   return state_->decoder.only_bytes() ? text : state_->decoder.decode(std::move(spellings));
 }
 
-int Tokenizer::lacks_bytes() const { return state_->lacking; }
+std::string Tokenizer::decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids) const {
+  constexpr std::size_t context = 16;  // tokens; more than a character has bytes
+  if (state_->decoder.only_bytes() || before.empty()) return decode(ids);
+  before = before.last(std::min(before.size(), context));
+  std::vector<std::int32_t> all(before.begin(), before.end());
+  const std::string head = decode(all);
+  all.insert(all.end(), ids.begin(), ids.end());
+  const std::string text = decode(all);
+  std::size_t same = std::size_t(std::ranges::mismatch(head, text).in2 - text.begin());
+  while (same < text.size() && same > 0 && (static_cast<unsigned char>(text[same]) & 0xc0) == 0x80) --same;
+  return text.substr(same);
+}
+
+int Tokenizer::lacks_bytes() const { return state_->vocabulary.of_text ? 0 : state_->symbols->lacking(); }
 
 std::int32_t Tokenizer::size() const { return std::int32_t(state_->vocabulary.tokens.size()); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Converts text to token ids and back. Byte-level BPE is lossless for any bytes (Sennrich et al. 2016, Radford et al.
-// 2019). The tokens of WordPiece (word_pieces.hpp) and Unigram (unigram.hpp) are text.
+// 2019). The tokens of SentencePiece-style BPE (Kudo and Richardson 2018), WordPiece (word_pieces.hpp) and Unigram
+// (unigram.hpp) are text.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "src/tokenizer/decoder.hpp"
 #include "src/tokenizer/normalizer.hpp"
 #include "src/tokenizer/splitter.hpp"
+#include "src/tokenizer/text_position.hpp"
 #include "src/tokenizer/unigram.hpp"
 #include "src/tokenizer/word_pieces.hpp"
 
@@ -44,8 +46,8 @@ struct Vocabulary {
   bool fuse_unknown = false;                 // true: consecutive unknown tokens become one
   std::vector<NormalizerStep> normalizer;
   std::vector<SplitStep> split;
-  std::vector<Template> templates;                         // post-processor templates; the first is the innermost: its tokens are next to the text
-  bool of_text() const { return word_pieces || unigram; }  // true: tokens are spelt as plain text; false: in the byte alphabet
+  std::vector<Template> templates;  // post-processor templates; the first is the innermost: its tokens are next to the text
+  bool of_text = false;             // tokens are spelt as plain text (WordPiece, Unigram, SentencePiece-style BPE), not in the byte alphabet
   std::vector<DecoderStep> decoder = {{DecoderStep::Kind::byte_level, "", ""}};
   // Original JSON of these components, kept for save().
   std::string normalizer_json = "null", pre_tokenizer_json = "null", post_processor_json = "null";
@@ -70,9 +72,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Reads a tokenizer.json of Hugging Face's `tokenizers` with a byte-level BPE, WordPiece or Unigram model. The ids
-  // equal those of that library (0.23) for any text. Exit::data, with file, place and name, for unsupported features
-  // and for ambiguous content such as repeated keys. Exit::missing.
+  // Reads a tokenizer.json of Hugging Face's `tokenizers` with a BPE, WordPiece or Unigram model. BPE is byte-level if
+  // the pre-tokenizer has a ByteLevel step. The ids equal those of that library (0.23) for any text. Exit::data, with
+  // file, place and name, for unsupported features and for ambiguous content such as repeated keys. Exit::missing.
   static Tokenizer load(const std::filesystem::path& json);
   // As load(), from the text of such a file. `name`: the file's name in messages.
   static Tokenizer parse(std::string_view json, const std::string& name);
@@ -83,22 +85,35 @@ class Tokenizer {
   // Returns the ids of `text`, which may be any bytes. Added tokens that are not special always match. Thread-safe.
   // Invalid UTF-8 is neither normalized nor split: each maximal run of invalid bytes is one piece, and the text on
   // either side is encoded separately. A byte without a token becomes the unknown token, or is dropped if there is none
-  // (as in `tokenizers`; see lacks_bytes()). Exit::data if a pattern exceeds its matching limit.
+  // (as in `tokenizers`; see lacks_bytes()). Exit::data if a pattern exceeds its matching limit, or if a piece of more
+  // than 2^32 - 1 symbols cannot be divided.
   std::vector<std::int32_t> encode(std::string_view text, Specials specials = Specials::as_text) const;
-  // As above, but appends to `ids`.
-  void encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials = Specials::as_text) const;
+  // As above, but appends to `ids`. `position` decides about prefixes, such as the space before the first word.
+  void encode(std::string_view text, std::vector<std::int32_t>& ids, Specials specials = Specials::as_text,
+              TextPosition position = TextPosition::begin) const;
+
+  // A special token spelt in a text, or text between two of them.
+  struct Part {
+    std::string_view text;
+    std::optional<std::int32_t> special;
+  };
+  // Divides `text` at the special tokens spelt in it. White space that belongs to a token (lstrip, rstrip) is left out.
+  std::vector<Part> divided_at_specials(std::string_view text) const;
 
   enum class Shown { all, without_specials };
   // Returns the concatenated bytes of the tokens. Added tokens give their content. decode(encode(x)) == x for any bytes
-  // x, unless there is a normalizer, a lossy pre-tokenizer, or an added token with lstrip or rstrip. The result may end
-  // inside a character; lossy_utf8() of it is the text that `tokenizers` returns. Exit::data if an id is not in the
-  // vocabulary.
+  // x if the vocabulary is byte-level, unless there is a normalizer, a lossy pre-tokenizer, or an added token with
+  // lstrip or rstrip. The result may end inside a character; lossy_utf8() of it is the text that `tokenizers` returns.
+  // Exit::data if an id is not in the vocabulary.
   std::string decode(std::span<const std::int32_t> ids, Shown shown = Shown::all) const;
+  // Returns the text that `ids` add to the text of `before`. Some decoders remove the space before the first token of a
+  // text, which decode(ids) would therefore lack.
+  std::string decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids) const;
 
-  // Returns 1 for each token that begins a word, else 0. BPE: the token begins where the pre-tokenizer splits the
-  // decoded text. WordPiece: the token has no continuation prefix. Unigram: the token begins with the Metaspace mark.
-  // All elements are 1 if the tokenizer has no such rule, no prefix, or a pre-tokenizer that changes the text. `ids`
-  // must not contain special tokens.
+  // Returns 1 for each token that begins a word, else 0. Byte-level BPE: the token begins where the pre-tokenizer splits
+  // the decoded text. WordPiece: the token has no continuation prefix. Unigram and SentencePiece-style BPE: the token
+  // begins with the mark that replaces spaces. All elements are 1 if the tokenizer has no such rule, no prefix, no mark,
+  // or a byte-level pre-tokenizer that changes the text. `ids` must not contain special tokens.
   std::vector<std::uint8_t> word_begins(std::span<const std::int32_t> ids) const;
 
   // Number of bytes (of 256) without their own token in a byte-level vocabulary. Such bytes of a text cannot be

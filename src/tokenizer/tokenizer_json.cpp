@@ -226,6 +226,7 @@ class Reader {
       if (root.has(field))
         root[field].check(false, "is set, and would truncate or pad every text; set it to null, because sequence lengths are chosen elsewhere");
     const Node model = root["model"];
+    result_.of_text = !has_byte_level(value.value("pre_tokenizer", json()));
     read_model(model, lists);
     if (root.has("added_tokens")) read_added(root["added_tokens"]);
     decode_spellings(root);
@@ -237,9 +238,18 @@ class Reader {
   }
 
  private:
+  // True if the pre-tokenizer has a ByteLevel step. A BPE model is then byte-level; otherwise its tokens are text.
+  static bool has_byte_level(const json& entry) {
+    if (!entry.is_object()) return false;
+    if (entry.value("type", json()) == "ByteLevel") return true;
+    const json parts = entry.value("pretokenizers", json());
+    return parts.is_array() && std::any_of(parts.begin(), parts.end(), has_byte_level);
+  }
+
   void read_model(const Node& model, const Lists& lists) {
     const std::string type = model.has("type") ? model.type() : model.has("max_input_chars_per_word") ? "WordPiece" : "BPE";
     model.check(type == "BPE" || type == "WordPiece" || type == "Unigram", "'{}' is not supported; supported are BPE, WordPiece, Unigram", type);
+    result_.of_text = result_.of_text || type != "BPE";
     if (type == "Unigram") return read_unigram(model);
     if (type == "BPE") check_pairs(model);
     else read_word_pieces(model);
@@ -357,13 +367,13 @@ class Reader {
     }
   }
 
-  // Converts spellings to bytes. Model tokens are spelt in the byte alphabet; added tokens and the tokens of WordPiece
-  // and Unigram are plain text.
+  // Converts spellings to bytes. The model tokens of a byte-level vocabulary are spelt in the byte alphabet. Added
+  // tokens and all tokens of other vocabularies are plain text.
   void decode_spellings(const Node& root) {
     result_.tokens.resize(spellings_.size());
     for (std::size_t id = 0; id < spellings_.size(); ++id) {
       if (!spellings_[id]) continue;
-      if (result_.of_text()) result_.tokens[id] = *spellings_[id];
+      if (result_.of_text) result_.tokens[id] = *spellings_[id];
       else result_.tokens[id] = added_.contains(std::int32_t(id)) ? bytes_of_spelling(*spellings_[id]) : from_letters(*spellings_[id]);
       root.check(result_.tokens[id].has_value(),
                  "model.vocab: token {} '{}' has characters outside the byte alphabet, so this is not a byte-level vocabulary", id, *spellings_[id]);
@@ -452,13 +462,11 @@ class Reader {
   }
 
   void read_pre_tokenizer(const Node& root) {
-    const bool text = result_.of_text();
-    if (text && !root.has("pre_tokenizer")) return;
+    if (!root.has("pre_tokenizer")) return;
     const Node entry = root["pre_tokenizer"];
     result_.pre_tokenizer_json = entry.dump();
     add_pre_tokenizer(entry);
-    if (text) entry.check(!on_letters_, "has a ByteLevel step, which is not supported for WordPiece and Unigram models");
-    else entry.check(on_letters_, "has no ByteLevel step; BPE models are supported only if they are byte-level");
+    entry.check(on_letters_ != result_.of_text, "has a ByteLevel step, which is not supported for WordPiece and Unigram models");
   }
 
   void add_pre_tokenizer(const Node& entry) {
@@ -489,7 +497,8 @@ class Reader {
     } else if (type == "Metaspace") {
       step(By::mark, Behavior::merged_with_next);
       SplitStep& marks = result_.split.back();
-      marks.mark = mark(entry), marks.before_pieces = has_leading_mark(entry), marks.before_marks = entry.flag("split", true);
+      marks.mark = mark(entry), marks.before = pieces_after_marks(entry), marks.split_before_marks = entry.flag("split", true);
+      if (marks.before == SplitStep::Before::first) check_offsets(entry["prepend_scheme"]);
     } else {
       entry.refuse("Sequence, ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, Metaspace");
     }
@@ -501,12 +510,23 @@ class Reader {
     return c;
   }
 
-  // True if a mark is inserted before the first piece. Older files have add_prefix_space instead of prepend_scheme.
-  static bool has_leading_mark(const Node& entry) {
-    if (!entry.has("prepend_scheme")) return entry.flag("add_prefix_space", true);
+  // Pieces that a mark is inserted before. Older files have add_prefix_space instead of prepend_scheme.
+  static SplitStep::Before pieces_after_marks(const Node& entry) {
+    using Before = SplitStep::Before;
+    if (!entry.has("prepend_scheme")) return entry.flag("add_prefix_space", true) ? Before::all : Before::none;
+    static const std::unordered_map<std::string, Before> schemes = {{"always", Before::all}, {"first", Before::first}, {"never", Before::none}};
     const std::string scheme = entry["prepend_scheme"].string();
-    entry["prepend_scheme"].check(scheme == "always" || scheme == "never", "'{}' is not supported; supported are always, never", scheme);
-    return scheme == "always";
+    const auto found = schemes.find(scheme);
+    entry["prepend_scheme"].check(found != schemes.end(), "'{}' is not supported; supported are always, first, never", scheme);
+    return found->second;
+  }
+
+  // `tokenizers` finds the first piece by its offset in the original text, which changed text no longer shows.
+  void check_offsets(const Node& scheme) const {
+    const auto changes = [](const SplitStep& step) { return step.by == SplitStep::By::space || step.by == SplitStep::By::mark; };
+    const bool changed = std::any_of(result_.split.begin(), result_.split.end() - 1, changes);
+    scheme.check(result_.normalizer.empty() && !changed,
+                 "'first' is supported only without a normalizer and without earlier steps that change the text");
   }
 
   void read_post_processor(const Node& entry) {
@@ -555,7 +575,7 @@ class Reader {
   }
 
   void read_decoder(const Node& root) {
-    const bool text = result_.of_text();
+    const bool text = result_.of_text;
     if (text && !root.has("decoder")) {
       result_.decoder = {{DecoderStep::Kind::spaces, {}, {}}};
       result_.decoder_json = "null";
@@ -567,7 +587,7 @@ class Reader {
     add_decoder(entry);
     const auto levels = std::count_if(result_.decoder.begin(), result_.decoder.end(),
                                       [](const DecoderStep& step) { return step.kind == DecoderStep::Kind::byte_level; });
-    if (text) entry.check(levels == 0, "has {} ByteLevel steps, which are not supported for WordPiece and Unigram models", levels);
+    if (text) entry.check(levels == 0, "has {} ByteLevel steps, which are supported only after a ByteLevel pre-tokenizer", levels);
     else entry.check(levels == 1, "has {} ByteLevel steps; a byte-level vocabulary needs one", levels);
   }
 
@@ -578,12 +598,14 @@ class Reader {
       for (const Node& part : entry["decoders"].list()) add_decoder(part);
     } else if (type == "ByteLevel") {
       result_.decoder.push_back({Kind::byte_level, {}, {}});
+    } else if (type == "ByteFallback") {
+      result_.decoder.push_back({Kind::byte_fallback, {}, {}});
     } else if (type == "Fuse") {
       result_.decoder.push_back({Kind::fuse, {}, {}});
     } else if (type == "Replace") {
       result_.decoder.push_back({Kind::replace, pattern(entry), entry["content"].string()});
     } else if (type == "Metaspace") {
-      result_.decoder.push_back({Kind::marks, {}, mark(entry), has_leading_mark(entry)});
+      result_.decoder.push_back({Kind::marks, {}, mark(entry), pieces_after_marks(entry) != SplitStep::Before::none});
     } else if (type == "WordPiece") {
       result_.decoder.push_back({Kind::word_pieces, {}, entry["prefix"].string()});
       if (entry.flag("cleanup")) result_.decoder.push_back({Kind::clean_up, {}, {}});
@@ -593,7 +615,7 @@ class Reader {
       const auto count = [&](const char* name) { return std::size_t(entry[name].number(1 << 20)); };
       result_.decoder.push_back({Kind::strip, {}, c, count("start"), count("stop")});
     } else {
-      entry.refuse("Sequence, ByteLevel, Fuse, Replace, Strip, WordPiece, Metaspace");
+      entry.refuse("Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip, WordPiece, Metaspace");
     }
   }
 
@@ -625,9 +647,15 @@ ordered_json written_model(const Vocabulary& v, const std::vector<std::string>& 
           {"ignore_merges", v.ignore_merges}};
 }
 
+// Each merge is a string, or a pair of strings if a token contains a space.
 ordered_json written_merges(const Vocabulary& v, const std::vector<std::string>& letters) {
+  const auto has_space = [&](std::int32_t id) { return letters[std::size_t(id)].find(' ') != std::string::npos; };
+  const bool spaces = std::ranges::any_of(v.merges, [&](const Merge& merge) { return has_space(merge.left) || has_space(merge.right); });
   auto merges = ordered_json::array();
-  for (const Merge& merge : v.merges) merges.push_back(letters[std::size_t(merge.left)] + " " + letters[std::size_t(merge.right)]);
+  for (const auto& [left, right, result] : v.merges) {
+    const std::string &a = letters[std::size_t(left)], &b = letters[std::size_t(right)];
+    merges.push_back(spaces ? ordered_json::array({a, b}) : ordered_json(a + " " + b));
+  }
   return merges;
 }
 
@@ -659,7 +687,7 @@ Tokenizer Tokenizer::parse(std::string_view text, const std::string& name) {
 void Tokenizer::save(const std::filesystem::path& path) const {
   const Vocabulary& v = vocabulary();
   std::vector<std::string> letters(v.tokens.size());
-  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = v.of_text() ? v.tokens[id].value_or("") : to_letters(v.tokens[id].value_or(""));
+  for (std::size_t id = 0; id < letters.size(); ++id) letters[id] = v.of_text ? v.tokens[id].value_or("") : to_letters(v.tokens[id].value_or(""));
   std::vector<bool> in_model(v.tokens.size());
   for (std::size_t id = 0; id < in_model.size(); ++id) in_model[id] = v.tokens[id].has_value();
   auto added = ordered_json::array();
@@ -695,7 +723,7 @@ void Tokenizer::save(const std::filesystem::path& path) const {
   } else {
     file["model"]["vocab"] = std::move(vocab);
   }
-  if (!v.of_text()) file["model"]["merges"] = written_merges(v, letters);
+  if (!v.word_pieces && !v.unigram) file["model"]["merges"] = written_merges(v, letters);
   OutputFile out(path);
   out.append(file.dump(1));
   out.append("\n");

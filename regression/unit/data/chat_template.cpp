@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/data/chat_template.hpp"
 
+#include <map>
+
 #include "regression/support/folder.hpp"
 #include "regression/support/testing.hpp"
 
@@ -65,6 +67,26 @@ TEST(chat_template, special_tokens_in_the_data_stay_text) {
     }
     EXPECT_EQ(text, forged + forged);
     EXPECT_EQ(specials, format.find("role") == format.npos ? (std::vector<std::int32_t>{1, 2, 2}) : (std::vector<std::int32_t>{1, 2}));
+  }
+}
+
+// The ids of a prompt are those of the whole string. SentencePiece-style tokenizers insert a space at the start of a
+// text, and some also after a special token.
+TEST(chat_template, prompts_equal_the_whole_string_with_sentencepiece) {
+  const std::map<std::string, std::string> formats{{"llama2", "<s>[INST] {prompt} [/INST] {response}</s>"},
+                                                   {"mistral", "<s>[INST] {prompt} [/INST] {response}</s>"},
+                                                   {"gemma", "<bos>user\n{prompt}<eos>\n model\n{response}<eos>\n"},
+                                                   {"phi3", "<|bos|>\n {prompt} <|endoftext|> <right> {response}<|endoftext|>"}};
+  for (const auto& [name, format] : formats) {
+    const Tokenizer t = Tokenizer::load(std::string(GYR_SOURCE_DIR) + "/regression/golden/tokenizers/" + name + ".json");
+    for (const std::string prompt : {"hi", " hi", "", "the falcon  flies\n\n", "\u6771\u4eac \U0001f600"}) {
+      std::vector<std::int32_t> ids;
+      TextPosition position = TextPosition::begin;
+      for (const Utterance& utterance : ChatTemplate(format, t).question(prompt, "")) encode(utterance, t, ids, position);
+      std::string whole = format.substr(0, format.find("{response}"));
+      whole.replace(whole.find("{prompt}"), 8, prompt);
+      EXPECT_EQ(ids, t.encode(whole, Tokenizer::Specials::as_tokens)) << name << " '" << prompt << "'";
+    }
   }
 }
 

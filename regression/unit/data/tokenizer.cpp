@@ -329,7 +329,24 @@ TEST(tokenizer, unsupported_features_are_refused_by_name) {
   refused([](json& f) { f["version"] = "2.0"; }, "version");
   refused([](json& f) { f["pre_tokenizer"] = {{"type", "UnicodeScripts"}}; }, "UnicodeScripts");
   refused([](json& f) { f["pre_tokenizer"]["add_prefix_space"] = "yes"; }, "add_prefix_space");
-  refused([](json& f) { f["pre_tokenizer"] = {{"type", "Digits"}}; }, "byte-level");
+  refused(
+      [](json& f) {
+        f["pre_tokenizer"] = {{"type", "Digits"}};
+      },
+      "has 1 ByteLevel steps, which are supported only after a ByteLevel pre-tokenizer");
+  const auto metaspace = [](json& f) {
+    f["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+    f["decoder"] = nullptr;
+  };
+  refused([&](json& f) { metaspace(f), f["normalizer"] = {{"type", "NFC"}}; }, "'first' is supported only without a normalizer");
+  refused(
+      [&](json& f) {
+        metaspace(f);
+        f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {f["pre_tokenizer"], f["pre_tokenizer"]}}};
+      },
+      "pre_tokenizer.pretokenizers[1].prepend_scheme: 'first' is supported only without");
+  refused([&](json& f) { metaspace(f), f["pre_tokenizer"]["prepend_scheme"] = "last"; },
+          "'last' is not supported; supported are always, first, never");
   refused(
       [](json& f) {
         f["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Halved"}, {"invert", false}};
@@ -414,7 +431,7 @@ TEST(tokenizer, unsupported_features_are_refused_by_name) {
   EXPECT_NE(load(R"({"version":"1.0","version":"1.0"})").second.find("twice"), std::string::npos);
   EXPECT_NE(load(R"({"version":"\ud800"})").second.find("surrogate"), std::string::npos);
   EXPECT_NE(load("{\"version\":\"\xff\"}").second.find("UTF-8"), std::string::npos);
-  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"\u0000":0},"merges":[]},"pre_tokenizer":null})").second.find("byte alphabet"),
+  EXPECT_NE(load(R"({"model":{"type":"BPE","vocab":{"\u0000":0},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})").second.find("byte alphabet"),
             std::string::npos);
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "none.json"); }).first, int(Exit::missing));
   EXPECT_EQ(error_of([&] { bytes_only().decode(std::vector<std::int32_t>{257}); }).first, int(Exit::data));

@@ -117,7 +117,7 @@ TEST(unigram, invalid_files_are_refused_by_name) {
   refused([](json& f) { f["model"]["vocab"][2] = {"", 1.0}; }, "empty");
   refused([](json& f) { f["model"]["vocab"][2] = {"a", 1.0}; }, "'a' is given twice");
   refused([](json& f) { f["model"]["vocab"] = 3; }, "model.vocab");
-  refused([](json& f) { f["pre_tokenizer"]["prepend_scheme"] = "first"; }, "'first' is not supported");
+  refused([](json& f) { f["pre_tokenizer"]["prepend_scheme"] = "last"; }, "'last' is not supported");
   refused([](json& f) { f["pre_tokenizer"]["replacement"] = "__"; }, "not one character");
   refused([](json& f) { f["decoder"]["replacement"] = ""; }, "not one character");
   refused([](json& f) { f["pre_tokenizer"] = {{"type", "ByteLevel"}}; }, "ByteLevel");

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "regression/planner/random_cluster.hpp"
 #include "regression/support/model_folders.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
@@ -16,6 +17,7 @@
 #include "src/gguf/export.hpp"
 #include "src/gguf/vocabulary.hpp"
 #include "src/huggingface/family.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr::testing::gguf_suite {
 namespace {
@@ -616,6 +618,99 @@ TEST(gguf, file_holds_every_token_of_the_tokenizer) {
     const bool begins = std::get<bool>(values.at("tokenizer.ggml.add_bos_token"));
     EXPECT_EQ(ids.front(), begins ? std::int32_t(std::get<std::uint32_t>(values.at("tokenizer.ggml.bos_token_id"))) : bare.front()) << name;
   }
+}
+
+// Values of the keys that export-gguf writes for a golden tokenizer.
+std::map<std::string, gguf::Value> vocabulary_keys(const std::string& name, const Tokenizer& tokenizer, const Note& note = {}) {
+  gguf::Keys keys("llama");
+  gguf::put_vocabulary({tokenizer, name, "", {}, {}}, tokenizer.size(), keys, note);
+  std::map<std::string, gguf::Value> values;
+  for (const auto& [key, value] : keys.all()) values[key] = value;
+  return values;
+}
+
+// llama.cpp's SentencePiece algorithm (llm_tokenizer_spm) for a text between special tokens: merges the adjacent pair
+// whose joined text is the token of the highest score, of equal scores the leftmost.
+std::vector<std::int32_t> ids_of_llama_cpp(const std::map<std::string, gguf::Value>& keys, std::string text) {
+  const auto& tokens = std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens"));
+  const auto& scores = std::get<std::vector<float>>(keys.at("tokenizer.ggml.scores"));
+  std::map<std::string, std::int32_t> ids;
+  for (std::size_t id = 0; id < tokens.size(); ++id) ids.emplace(tokens[id], std::int32_t(id));
+  if (std::get<bool>(keys.at("tokenizer.ggml.add_space_prefix"))) text.insert(0, " ");
+  std::vector<std::string> symbols;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_at(text, at).length;
+    symbols.push_back(text[at] == ' ' ? "\u2581" : text.substr(at, length));
+    at += length;
+  }
+  for (;;) {
+    std::size_t best = symbols.size();
+    float score = 0;
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
+      if (const auto token = ids.find(symbols[i] + symbols[i + 1]); token != ids.end())
+        if (const float s = scores[std::size_t(token->second)]; best == symbols.size() || s > score) best = i, score = s;
+    if (best == symbols.size()) break;
+    symbols[best] += symbols[best + 1];
+    symbols.erase(symbols.begin() + std::ptrdiff_t(best) + 1);
+  }
+  std::vector<std::int32_t> result;
+  for (const std::string& symbol : symbols) {
+    if (const auto token = ids.find(symbol); token != ids.end()) result.push_back(token->second);
+    else
+      for (const char c : symbol) result.push_back(ids.at(fmt::format("<0x{:02X}>", unsigned(static_cast<unsigned char>(c)))));
+  }
+  return result;
+}
+
+TEST(gguf, sentencepiece_scores_merge_like_the_tokenizer) {
+  Dice dice(seed_of_run());
+  const std::vector<std::string> parts{"a",  "e", "t", "th", "he",     "in",     "ing",        " ", " ",          "s",  "er",
+                                       "or", ".", ",", "1",  "\u00e9", "\u6771", "\U0001f600", "x", "the falcon", "\n", "-"};
+  for (const std::string name : {"llama2", "mistral", "gemma", "phi3"}) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_file(name));
+    std::vector<std::string> notes;
+    const auto keys = vocabulary_keys(name, tokenizer, [&](const std::string& text) { notes.push_back(text); });
+    EXPECT_EQ(notes.size(), name == "mistral" ? 1u : 0u);
+    EXPECT_EQ(std::get<std::string>(keys.at("tokenizer.ggml.model")), "llama");
+    EXPECT_EQ(std::get<bool>(keys.at("tokenizer.ggml.add_space_prefix")), name != "gemma");
+    EXPECT_TRUE(std::get<bool>(keys.at("tokenizer.ggml.add_bos_token")));
+    const auto& kinds = std::get<std::vector<std::int32_t>>(keys.at("tokenizer.ggml.token_type"));
+    EXPECT_EQ(std::ranges::count(kinds, 6), 256) << name;
+    EXPECT_EQ(kinds[std::get<std::uint32_t>(keys.at("tokenizer.ggml.unknown_token_id"))], 2) << name;
+    for (int i = 0; i < 300; ++i) {
+      std::string text;
+      for (int n = dice.between(1, 40); n > 0; --n) {
+        const std::string part = dice.one_of(parts);
+        if (text.empty() || text.back() != part[0]) text += part;  // no runs, which are tokens of their own in Gemma
+      }
+      EXPECT_EQ(ids_of_llama_cpp(keys, text), tokenizer.encode(text)) << name << " " << json(text);
+    }
+  }
+}
+
+TEST(gguf, tokenizers_without_sentencepiece_rules_are_refused) {
+  const auto refused = [](const std::string& name, const std::string& why) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_file(name));
+    const Error error = error_of([&] { vocabulary_keys(name, tokenizer); });
+    EXPECT_EQ(error.code, Exit::data);
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--no-tokenizer"), std::string::npos) << error.what();
+  };
+  refused("some_bytes", "has no token for byte 0");
+  refused("no_unknown", "has no token for byte 0");
+  refused("odd_merges", "has no token for byte");
+  const auto changed = [](const std::function<void(json&)>& change, const std::string& why) {
+    json file = json::parse(contents(tokenizer_file("llama2")));
+    change(file);
+    const Tokenizer tokenizer = Tokenizer::parse(file.dump(), "changed");
+    const Error error = error_of([&] { vocabulary_keys("changed", tokenizer); });
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+  };
+  changed([](json& f) { f["normalizer"] = nullptr; }, "does not spell spaces as U+2581");
+  changed([](json& f) { f["pre_tokenizer"] = {{"type", "Whitespace"}}; }, "its pre-tokenizer splits the text");
+  changed([](json& f) { f["model"]["ignore_merges"] = true; }, "ignores the merges");
+  changed([](json& f) { f["model"]["merges"].erase(40); }, "are not merged");
+  changed([](json& f) { std::swap(f["model"]["merges"].front(), f["model"]["merges"].back()); }, "different ranks");
 }
 
 // ---- exports that are refused ----

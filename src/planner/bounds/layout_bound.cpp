@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than the prediction
+constexpr double layout_rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than the prediction
 
 // Range of activation.alpha that the dry run of a bound covers. It may differ from the value of the run.
 Shares ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
@@ -72,7 +72,7 @@ double LayoutBound::seconds_of(const LayoutChoice& c, const Places& places, cons
     most = std::max(most, there + m * (stage.forward + stage.backward()) + (splits ? 0 : back));
     there += stage.forward + stage.message, back += stage.backward() + stage.message;
   }
-  return (most + step + cluster_.fit.step) * rounding;
+  return (most + step + cluster_.fit.step) * layout_rounding;
 }
 
 LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places& places, const std::vector<StageTimes>& times) {

@@ -11,8 +11,8 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;   // factor that absorbs rounding: the bound adds values in another order than the prediction
-constexpr double continued = 1 - 1e-2;  // factor for extrapolated steps: the prediction may extrapolate from other simulated lengths
+constexpr double program_rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than the prediction
+constexpr double continued = 1 - 1e-2;         // factor for extrapolated steps: the prediction may extrapolate from other simulated lengths
 
 // Properties of a task that determine its time.
 using Kind = std::tuple<Op, int, Index, Index, Payload, int, int>;
@@ -152,7 +152,7 @@ double ProgramBound::seconds_of(const EngineConfig& config, const LayoutChoice& 
   const double seconds = extrapolated_step_seconds(config.micros, c.pipeline, [&](int micros) {
     return walk(compiled(config.schedule, {c.pipeline, c.virtual_stages, micros}, plans), c, places, stages, held);
   });
-  return (seconds + cluster_.fit.step) * (is_fully_simulated(config.micros, c.pipeline) ? rounding : continued);
+  return (seconds + cluster_.fit.step) * (is_fully_simulated(config.micros, c.pipeline) ? program_rounding : continued);
 }
 
 }  // namespace gyr

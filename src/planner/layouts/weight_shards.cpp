@@ -11,7 +11,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than a memory plan
+constexpr double shard_rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than a memory plan
 
 }  // namespace
 
@@ -98,8 +98,8 @@ double WeightShards::bytes_of_state(const LayoutChoice& c, int rank) {
     all += e.on(c), trained += e.trained_on(c);
   }
   const double of_wide = double(size_of(wide));
-  return rounding * (part_of(all, c, Shard::weights) * double(size_of(narrow)) + part_of(trained, c, Shard::gradients) * of_wide +
-                     part_of(trained, c, Shard::optimizer) * of_wide * (narrow != wide ? 3 : 2));
+  return shard_rounding * (part_of(all, c, Shard::weights) * double(size_of(narrow)) + part_of(trained, c, Shard::gradients) * of_wide +
+                           part_of(trained, c, Shard::optimizer) * of_wide * (narrow != wide ? 3 : 2));
 }
 
 }  // namespace gyr
