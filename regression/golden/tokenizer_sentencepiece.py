@@ -9,6 +9,7 @@ Needs tokenizers (made with 0.23.3), sentencepiece, protobuf and, to train on, D
     ./tokenizer_sentencepiece.py convert MODEL.model KIND TOKENIZER.json     as transformers converts it; KIND is llama2, mistral or gemma
 """
 import argparse
+import collections
 import io
 import json
 import pathlib
@@ -95,11 +96,18 @@ def odd_merges(file):
     model.update(ignore_merges=True, fuse_unk=False)
 
 
+def with_frequent_characters(lines, limit=120):
+    """The lines without rare characters. (The trainer's own limit depends on hash values where counts are equal.)"""
+    counts = collections.Counter(c for line in lines for c in line)
+    kept = set(sorted(counts, key=lambda c: (-counts[c], c))[:limit])
+    return ["".join(c for c in line if c in kept) for line in lines]
+
+
 def hugging_face_trained(lines, pre_tokenizer, normalizer=None, specials=("<unk>",), vocab=500, **model):
     t = Tokenizer(models.BPE(**model))
     t.normalizer = normalizer
     t.pre_tokenizer = pre_tokenizer
-    t.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=vocab, special_tokens=list(specials), limit_alphabet=120, show_progress=False))
+    t.train_from_iterator(with_frequent_characters(lines), trainers.BpeTrainer(vocab_size=vocab, special_tokens=list(specials), show_progress=False))
     return t
 
 

@@ -32,8 +32,9 @@ void append(std::vector<Utterance>& utterances, std::string_view text, bool lear
 }  // namespace
 
 void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids, TextPosition& position) {
-  tokenizer.encode(utterance.text, ids, Tokenizer::Specials::as_text, position);
-  if (!utterance.text.empty()) position = TextPosition::after_text;
+  const std::string_view text = position == TextPosition::after_token ? tokenizer.text_after(ids.back(), utterance.text) : utterance.text;
+  tokenizer.encode(text, ids, Tokenizer::Specials::as_text, position);
+  if (!text.empty()) position = TextPosition::after_text;
   if (!utterance.special) return;
   ids.push_back(*utterance.special);
   position = TextPosition::after_token;

@@ -36,8 +36,9 @@ bool has_space_prefix(const Vocabulary& v, const std::string& name, const Note& 
     if (!marks) continue;
     marked = true;
     prefix |= step.before != SplitStep::Before::none;
-    if (step.before == SplitStep::Before::first && note)
-      note(fmt::format("{}: inserts a space only at the start of a text; llama.cpp also inserts one after special tokens", name));
+    if (step.before != SplitStep::Before::none && note)
+      note(fmt::format("{}: inserts no space before a text that begins with one{}; llama.cpp does", name,
+                       step.before == SplitStep::Before::first ? " or that follows a special token" : ""));
   }
   demand_piece(marked, name, "it does not spell spaces as U+2581");
   return prefix;

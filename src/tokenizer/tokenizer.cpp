@@ -15,6 +15,7 @@
 
 #include "kernels/base/error.hpp"
 #include "src/tokenizer/byte_alphabet.hpp"
+#include "src/tokenizer/characters.hpp"
 #include "src/tokenizer/initial_symbols.hpp"
 #include "src/tokenizer/merge_boundaries.hpp"
 #include "src/tokenizer/merging.hpp"
@@ -25,7 +26,7 @@
 namespace gyr {
 namespace {
 
-constexpr std::size_t longest_kept = std::size_t(16) << 20;  // bytes; the working memory of longer texts is released
+constexpr std::size_t longest_kept = std::size_t(1) << 20;  // bytes; the working memory of longer texts is released
 
 constexpr std::string_view gpt2_pre_tokenizer = R"({"add_prefix_space":false,"trim_offsets":true,"type":"ByteLevel","use_regex":true})";
 
@@ -375,6 +376,13 @@ std::vector<Tokenizer::Part> Tokenizer::divided_at_specials(std::string_view tex
     text.remove_prefix(invalid);
   }
   return parts;
+}
+
+std::string_view Tokenizer::text_after(std::int32_t token, std::string_view text) const {
+  const AddedToken* const added = state_->known(token) ? state_->added[std::size_t(token)] : nullptr;
+  if (!added || !added->rstrip) return text;
+  while (valid_utf8_prefix(text.substr(0, 4)) > 0 && is_white_space(character_at(text, 0).point)) text.remove_prefix(character_at(text, 0).length);
+  return text;
 }
 
 // The mark that replaces spaces, in the pre-tokenizer or in the normalizer; empty if none does.

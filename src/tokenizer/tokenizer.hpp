@@ -99,6 +99,8 @@ class Tokenizer {
   };
   // Divides `text` at the special tokens spelt in it. White space that belongs to a token (lstrip, rstrip) is left out.
   std::vector<Part> divided_at_specials(std::string_view text) const;
+  // `text` without the white space that belongs to the token before it (rstrip).
+  std::string_view text_after(std::int32_t token, std::string_view text) const;
 
   enum class Shown { all, without_specials };
   // Returns the concatenated bytes of the tokens. Added tokens give their content. decode(encode(x)) == x for any bytes

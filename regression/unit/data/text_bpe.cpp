@@ -182,8 +182,9 @@ Cost cost_of(const Tokenizer& t, const std::string& text) {
   const Ids ids = t.encode(text);
   const Cost cost{seconds() - start, double(memory("VmHWM")) - double(before)};
   EXPECT_GT(ids.size(), text.size() / 4096);
-  std::printf("%zu MiB of %s: %zu tokens, %.2f s, %.1f bytes of memory per byte\n", text.size() >> 20, json(text.substr(0, 6)).dump().c_str(),
-              ids.size(), cost.seconds, cost.bytes / double(text.size()));
+  std::printf("%zu MiB of %s: %zu tokens, %.2f s, %.1f bytes of memory per byte\n", text.size() >> 20,
+              json(text.substr(0, 6)).dump(-1, ' ', true, json::error_handler_t::replace).c_str(), ids.size(), cost.seconds,
+              cost.bytes / double(text.size()));
   return cost;
 }
 
@@ -213,7 +214,7 @@ TEST(text_bpe, long_texts_take_linear_time_and_memory) {
   const std::string word = "the falcon flies over hills, 42 \u00e9t\u00e9s \u6771\u4eac \U0001f600\n";
   for (const std::string& unit : {word, std::string("\U0001f600\u6771"), std::string(" "), std::string("a"), std::string("\xff")}) {
     const Cost cost = cost_of(llama, repeated(unit, size));
-    EXPECT_LT(cost.seconds, 20) << unit;  // 0.3 to 3 s on an idle machine; quadratic time would take hours
+    EXPECT_LT(cost.seconds, 40) << unit;  // 0.2 to 7 s on a busy machine; quadratic time would take hours
     EXPECT_LT(cost.bytes, 48 * double(size)) << unit;
   }
   const Cost cost = cost_of(hard, repeated("a", size));
@@ -241,8 +242,9 @@ TEST(text_bpe, text_after_text_gets_no_prefix) {
       const std::string first = drawn_text(dice), second = drawn_text(dice);
       if (first.empty()) continue;
       Ids ids = t.encode(first);
+      const std::string begin = t.decode(ids);  // Mistral's tokenizer loses a space at the start
       t.encode(second, ids, Tokenizer::Specials::as_text, TextPosition::after_text);
-      EXPECT_EQ(t.decode(ids), first + second) << name << " " << json(first) << json(second);
+      EXPECT_EQ(t.decode(ids), begin + second) << name << " " << json(first) << json(second);
     }
     Ids ids = t.encode("the falcon");
     t.encode(" flies", ids, Tokenizer::Specials::as_text, TextPosition::after_text);
@@ -251,7 +253,7 @@ TEST(text_bpe, text_after_text_gets_no_prefix) {
 }
 
 // Llama 2's normalizer inserts a space after a special token too. Mistral's Metaspace step inserts one only at the start.
-TEST(text_bpe, text_after_a_token_equals_that_of_the_whole) {
+TEST(text_bpe, text_after_token_equals_that_inside) {
   Dice dice(seed_of_run());
   for (const std::string name : {"llama2", "mistral", "gemma", "phi3"}) {
     const Tokenizer t = golden(name);

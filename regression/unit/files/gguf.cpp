@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 
 #include "regression/planner/random_cluster.hpp"
 #include "regression/support/model_folders.hpp"
@@ -678,10 +679,10 @@ TEST(gguf, sentencepiece_scores_merge_like_the_tokenizer) {
     EXPECT_EQ(std::ranges::count(kinds, 6), 256) << name;
     EXPECT_EQ(kinds[std::get<std::uint32_t>(keys.at("tokenizer.ggml.unknown_token_id"))], 2) << name;
     for (int i = 0; i < 300; ++i) {
-      std::string text;
+      std::string text = "the";  // Mistral's tokenizer inserts no space before a space, and a note says so
       for (int n = dice.between(1, 40); n > 0; --n) {
         const std::string part = dice.one_of(parts);
-        if (text.empty() || text.back() != part[0]) text += part;  // no runs, which are tokens of their own in Gemma
+        if (text.back() != part[0]) text += part;  // no runs, which are tokens of their own in Gemma
       }
       EXPECT_EQ(ids_of_llama_cpp(keys, text), tokenizer.encode(text)) << name << " " << json(text);
     }
@@ -710,7 +711,20 @@ TEST(gguf, tokenizers_without_sentencepiece_rules_are_refused) {
   changed([](json& f) { f["pre_tokenizer"] = {{"type", "Whitespace"}}; }, "its pre-tokenizer splits the text");
   changed([](json& f) { f["model"]["ignore_merges"] = true; }, "ignores the merges");
   changed([](json& f) { f["model"]["merges"].erase(40); }, "are not merged");
-  changed([](json& f) { std::swap(f["model"]["merges"].front(), f["model"]["merges"].back()); }, "different ranks");
+  changed(
+      [](json& f) {  // moves the second merge of a token to the end
+        std::set<std::string> results;
+        json& merges = f["model"]["merges"];
+        for (std::size_t i = 0; i < merges.size(); ++i) {
+          std::string joined = merges[i];
+          joined.erase(joined.find(' '), 1);
+          if (results.insert(joined).second) continue;
+          const json merge = merges[i];
+          merges.erase(i);
+          return merges.push_back(merge);
+        }
+      },
+      "different ranks");
 }
 
 // ---- exports that are refused ----
