@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
 
 namespace gyr {
 
@@ -17,15 +17,43 @@ Index max_rows_of_expert(const MoeConfig& c, const SequenceLayout& s) {
   return s.batch * (room > 0 ? std::min(room, s.seq_length) : s.seq_length);
 }
 
+namespace {
+
+// Weights that differ by less than this fraction count as equal. Rounding errors of fp32 are smaller.
+constexpr double tie_width = 1e-4;
+
+// Choices of one expert, by index in sequence order.
+using ChoicesOfExpert = std::vector<std::size_t>;
+
+void keep_first(const ChoicesOfExpert& all, Index capacity, std::vector<bool>& kept) {
+  for (std::size_t i = 0; i < all.size() && Index(i) < capacity; ++i) kept[all[i]] = true;
+}
+
+// Keeps the weights above the C-th largest one, w, and then the first of those that are equal to w. No weight is near
+// the limits w (1 +- tie_width) by more than chance, in contrast to those of a fixed grid of rounded weights.
+void keep_largest(const ChoicesOfExpert& all, Index capacity, std::span<const double> weights, std::vector<bool>& kept) {
+  if (Index(all.size()) <= capacity) return keep_first(all, capacity, kept);
+  // A NaN counts as 0, since it has no order. The run ends at its check for finite values.
+  const auto weight = [&](std::size_t choice) { return std::isnan(weights[choice]) ? 0 : weights[choice]; };
+  std::vector<double> sorted(all.size());
+  std::transform(all.begin(), all.end(), sorted.begin(), weight);
+  std::nth_element(sorted.begin(), sorted.begin() + (capacity - 1), sorted.end(), std::greater<>());
+  const double limit = sorted[std::size_t(capacity - 1)];
+  const auto above = [&](std::size_t choice) { return weight(choice) > limit * (1 + tie_width); };
+  Index ties = capacity - std::count_if(all.begin(), all.end(), above);
+  for (const std::size_t choice : all) kept[choice] = above(choice) || (weight(choice) >= limit * (1 - tie_width) && ties-- > 0);
+}
+
+}  // namespace
+
 std::vector<bool> kept_choices(DropPolicy policy, Index experts, Index capacity, std::span<const std::int32_t> chosen,
                                std::span<const double> weights) {
-  std::vector<std::size_t> order(chosen.size());
-  std::iota(order.begin(), order.end(), 0);
-  if (policy == DropPolicy::probability)
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
-  std::vector<Index> taken(std::size_t(experts), 0);
+  std::vector<ChoicesOfExpert> of_expert(static_cast<std::size_t>(experts));
+  for (std::size_t choice = 0; choice < chosen.size(); ++choice) of_expert[std::size_t(chosen[choice])].push_back(choice);
   std::vector<bool> kept(chosen.size());
-  for (const std::size_t choice : order) kept[choice] = taken[std::size_t(chosen[choice])]++ < capacity;
+  for (const ChoicesOfExpert& all : of_expert)
+    if (policy == DropPolicy::probability) keep_largest(all, capacity, weights, kept);
+    else keep_first(all, capacity, kept);
   return kept;
 }
 

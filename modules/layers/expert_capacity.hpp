@@ -22,8 +22,9 @@ Index expert_capacity(const MoeConfig&, Index tokens);
 // Maximum number of this rank's rows that one expert accepts.
 Index max_rows_of_expert(const MoeConfig&, const SequenceLayout&);
 
-// True for each choice that is kept: at most `capacity` per expert, by position or by weight. Among equal weights the
-// earlier choice is kept.
+// True for each choice that is kept: at most `capacity` per expert, by position or by weight. Among weights that are
+// equal up to rounding errors, the earlier choice is kept: the last bits of equal rows depend on the position in a GEMM
+// and on the layout.
 std::vector<bool> kept_choices(DropPolicy, Index experts, Index capacity, std::span<const std::int32_t> chosen /*(T K)*/,
                                std::span<const double> weights /*(T K), only with DropPolicy::probability*/);
 

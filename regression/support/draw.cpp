@@ -309,6 +309,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   Dice room(seed, fmt::format("room of experts {}", number));
   if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
   if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
+  const bool limited = d.model.moe.capacity_factor > 0 && d.model.pattern.find('E') != std::string::npos;
+  if (limited && d.beta == 0 && room.chance(0.7)) d.distinct_tokens = room.between(2, 3);  // equal texts of a pair have no gradient
   if (d.model.lora) d.frozen.clear();
   return d;
 }
@@ -384,7 +386,8 @@ void label_halves(MicroBatch& m, Dice& dice) {
 }  // namespace
 
 MicroBatch Draw::batch(Index i) const {
-  MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, model.vocab_size);
+  const Index distinct = distinct_tokens > 0 ? std::min(distinct_tokens + 1, model.vocab_size) : model.vocab_size;
+  MicroBatch m = testing::micro_batch(i * micro_batch_size, micro_batch_size, seq_length, distinct);
   Dice dice(1, fmt::format("batch {}", i));
   const double begins = dice.of<double>({0.3, 0.1, 0.03});  // probability that a document starts: documents within a block of tokens, or across many
   if (packed)
@@ -454,6 +457,7 @@ std::string Draw::text() const {
                      model.attention.relative_bias.max_distance);
   if (packed) s += " packed";
   if (some_ignored) s += " some ignored";
+  if (distinct_tokens > 0) s += fmt::format(" {} distinct tokens", distinct_tokens);
   if (!frozen.empty()) s += " frozen " + list(frozen);
   if (model.lora) s += fmt::format(" LoRA of rank {} and trained weights {}", model.lora.rank, list(model.lora.also));
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
@@ -533,6 +537,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.source_length = (d.source_length + 1) / 2; });
   attempt([](Draw& d) { d.model.attention.relative_bias = {}; });
   attempt([](Draw& d) { d.some_ignored = false; });
+  attempt([](Draw& d) { d.distinct_tokens = 0; });
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.model.lora = {}; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });

@@ -28,6 +28,7 @@ struct Draw {
   int micros = 1;             // micro-batches per data-parallel rank
   bool packed = false;        // sequences are packed with documents of random lengths
   bool some_ignored = false;  // some labels are ignored
+  Index distinct_tokens = 0;  // number of different tokens, so that router weights of equal tokens tie; 0: any
   Index bucket_bytes = 1;
   Shard shard = Shard::none;
   RecomputeConfig recompute;

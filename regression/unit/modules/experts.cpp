@@ -237,9 +237,10 @@ TEST(experts, evaluation_drops_no_tokens) {
 }
 
 // For any number of context-parallel ranks and any token order, each rank keeps the choices of its rows that a single
-// rank would keep.
+// rank would keep. Many weights are equal up to rounding errors, which depend on the rank.
 TEST(experts, capacity_does_not_depend_on_context_parallelism) {
   std::mt19937 random(seed_of_run());
+  std::uniform_real_distribution<double> rounding(1 - 1e-6, 1 + 1e-6);
   const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
   for (int draw = 0; draw < 200; ++draw) {
     MoeConfig c;
@@ -267,7 +268,7 @@ TEST(experts, capacity_does_not_depend_on_context_parallelism) {
         for (Index k = 0; k < K; ++k) {
           const bool pads = place >= whole;  // padding rows, whose choices must not count
           by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * whole + place) * K + k]);
-          by_rank.weights.push_back(pads ? 9 : all.weights[(b * whole + place) * K + k]);
+          by_rank.weights.push_back(pads ? 9 : rounding(random) * all.weights[(b * whole + place) * K + k]);
         }
       });
     for (Index rank = 0; rank < ranks; ++rank) {
@@ -279,6 +280,90 @@ TEST(experts, capacity_does_not_depend_on_context_parallelism) {
       });
     }
   }
+}
+
+// Full experts keep their largest weights. Among weights that are equal up to rounding errors, they keep the earliest.
+TEST(experts, rounding_errors_of_weights_change_no_drop) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  std::uniform_real_distribution<double> rounding(1 - 1e-6, 1 + 1e-6);
+  Index dropped = 0;
+  for (int draw = 0; draw < 500; ++draw) {
+    const Index experts = from(1, 6), capacity = from(1, 9), levels = from(1, 5);
+    std::vector<double> level, exact, rounded;
+    for (Index i = 0; i < levels; ++i) level.push_back(double(from(0, 9)) * std::pow(10, from(-6, 0)));
+    std::vector<std::int32_t> chosen;
+    for (Index i = from(1, 60); i > 0; --i) {
+      chosen.push_back(std::int32_t(from(0, experts - 1))), exact.push_back(level[std::size_t(from(0, levels - 1))]);
+      rounded.push_back(exact.back() * rounding(random));
+    }
+    const std::vector<bool> kept = kept_choices(DropPolicy::probability, experts, capacity, chosen, exact);
+    EXPECT_EQ(kept_choices(DropPolicy::probability, experts, capacity, chosen, rounded), kept) << "draw " << draw;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      Index before = 0;  // choices of the same expert that take precedence
+      for (std::size_t j = 0; j < chosen.size(); ++j) before += chosen[j] == chosen[i] && (exact[j] > exact[i] || (exact[j] == exact[i] && j < i));
+      EXPECT_EQ(kept[i], before < capacity) << "draw " << draw << ", choice " << i;
+      dropped += !kept[i];
+    }
+  }
+  EXPECT_GT(dropped, 1000);
+}
+
+// A diverging run reaches its check for finite values: NaN and infinite weights are dropped or kept without an error.
+TEST(experts, non_finite_weights_fill_experts_up_to_capacity) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  const double inf = std::numeric_limits<double>::infinity(), values[] = {std::nan(""), inf, 0, 0.25, 0.5};
+  for (int draw = 0; draw < 500; ++draw) {
+    const Index capacity = from(1, 40), choices = from(1, 80);
+    std::vector<double> weights;
+    for (Index i = 0; i < choices; ++i) weights.push_back(values[from(0, 4)]);
+    const std::vector<std::int32_t> chosen(weights.size(), 0);
+    const std::vector<bool> kept = kept_choices(DropPolicy::probability, 1, capacity, chosen, weights);
+    EXPECT_EQ(std::count(kept.begin(), kept.end(), true), std::min(capacity, choices)) << "draw " << draw;
+  }
+}
+
+// Loss, drops and gradients of six sequences in micro-batches of `size`.
+template <class T>
+StepOutcome outcome_of(const ModelConfig& model, Index length, Index size) {
+  EngineConfig config;
+  config.model = model, config.micro_batch_size = size, config.seq_length = length, config.micros = int(6 / size);
+  Rig<T> rig(in<T>(config), alone(model.layers()));
+  const auto source = [&](int i) { return micro_batch(i * size, size, length, model.vocab_size); };
+  StepOutcome outcome{rig.engine.gradients(source, config.micros, 1), {}};
+  outcome.gradients = gathered_gradients(rig.engine);
+  return outcome;
+}
+
+template <class T>
+void expect_same_drops(const ModelConfig& model, Index length, double& dropped) {
+  const StepOutcome one = outcome_of<T>(model, length, 1);
+  for (const Index size : {2, 3, 6}) {
+    const Errors errors = errors_of(one, outcome_of<T>(model, length, size));
+    EXPECT_TRUE(within_limits(errors, dtype_of<T>()))
+        << size << " sequences per micro-batch: loss off by " << errors.loss << ", gradients by " << errors.worst_gradient();
+  }
+  dropped += one.result.dropped_choices;
+}
+
+// Sequences of few distinct tokens have equal rows. The last bits of their weights depend on the position in a GEMM.
+TEST(experts, tied_choices_drop_alike_in_any_micro_batch) {
+  std::mt19937 random(seed_of_run());
+  const auto from = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); };
+  double dropped = 0;
+  for (int draw = 0; draw < 40; ++draw) {
+    const Index experts = from(2, 12), length = from(5, 40);
+    ModelConfig c =
+        model_of({from(0, 1) ? Routing::sigmoid : Routing::softmax, from(1, std::min<Index>(experts, 3)), 1, 1, from(0, 1) > 0, 1.7}, false, 0);
+    c.pattern = std::vector<std::string>{"E", "EE", "-E", "WE"}[std::size_t(from(0, 3))], c.window.size = 1;
+    c.moe.experts = experts, c.hidden_size = from(4, 40), c.vocab_size = from(3, 5);
+    c.moe.capacity_factor = 0.1 * double(from(2, 14)), c.moe.drop_policy = DropPolicy::probability;
+    SCOPED_TRACE(fmt::format("draw {}: {} experts, {} tokens of {}, hidden_size {}", draw, experts, length, c.vocab_size, c.hidden_size));
+    expect_same_drops<double>(c, length, dropped);
+    expect_same_drops<float>(c, length, dropped);
+  }
+  EXPECT_GT(dropped, 1000);
 }
 
 // The router bias is not a trained weight: without bias updates, a training step does not change it.
