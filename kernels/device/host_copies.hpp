@@ -38,6 +38,7 @@ inline constexpr const char* copy_out = "copy to host";
 inline constexpr const char* copy_back = "copy from host";
 inline bool is_copy(std::string_view kernel) { return kernel == copy_out || kernel == copy_back; }
 
+// Virtual, so that a test can delay the copies.
 class HostCopies {
  public:
   // A ticket names the copies that one call of out() or back() has enqueued.
@@ -47,16 +48,16 @@ class HostCopies {
   static bool beside();
 
   explicit HostCopies(const Queue&);
-  ~HostCopies();
+  virtual ~HostCopies();
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
 
   // The copies start when the work enqueued on the device so far and earlier copies of the same direction are done.
   // Their sources must not change until the copies are done.
-  Ticket out(std::span<const HostCopy>);
-  Ticket back(std::span<const HostCopy>);
+  virtual Ticket out(std::span<const HostCopy>);
+  virtual Ticket back(std::span<const HostCopy>);
   // Work enqueued on the device from now on starts when the copies are done.
-  void device_waits(Ticket);
+  virtual void device_waits(Ticket);
 
  private:
   struct State;  // streams and events of the copies, defined by the backend

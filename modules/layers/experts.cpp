@@ -518,8 +518,8 @@ void read_moe_training(Section& s, MoeConfig& c) {
                           .effect(Effect::course);
   const std::string policy =
       s.get("token_drop_policy", c.drop_policy == DropPolicy::position ? "position" : "probability",
-            "choices dropped beyond the capacity. position: the last ones of the sequence; probability: those with the smallest weights "
-            "(Megatron: --moe-token-drop-policy)")
+            "choices dropped beyond the capacity. position: the last ones of the sequence; probability: those with the smallest weights, "
+            "the last ones among equal weights (Megatron: --moe-token-drop-policy)")
           .one_of({"position", "probability"})
           .effect(Effect::course);
   c.drop_policy = policy == "position" ? DropPolicy::position : DropPolicy::probability;

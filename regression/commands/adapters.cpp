@@ -124,7 +124,9 @@ TEST(adapters, peft_export_and_import_keep_every_byte) {
     EXPECT_EQ(started.code, 0) << told(started);
     return double(metrics(adapted().folder / name, "step").front().at("loss"));
   };
-  EXPECT_NEAR(first_loss("on", {}), first_loss("sum_on", {"finetune.lora.rank=0"}), 1e-5);
+  const double on = first_loss("on", {});
+  EXPECT_NEAR(on, first_loss("sum_on", {"finetune.lora.rank=0"}), 1e-5);
+  EXPECT_NEAR(on, first_loss("sum_on_tensor", {"finetune.lora.rank=0", "parallel.tensor=2", "parallel.pipeline=1"}), 1e-5);
   r = run(Material::get().train(adapted().folder / "other", {"train.init_from=" + checkpoint.string(), "finetune.lora.rank=2"}), {.ranks = 2});
   EXPECT_EQ(r.code, 78);
   EXPECT_NE(r.err.find("has adapters of rank 3"), r.err.npos) << told(r);

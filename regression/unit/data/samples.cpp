@@ -7,9 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "kernels/base/error.hpp"
+#include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/data/dataset.hpp"
 #include "src/data/token_writer.hpp"
@@ -152,6 +154,28 @@ TEST(samples, megatron_order_matches_numpy) {
       ASSERT_EQ(read(file, *samples, i, L), Ids(from, from + L + 1)) << "sample " << i << " of seed " << c["seed"];
     }
     EXPECT_EQ(code_of([&] { read(file, *samples, samples->size(), L); }), int(Exit::config));
+  }
+}
+
+// Megatron shuffles the last epoch separately if fewer than 80 % of its windows are requested. Then the samples before it
+// are windows of the earlier epochs, so that no token occurs twice in the samples of the first of two epochs.
+TEST(samples, last_epoch_is_separate_below_80_percent) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 20; ++draw) {
+    std::vector<std::int32_t> lengths;
+    for (int i = 0; i < 40; ++i) lengths.push_back(std::int32_t(1 + random() % 30));
+    const Corpus corpus(lengths);
+    const gyr::TokenFile file(corpus.prefix());
+    const std::int64_t L = 1 + std::int64_t(random() % 5), windows = (file.tokens() - 1) / L, limit = windows * 80 / 100;
+    for (const std::int64_t of_last : {limit / 2, limit - 1, limit, (limit + windows) / 2}) {
+      const auto samples = gyr::megatron_samples(file, {0, 40}, L, 1 + random() % 1000, windows + of_last);
+      std::set<std::int32_t> seen;
+      for (std::int64_t i = 0; i < windows; ++i) {
+        const Ids ids = read(file, *samples, i, L);
+        seen.insert(ids.begin(), ids.end() - 1);  // the next window begins with the last token
+      }
+      EXPECT_EQ(std::int64_t(seen.size()) == windows * L, of_last < limit) << of_last << " of " << windows << " windows of " << L;
+    }
   }
 }
 

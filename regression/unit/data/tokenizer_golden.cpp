@@ -82,7 +82,7 @@ TEST_P(tokenizer_golden, any_bytes_can_be_encoded) {
 
 INSTANTIATE_TEST_SUITE_P(all, tokenizer_golden, ::testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
-TEST(tokenizer_golden_set, golden_tokenizers_are_present) { EXPECT_GE(names().size(), 20u); }
+TEST(tokenizer_golden, golden_tokenizers_are_present) { EXPECT_GE(names().size(), 20u); }
 
 }  // namespace
 

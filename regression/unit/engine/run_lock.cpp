@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "regression/support/folder.hpp"
@@ -49,6 +50,21 @@ TEST(run_lock, lock_of_dead_local_run_is_taken_over) {
   waitpid(pid, nullptr, 0);
   const RunLock lock(folder.path());
   EXPECT_NE(lock.note().find("taken over from process " + std::to_string(pid)), std::string::npos) << lock.note();
+}
+
+std::string boot_id() {
+  std::string id = contents("/proc/sys/kernel/random/boot_id");
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  return id;
+}
+
+TEST(run_lock, lock_records_host_process_and_boot) {
+  const Folder folder;
+  const RunLock lock(folder.path());
+  const auto json = nlohmann::json::parse(contents(folder / "lock"));
+  EXPECT_EQ(json.at("host"), host());
+  EXPECT_EQ(json.at("pid"), getpid());
+  EXPECT_EQ(json.at("boot"), boot_id());
 }
 
 constexpr const char* elsewhere = R"({"host": "elsewhere", "pid": 77, "job": "4711"})";
@@ -93,6 +109,21 @@ TEST(run_lock, lock_of_live_remote_run_is_not_taken) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     EXPECT_NE(contents(folder / "lock").find("elsewhere"), std::string::npos);
   }
+}
+
+// Several machines, or a machine before and after a restart, may have the same name. A process ID has a meaning only on
+// the machine and boot that wrote it. Locks of older versions have no boot ID.
+TEST(run_lock, only_locks_of_this_boot_are_freed_immediately) {
+  for (const std::string& name : {host(), std::string("elsewhere")})
+    for (const std::string& boot : {boot_id(), std::string("0b6f1c4e-0000-4000-8000-000000000000"), std::string()}) {
+      const Folder folder;
+      folder.write("lock", fmt::format(R"({{"host": "{}", "pid": 77, "job": "", "boot": "{}"}})", name, boot));
+      std::string note;
+      const double seconds = seconds_of([&] { note = RunLock(folder.path(), {.patience = 0.5}).note(); });
+      const bool here = name == host() && (boot == boot_id() || boot.empty());
+      EXPECT_EQ(note.find("no sign of life") == std::string::npos, here) << name << " " << boot << ": " << note;
+      EXPECT_EQ(seconds < 0.5, here) << name << " " << boot;
+    }
 }
 
 TEST(run_lock, take_over_option_takes_a_remote_lock_immediately) {

@@ -6,6 +6,10 @@
 #include "src/watch/stop.hpp"
 #include "src/watch/verdict.hpp"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <thread>
 
@@ -171,6 +175,89 @@ TEST(watch, stalled_job_is_reported_after_stale_time) {
   const auto finding = observer.look(after(250));
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->state, "stale");
+}
+
+std::chrono::steady_clock::time_point later(double seconds) {
+  static const auto begin = std::chrono::steady_clock::now();
+  return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+TEST(watch, heartbeats_of_earlier_attempts_are_ignored) {
+  const Folder folder;
+  const HeartbeatFile file(heartbeat_path(folder.path()));
+  for (const int rank : {0, 1}) file.write(beat(rank, 50, false, second, 0));
+  Observer observer({}, folder.path(), 1);
+  observer.look(later(0));
+  EXPECT_EQ(observer.step(), 0);
+  EXPECT_EQ(observer.hosts(), 0);
+  Heartbeat next = beat(0, 3, false, 2 * second, 0);
+  next.attempt = 1;
+  file.write(next);
+  observer.look(later(1));
+  EXPECT_EQ(observer.step(), 3);
+  EXPECT_EQ(observer.hosts(), 1);
+}
+
+// A process that waits to be killed.
+pid_t idle_process() {
+  const pid_t pid = fork();
+  while (pid == 0) pause();
+  return pid;
+}
+
+// If the processes of all ranks are gone, the job has ended, and no single rank is at fault.
+TEST(watch, ranks_are_lost_only_while_others_live) {
+  for (const int killed : {1, 2}) {
+    const Folder folder;
+    const HeartbeatFile file(heartbeat_path(folder.path()));
+    SuperviseSettings settings;
+    settings.stale = settings.silent = 1e9;
+    const std::vector<pid_t> ranks{idle_process(), idle_process()};
+    for (const int rank : {0, 1}) {
+      Heartbeat h = beat(rank, 7, true, second, 0);
+      h.pid = ranks[std::size_t(rank)];
+      file.write(h);
+    }
+    Observer observer(settings, folder.path(), 0);
+    EXPECT_FALSE(observer.look(later(0)));
+    const auto end = [&](int rank) {
+      kill(ranks[std::size_t(rank)], SIGKILL);
+      waitpid(ranks[std::size_t(rank)], nullptr, 0);
+    };
+    for (int rank = 2 - killed; rank < 2; ++rank) end(rank);
+    EXPECT_FALSE(observer.look(later(1)));
+    const auto finding = observer.look(later(3));
+    EXPECT_EQ(finding.has_value(), killed == 1) << killed << " of 2 ranks killed";
+    if (!finding) continue;
+    EXPECT_EQ(finding->state, "lost");
+    EXPECT_EQ(finding->verdict.rank, 1);
+    end(0);
+  }
+}
+
+// A rank is slow if it works longer than the median rank, and does not wait for the others.
+TEST(watch, straggler_works_long_and_waits_little) {
+  for (const double worked : {1.5, 3.0})
+    for (const double stepped : {3.5, 10.0}) {
+      const Folder folder;
+      const HeartbeatFile file(heartbeat_path(folder.path()));
+      const SuperviseSettings settings;
+      Observer observer(settings, folder.path(), 0);
+      const auto write = [&](Index step, double part) {
+        for (const int rank : {0, 1, 2}) {
+          Heartbeat h = beat(rank, step, false, step * second, 0);
+          h.worked = part * (rank == 2 ? worked : 1), h.stepped = part * stepped;
+          file.write(h);
+        }
+        observer.look(later(double(step)));
+        return observer.slow_ranks();
+      };
+      EXPECT_TRUE(write(1, 0).empty());
+      const std::vector<std::string> slow = write(1 + settings.slow_steps, 1);
+      EXPECT_EQ(slow.size(), worked > settings.slow && worked / stepped > 0.5 ? 1U : 0U) << worked << " of " << stepped << " s";
+      for (const std::string& line : slow) EXPECT_NE(line.find("rank 2 on "), std::string::npos) << line;
+      EXPECT_TRUE(write(1 + 2 * settings.slow_steps, 2).empty()) << "a straggler is reported once";
+    }
 }
 
 TEST(watch, useful_seconds_count_each_step_once) {

@@ -577,6 +577,46 @@ TEST(gguf, pre_tokenizer_rules_have_llama_cpp_names) {
     EXPECT_EQ(gguf::split_rule_of(Tokenizer::load(tokenizer_file(file)).vocabulary()), rule) << file;
 }
 
+// The tokenizer file `name` with changes.
+template <class Change>
+Tokenizer changed_tokenizer(const std::string& name, Change&& change) {
+  json file = json::parse(contents(tokenizer_file(name)));
+  change(file);
+  const Folder folder;
+  return Tokenizer::load(folder.write("tokenizer.json", file.dump()));
+}
+
+TEST(gguf, pre_tokenizer_rule_depends_on_ignored_merges) {
+  for (const bool ignores : {false, true}) {
+    const Tokenizer tokenizer = changed_tokenizer("llama3", [&](json& file) { file["model"]["ignore_merges"] = ignores; });
+    EXPECT_EQ(gguf::split_rule_of(tokenizer.vocabulary()), ignores ? "llama-bpe" : "smaug-bpe");
+  }
+}
+
+// llama.cpp appends the end token of the model. If the tokenizer appends another token, it must append none.
+TEST(gguf, only_the_end_token_is_appended) {
+  for (const std::int32_t appended : {2, 1200})
+    for (const std::int32_t end : {2, 1200}) {
+      const Tokenizer tokenizer = changed_tokenizer("llama3", [&](json& file) {
+        const std::string text = appended == 2 ? "<|endoftext|>" : "<|eot|>";
+        json& rule = file["post_processor"]["processors"][1];
+        rule["single"] = {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"SpecialToken", {{"id", text}, {"type_id", 0}}}}};
+        rule["special_tokens"] = {{text, {{"id", text}, {"ids", {appended}}, {"tokens", {text}}}}};
+      });
+      HuggingFaceConfig config;
+      config.model.vocab_size = tokenizer.size();
+      const Companions companions{{"config.json", fmt::format("{{\"eos_token_id\": {}}}", end)}};
+      gguf::Keys keys("llama");
+      std::string notes;
+      gguf::put_vocabulary({tokenizer, "llama3", "", companions, config}, tokenizer.size(), keys, [&](const std::string& note) { notes += note; });
+      std::map<std::string, gguf::Value> values;
+      for (const auto& [key, value] : keys.all()) values[key] = value;
+      EXPECT_EQ(std::get<std::uint32_t>(values.at("tokenizer.ggml.eos_token_id")), std::uint32_t(end));
+      EXPECT_EQ(std::get<bool>(values.at("tokenizer.ggml.add_eos_token")), appended == end) << appended << " " << end;
+      EXPECT_EQ(notes.find("adds tokens after a text") == std::string::npos, appended == end) << notes;
+    }
+}
+
 TEST(gguf, file_holds_every_token_of_the_tokenizer) {
   for (const std::string name : {"gpt2", "llama3", "qwen", "falcon_h1"}) {
     const json file = json::parse(contents(tokenizer_file(name)));

@@ -14,6 +14,7 @@
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/planner/machine/collective.hpp"
+#include "src/planner/machine/kernel_times.hpp"
 #include "src/planner/machine/profile.hpp"
 #include "src/planner/predict/prediction.hpp"
 #include "src/train/engine_config.hpp"
@@ -110,6 +111,23 @@ TEST(planner, large_transfers_follow_the_ring_formula) {
     EXPECT_NEAR(seconds_of(Operation::all_reduce, {1, Index(bytes)}, apart, c) /
                     (2 * bytes * (2 * k - 1) / (2 * k) / (c.network.bandwidth * c.network.sums * k * c.fit.links)),
                 1, 1e-3);
+    EXPECT_NEAR(seconds_of(Operation::all_to_all, {1, Index(bytes)}, apart, c) / (bytes / 2 / (c.network.bandwidth * c.fit.links)), 1, 1e-3);
+  }
+}
+
+// The copies of a layer overlap with the computation of another layer. A task of one layer hides only one copy.
+TEST(planner, host_copies_overlap_as_many_parts_as_copies) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 100; ++i) {
+    Cluster c = random_cluster(dice);
+    const Index parts = dice.between(1, 9), calls = dice.between(0, 9);
+    for (const bool beside : {false, true}) {
+      c.host.beside = beside;
+      const double each = 1.0 / double(parts);  // seconds of a part
+      double hiding = 0;
+      for (Index part = 0; part < parts && beside; ++part) hiding += part < calls ? each : 0;
+      EXPECT_NEAR(compute_hiding_copies(1, calls, parts, c), hiding, 1e-12) << calls << " copies, " << parts << " parts";
+    }
   }
 }
 
