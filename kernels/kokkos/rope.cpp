@@ -23,6 +23,23 @@ void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<
       });
 }
 
+template <class A>
+void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
+                        const Rotation<A>& table) {
+  const A amplitude = A(frequencies.amplitude());
+  const auto cosine = table.cosine, sine = table.sine;
+  const Index half = cosine.extent(1);
+  for_rows(
+      dev, "rope_table_of_rows", cosine.extent(0), KOKKOS_LAMBDA(const Index r) {
+        const RopeFrequencies scaled = frequencies.of_length(lengths(r));
+        for (Index j = 0; j < half; ++j) {
+          const A angle = A(positions(r)) * scaled.at<A>(j);
+          cosine(r, j) = amplitude * std::cos(angle);
+          sine(r, j) = amplitude * std::sin(angle);
+        }
+      });
+}
+
 template <class S, class T>
 void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
           Matrix<const S> x, Matrix<T> y) {

@@ -8,9 +8,7 @@
 
 namespace gyr {
 
-RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half, Index length) : theta_(theta), scaling_(scaling), half_(half) {
-  if (scaling.type == RopeScaling::dynamic && length > scaling.original_positions && half > 1)
-    theta_ *= std::pow(scaling.factor * double(length) / double(scaling.original_positions) - (scaling.factor - 1), double(half) / double(half - 1));
+RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half) : theta_(theta), scaling_(scaling), half_(half) {
   if (scaling.type == RopeScaling::llama3) first_ = scaling.low_freq_factor, last_ = scaling.high_freq_factor;
   if (scaling.type != RopeScaling::yarn) return;
   const auto pair = [&](double turns) { return double(half) * std::log(double(scaling.original_positions) / (turns * 2 * M_PI)) / std::log(theta); };
@@ -24,7 +22,17 @@ RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index
 // The table is computed once, so it is not counted as work of a step.
 template <class A>
 void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, const Rotation<A>& table) {
-  if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1), table.cosine.extent(0)), table);
+  if (!dev.dry_run()) backend::rope_table<A>(dev, RopeFrequencies(rope_theta, scaling, table.cosine.extent(1)), table);
+}
+
+template <class A>
+void rope_table_of_rows(Device& dev, double rope_theta, const RopeScaling& scaling, Tensor1<const std::int32_t> positions,
+                        Tensor1<const std::int32_t> lengths, const Rotation<A>& table) {
+  const Index R = table.cosine.extent(0), half = table.cosine.extent(1);
+  ensure(Index(positions.extent(0)) == R && Index(lengths.extent(0)) == R, "rope_table_of_rows: {} positions and {} lengths do not fit {} rows",
+         positions.extent(0), lengths.extent(0), R);
+  if (const auto run = dev.launch("rope_table_of_rows", 4.0 * R * half, double(R) * half * 2 * sizeof(A)))
+    backend::rope_table_of_rows<A>(dev, RopeFrequencies(rope_theta, scaling, half), positions, lengths, table);
 }
 
 template <class S, class T>

@@ -17,7 +17,7 @@ namespace gyr {
 //            outwards if `truncate`. cos and sin are scaled by attention_factor, or by 0.1 ln(factor) + 1 if that is 0 (Peng et al., "YaRN", 2023,
 //            where the two factors are called beta_fast and beta_slow)
 //   dynamic  f itself is kept. For L > original_positions, theta is multiplied by (factor L / original_positions - factor + 1)^(E / (E - 2)) (NTK).
-//            L is the number of positions in the table.
+//            L is the number of tokens of the row's own sequence.
 struct RopeScaling {
   enum Type { none, linear, llama3, yarn, dynamic } type = none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
@@ -28,10 +28,20 @@ struct RopeScaling {
   auto operator<=>(const RopeScaling&) const = default;
 };
 
-// RoPE frequencies of `half` channel pairs, for sequences of `length` tokens.
+// RoPE frequencies of `half` channel pairs; with dynamic scaling, those of a sequence no longer than original_positions.
 class RopeFrequencies {
  public:
-  RopeFrequencies(double theta, const RopeScaling& scaling, Index half, Index length);
+  RopeFrequencies(double theta, const RopeScaling& scaling, Index half);
+
+  // The frequencies of a sequence of `length` tokens.
+  GYR_FUNCTION RopeFrequencies of_length(Index length) const {
+    RopeFrequencies scaled = *this;
+    if (scaling_.type == RopeScaling::dynamic && length > scaling_.original_positions && half_ > 1) {
+      const double growth = scaling_.factor * double(length) / double(scaling_.original_positions) - (scaling_.factor - 1);
+      scaled.theta_ *= std::pow(growth, double(half_) / double(half_ - 1));
+    }
+    return scaled;
+  }
 
   // Frequency of pair j, computed in type A, as in Hugging Face.
   template <class A>
@@ -66,6 +76,11 @@ struct Rotation {
 template <class A>
 void rope_table(Device&, double rope_theta, const RopeScaling&, const Rotation<A>&);
 
+// The same for the rows of a pass: table row r is for position positions(r) of a sequence of lengths(r) tokens.
+template <class A>
+void rope_table_of_rows(Device&, double rope_theta, const RopeScaling&, Tensor1<const std::int32_t> positions /*(R)*/,
+                        Tensor1<const std::int32_t> lengths /*(R)*/, const Rotation<A>& /*(R,E/2)*/);
+
 enum class Rotate { forward, backward };  // backward rotates by -angle: the transpose
 
 // y = scale * x, with the first E channels of each head rotated by the position of its row. E is that of the table; a
@@ -80,6 +95,9 @@ namespace backend {
 
 template <class A>
 void rope_table(Device&, const RopeFrequencies&, const Rotation<A>&);
+template <class A>
+void rope_table_of_rows(Device&, const RopeFrequencies&, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
+                        const Rotation<A>&);
 template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
           Matrix<T> y);

@@ -91,17 +91,21 @@ void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor
   adapted_linear<T>(a.dev, {q_, k_, v_}, h, qkv, c_.in_multiplier);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
-  const auto q = columns(qkv, 0, q_width()), k = columns(qkv, q_width(), k_width());
-  turn<T>(a, Rotate::forward, num_heads_, 1, q, q, first);
-  turn<T>(a, Rotate::forward, num_kv_heads_, c_.key_multiplier, k, k, first);
+  rotate<T>(a, Rotate::forward, columns(qkv, 0, q_width() + k_width()), columns(qkv, 0, q_width() + k_width()), first);
 }
 
+// Rotates queries and keys, which are next to each other in x and in y, and scales the keys.
 template <class T>
 template <class S>
-void Attention<T>::turn(Pass& a, Rotate way, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first) const {
-  if (c_.rotary_dim() == 0 && scale == 1 && std::is_same_v<S, T>) return;  // the in-place call would change nothing
-  const auto angles = a.rotary.get<Acc<T>>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
-  rope<S, T>(a.dev, way, num_heads, scale, angles, rows_from(a.sequences.positions, first), x, y);
+void Attention<T>::rotate(Pass& a, Rotate way, Matrix<const S> x, Matrix<T> y, Index first) const {
+  const bool in_place = std::is_same_v<S, T>;
+  if (c_.rotary_dim() == 0 && c_.key_multiplier == 1 && in_place) return;  // rotation would change nothing
+  Scope scope(a.dev.scratch);
+  const auto [table, index] = a.rotation<Acc<T>>(c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
+  const auto of_rows = rows_from(index, first);
+  const auto part = [&](const auto& of, int i) { return i == 0 ? columns(of, 0, q_width()) : columns(of, q_width(), k_width()); };
+  if (c_.rotary_dim() > 0 || !in_place) rope<S, T>(a.dev, way, num_heads_, 1, table, of_rows, part(x, 0), part(y, 0));
+  rope<S, T>(a.dev, way, num_kv_heads_, c_.key_multiplier, table, of_rows, part(x, 1), part(y, 1));
 }
 
 template <class T>
@@ -262,8 +266,7 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   add_to_table<A>(a, c_.relative_bias, scores.bias);
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
-  turn<A>(a, Rotate::backward, num_heads_, 1, part(dwide, 0), part(dqkv, 0));
-  turn<A>(a, Rotate::backward, num_kv_heads_, c_.key_multiplier, part(dwide, 1), part(dqkv, 1));
+  rotate<A>(a, Rotate::backward, columns(dwide, 0, q_width() + k_width()), columns(dqkv, 0, q_width() + k_width()));
   if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   adapted_linear_backward_input<T>(a.dev, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
@@ -276,9 +279,9 @@ void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, T
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {
-  c.type =
-      get_word(s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
-               "RoPE scaling method (rope_type), which lowers frequencies; dynamic: by the run's sequence length, in generation prompt plus reply");
+  c.type = get_word(
+      s, "type", c.type, {"none", "linear", "llama3", "yarn", "dynamic"},
+      "RoPE scaling method (rope_type), which lowers frequencies; dynamic: by the length of each sequence, in generation of its tokens so far");
   c.factor = s.get("factor", c.factor, "RoPE scaling factor: extended context length / original_length").at_least(1).finite();
   c.original_positions =
       s.get("original_length", c.original_positions, "context length of the original pretraining (original_max_position_embeddings)")

@@ -39,7 +39,7 @@ class Attention final : public Branch<T> {
   void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
   void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
   template <class S>
-  void turn(Pass&, Rotate, Index num_heads, double scale, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
+  void rotate(Pass&, Rotate, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   void attend_local(Pass&, const ScoreRule&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);
   // Score rule of this pass. A relative position bias is in scratch memory until the caller's scope ends.

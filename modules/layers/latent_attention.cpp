@@ -96,8 +96,8 @@ Matrix<const T> LatentAttention<T>::w_compress() const {
 }
 
 template <class T>
-auto LatentAttention<T>::rotation(Pass& a) const -> Rotation<A> {
-  return a.rotary.get<A>(a.dev, c_.rope_theta, c_.rope_scaling, c_.rope_dim);
+RowRotation<Acc<T>> LatentAttention<T>::rotation(const Pass& a) const {
+  return a.rotation<A>(c_.rope_theta, c_.rope_scaling, c_.rope_dim);
 }
 
 template <class T>
@@ -149,7 +149,8 @@ void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
   const auto own = a.scratch<T>("non-rotary keys, and values", a.stream.rows, heads_.heads * heads_.own());
   linear<T>(a.dev, q_a_ ? Matrix<const T>(of_queries(latents)) : Matrix<const T>(h), q_b_->template factor<T>(), part(qkv, 0));
   linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), own);
-  expand_heads<T>(a.dev, heads_, rotation(a), a.sequences.positions, own, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
+  const RowRotation<A> angles = rotation(a);
+  expand_heads<T>(a.dev, heads_, angles.table, angles.index, own, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
 }
 
 template <class T>
@@ -223,8 +224,8 @@ void LatentAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Ad
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy);
   const Tensor2<A> dqkv = attend_backward(a, frame, dout);
-  expand_heads_backward<T>(a.dev, heads_, rotation(a), a.sequences.positions, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), dq, dkv,
-                           shared(dcompressed));
+  const RowRotation<A> angles = rotation(a);
+  expand_heads_backward<T>(a.dev, heads_, angles.table, angles.index, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), dq, dkv, shared(dcompressed));
   const auto dlatents = a.scratch<T>("gradient of latents", rows, latent_width());
   if (q_a_) linear_backward_input<T>(a.dev, dq, q_b_->template matrix<const T>(), of_queries(dlatents));
   linear_backward_input<T>(a.dev, dkv, kv_b_->template matrix<const T>(), of_keys(dlatents));

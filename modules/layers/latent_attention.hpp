@@ -58,7 +58,7 @@ class LatentAttention final : public Branch<T> {
     return columns(compressed, latent_width(), c_.rope_dim);
   }
   Matrix<const T> w_compress() const;
-  Rotation<A> rotation(Pass&) const;
+  RowRotation<A> rotation(const Pass&) const;
   AttentionShape shape(Index batch, Index queries, Index keys) const;
   ScoreRule scores(const Pass&) const;
   void declare_compression(const ModelConfig&, const std::string& name, Parameters&);

@@ -150,6 +150,8 @@ struct ModelConfig {
   LossTerms loss_terms = {};                                  // terms that training adds to the loss
 
   Index layers() const { return Index(pattern.size()); }
+  // True if RoPE scales each sequence by its own length (rope_type dynamic).
+  bool has_dynamic_rope() const { return attention.rope_scaling.type == RopeScaling::dynamic || latent.rope_scaling.type == RopeScaling::dynamic; }
   bool has_embed_norm() const { return embed_norm || norm_placement == NormPlacement::after; }
 };
 

@@ -4,6 +4,7 @@
 // An objective with settings declares them in its read function and stores their values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,6 +21,12 @@ namespace gyr {
 struct Labelled {
   std::vector<Token> tokens, labels, source = {}, types = {}, order = {};
   TextPairs pairs = {};
+
+  // Tokens up to the last label, at least 1: the length of a text that ends before its sequence does.
+  Index length() const {
+    const auto last = std::find_if(labels.rbegin(), labels.rend(), [](Token label) { return label != ignored_label; });
+    return std::max<Index>(1, labels.rend() - last);
+  }
 };
 
 // Predictions of a model for a sample, or for a part of it, as named values.
@@ -112,6 +119,10 @@ class Objective {
   // Forward FLOPs per token in the head, without those of its layers.
   virtual double flops(const ModelConfig&) const = 0;
 };
+
+// True if a model trained with `before` keeps its head under `after`: both predict the same tokens or classes from the
+// same weights. Modules for further losses may be left out, but not added.
+bool keeps_head(const Objective& before, const Objective& after);
 
 // Entry of the table of objectives. The file of an objective defines one and registers it: const RegisteredObjective
 // here({...}).

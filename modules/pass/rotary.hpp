@@ -11,6 +11,13 @@
 
 namespace gyr {
 
+// RoPE angles of the rows of a pass: row r has those of row index(r) of the table.
+template <class A>
+struct RowRotation {
+  Rotation<A> table;
+  Tensor1<const std::int32_t> index;
+};
+
 class RotaryTables {
  public:
   // Tables cover positions 0 to `positions` - 1. `memory` must stay allocated.

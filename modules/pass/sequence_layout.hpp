@@ -31,6 +31,9 @@ struct SequenceLayout {
   ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) position of each row in its sequence or document, in device memory
   Documents documents = {};                    // document positions of the rows; empty: no sequence has packed documents
+  // Only if RoPE frequencies depend on the sequence length: tokens of each row's sequence, the past included, or of its
+  // document; and the row numbers 0 to rows - 1. Both are in device memory.
+  Tensor1<const std::int32_t> lengths = {}, row_numbers = {};
 
   Index rows() const { return batch * seq_length; }
   bool shared() const { return ranks > 1; }

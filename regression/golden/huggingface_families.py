@@ -140,6 +140,16 @@ cases = {
     "gpt_oss_blocks": ("GptOss", dict(gpt_oss, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_local_experts=3, head_dim=8,
                                       rope_parameters=dict(rope_type="default", rope_theta=1e4)), 2, 19),
     "t5_pairs": ("T5", dict(t5, num_layers=1, num_decoder_layers=2, d_ff=12), 4, 12, [12, 5, 1, 9], [13, 4, 1, 7]),
+    "llama_dynamic_padded": ("Llama", dict(decoder, vocab_size=31, max_position_embeddings=8, rope_parameters=dict(
+        rope_type="dynamic", factor=2.5, rope_theta=30.0)), 4, 20, [20, 13, 9, 5]),
+    "deepseek_v3_dynamic": ("DeepseekV3", dict(deepseek_v3, max_position_embeddings=7, num_hidden_layers=2, rope_parameters=dict(
+        rope_type="dynamic", factor=4.0, rope_theta=30.0)), 3, 20, [20, 13, 7]),
+    "mamba2_groups": ("Mamba2", dict(mamba2, n_groups=4, use_bias=True), 2, 21),
+    "gemma3_yarn": ("Gemma3", dict(gemma3, vocab_size=31, hidden_size=12, num_key_value_heads=1, head_dim=16, num_hidden_layers=3, sliding_window_pattern=2, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5, rope_theta=50.0),
+        sliding_attention=dict(rope_type="default", rope_theta=100.0), truncate=False)), 2, 33),
+    "t5_tied_unscaled": ("T5", dict(t5, feed_forward_proj="gated-gelu", scale_decoder_outputs=False, vocab_size=31), 2, 14),
+    "bamba_groups": ("Bamba", dict(bamba, mamba_n_groups=4), 2, 21),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig"}
@@ -150,6 +160,7 @@ encoders = {"Bert", "ModernBert"}  # bidirectional models without generation; a 
 further = 0.3  # weight of the mean multi-token prediction (MTP) loss
 with_copies = {"deepseek_v3_mtp"}  # folders that repeat embedding and head in each MTP module, as the published model does
 in_blocks = {"gpt_oss_blocks"}  # folders with expert weights in MXFP4 blocks, as the published models
+by_length = {"llama_dynamic", "llama_dynamic_padded", "deepseek_v3_dynamic"}  # dynamic RoPE: one sequence per run, by a model that has seen no other
 published_quantization = {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
                           "quant_method": "mxfp4"}
 
@@ -300,6 +311,25 @@ def outcome(model, ids, labels, **more):
     return out.logits.detach(), torch.stack([out.loss, *ahead]).detach(), {name: p.grad for name, p in model.named_parameters()}
 
 
+def outcome_of_each(name, weights, ids, labels, attention_mask=None, **more):
+    """As outcome, one sequence at a time without its padding, because transformers scales dynamic RoPE by the longest one that a model has seen."""
+    lengths = attention_mask.sum(1).tolist() if attention_mask is not None else [ids.shape[1]] * len(ids)
+    logits, losses, gradients, targets = None, 0, {}, sum(lengths) - len(lengths)
+    for b, length in enumerate(lengths):
+        one, loss, of_one = outcome(model_of(name, weights), ids[b:b + 1, :length], labels[b:b + 1, :length], **more)
+        share = (length - 1) / targets
+        logits = one.new_zeros((*ids.shape, one.shape[-1])) if logits is None else logits
+        logits[b, :length] = one[0]
+        losses = losses + share * loss
+        for weight, g in of_one.items():
+            gradients[weight] = gradients.get(weight, 0) + share * g
+    return logits, losses, gradients
+
+
+def outcome_of(name, weights, ids, labels, **more):
+    return outcome_of_each(name, weights, ids, labels, **more) if name in by_length else outcome(model_of(name, weights), ids, labels, **more)
+
+
 def stored(family, weights):
     """Weights under their names in a file: one matrix per expert, where the class stores all experts in one tensor."""
     parts = {}
@@ -332,11 +362,32 @@ def greedy_of_source(model, source):
     return text[1:], margin
 
 
-def text_of(model, vocabulary, seed):
+def greedy_with_cache(model, prompt):
+    """As falcon_h1.greedy, with a KV cache: a key keeps the rotation of the length at which it was computed."""
+    decoder = model.model
+    decoder.rotary_emb = type(decoder.rotary_emb)(model.config)
+    text, margin, read, cache = prompt.clone(), math.inf, prompt, None
+    for _ in range(falcon_h1.new_tokens):
+        out = model(input_ids=read[None], past_key_values=cache, use_cache=True)
+        logits, cache = out.logits[0, -1], out.past_key_values
+        first, second = logits.topk(2).values.tolist()
+        margin = min(margin, (first - second) / logits.abs().max().item())
+        read = logits.argmax()[None]
+        text = torch.cat([text, read])
+    decoder.rotary_emb = type(decoder.rotary_emb)(model.config)
+    assert torch.equal(falcon_h1.generated(model, prompt), text[len(prompt):])
+    return text[len(prompt):], margin
+
+
+def greedy_of(name, model):
+    return greedy_of_source if model.config.is_encoder_decoder else greedy_with_cache if name in by_length else falcon_h1.greedy
+
+
+def text_of(name, model, vocabulary, seed):
     for attempt in range(200):
         random = torch.Generator().manual_seed(seed + 2000 + attempt)
         prompt = torch.randint(3, vocabulary, (11,), generator=random)
-        chosen, margin = (greedy_of_source if model.config.is_encoder_decoder else falcon_h1.greedy)(model, prompt)
+        chosen, margin = greedy_of(name, model)(model, prompt)
         if margin > 2e-4 and len(set(chosen[-24:].tolist())) >= 6:
             return prompt, chosen, margin
     raise SystemExit("no prompt has a well-determined and varied continuation")
@@ -375,9 +426,9 @@ def write_case(name, seed):
         else:
             labels[0, 3] = -100
     expected["labels"] = labels.clone()
-    results = {"fp32": outcome(model_of(name, weights), ids, labels, **more)}
+    results = {"fp32": outcome_of(name, weights, ids, labels, **more)}
     with falcon_h1.widened(module, rotary):
-        results["fp64"] = outcome(model_of(name, weights), ids, labels, **more)
+        results["fp64"] = outcome_of(name, weights, ids, labels, **more)
     for precision, (logits, loss, gradients) in results.items():
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
@@ -387,8 +438,8 @@ def write_case(name, seed):
             expected[f"gradient.{precision}.{weight}" + "_blocks" * along_blocks] = g.transpose(1, 2) if along_blocks else g
     model = model_of(name, weights)
     margin = math.nan
-    if family not in encoders and not name.endswith("dynamic"):  # dynamic RoPE: transformers' rotation depends on the length of the text
-        prompt, chosen, margin = text_of(model, settings["vocab_size"], seed)
+    if family not in encoders:
+        prompt, chosen, margin = text_of(name, model, settings["vocab_size"], seed)
         expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
 
     folder = here / name
@@ -410,7 +461,8 @@ def write_case(name, seed):
     by_numbers = dict(quantization_config=transformers.Mxfp4Config(dequantize=True)) if blocks else {}
     reread = class_of(name).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **by_numbers).eval()
     reread.config._experts_implementation = "eager"
-    assert torch.equal(outcome(reread, ids, labels, **more)[0], results["fp32"][0]), "from_pretrained loads a different model"
+    seen, alike = (1, dict(use_cache=False)) if name in by_length else (sequences, more)  # the first sequence has no padding
+    assert torch.equal(outcome(reread, ids[:seen], labels[:seen], **alike)[0], results["fp32"][0][:seen]), "from_pretrained loads a different model"
     gap = (results["fp32"][0].double() - results["fp64"][0]).abs().max() / results["fp64"][0].abs().max()
     print(f"{name}: {sum(p.numel() for p in model.parameters())} parameters, loss {results['fp64'][1][0].item():.6f}, "
           f"logits to {results['fp64'][0].abs().max().item():.2f}, fp32 off by {gap:.1e}, margin {margin:.1e}", flush=True)

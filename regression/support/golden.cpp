@@ -114,6 +114,7 @@ void read_batch(const Expected& expected, Golden& g) {
       g.row[to] = !of_texts ? from : to == b * seq_length ? b : -1;
       ++to;
     }
+    if (expected.has("attention_mask")) g.batch.lengths.push_back(to - b * seq_length);
   }
 }
 
@@ -197,6 +198,7 @@ MicroBatch one_sequence(const MicroBatch& all, Index b) {
   one.types = part(all.types, length), one.order = part(all.order, length);
   one.source = part(all.source, all.source_length), one.source_length = all.source_length;
   if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  if (!all.lengths.empty()) one.lengths = {all.lengths[b]};
   return one;
 }
 
@@ -245,7 +247,8 @@ void GoldenReader<T>::read_at_once() {
 template <class T>
 double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
   const MicroBatch& all = g_.batch;
-  if (g_.model.attention.causal && !has_encoder(g_.model)) read_with_state(seq_length);
+  const bool by_length = g_.model.has_dynamic_rope() && !all.lengths.empty();  // a pass with a state has no padding
+  if (g_.model.attention.causal && !has_encoder(g_.model) && !by_length) read_with_state(seq_length);
   else read_at_once();
   const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
   const auto& head = stage_.head();

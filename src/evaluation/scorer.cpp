@@ -22,6 +22,7 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     append_source(p.source, m);
+    m.lengths.push_back(Index(p.tokens.size()));
     m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
     // Padding after the last token affects nothing before it, so any token id is valid. With packed documents, padding
     // is a document of its own.

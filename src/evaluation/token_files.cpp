@@ -77,8 +77,7 @@ class TokenFileEvaluation : public Evaluation {
     passages_.source_length = 0;
     for (Index i = 0; i < windows_; ++i) {
       const Labelled l = labelled(dataset_.sample(i), i);
-      const auto padding = std::find_if(l.labels.rbegin(), l.labels.rend(), [](Token label) { return label != ignored_label; });
-      passages_.lengths[i] = std::max<Index>(1, l.labels.rend() - padding);
+      passages_.lengths[i] = l.length();
       passages_.source_length = std::max(passages_.source_length, Index(l.source.size()));
     }
   }

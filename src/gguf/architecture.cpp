@@ -229,7 +229,7 @@ std::vector<PlannedTensor> rotary_factors(const ModelConfig& m) {
   const AttentionConfig& a = m.attention;
   if (a.rope_scaling.type != RopeScaling::llama3) return {};
   const Index half = a.head_dim / 2;
-  const RopeFrequencies scaled_ones(a.rope_theta, a.rope_scaling, half, 0), plain(a.rope_theta, {}, half, 0);
+  const RopeFrequencies scaled_ones(a.rope_theta, a.rope_scaling, half), plain(a.rope_theta, {}, half);
   PlannedTensor t{"rope_freqs.weight", {}, {half}};
   for (Index j = 0; j < half; ++j) t.values.push_back(float(plain.at<double>(j) / scaled_ones.at<double>(j)));
   return {t};

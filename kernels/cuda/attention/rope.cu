@@ -19,6 +19,16 @@ GYR_KERNEL rope_table_kernel(RopeFrequencies frequencies, A amplitude, Global<A>
   });
 }
 
+template <class A>
+GYR_KERNEL rope_table_of_rows_kernel(RopeFrequencies frequencies, A amplitude, Global<const std::int32_t> positions, Global<const std::int32_t> lengths,
+                                     Global<A> cosine, Global<A> sine) {
+  each_pack<1>(cosine, [&](Index r, Index j) {
+    const A angle = A(positions.load(r)) * frequencies.of_length(lengths.load(r)).template at<A>(j);
+    cosine.store(r, j, amplitude * std::cos(angle));
+    sine.store(r, j, amplitude * std::sin(angle));
+  });
+}
+
 // Both halves of a head are read before either is written, so x may be y's memory.
 template <class S, class T, int N>
 GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<const Acc<T>> cosine, Global<const Acc<T>> sine,
@@ -56,6 +66,14 @@ template <class A>
 void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<A>& table) {
   const Global<A> cosine(table.cosine), sine(table.sine);
   launch(dev, "rope_table", grid_of<1>(cosine), rope_table_kernel<A>, frequencies, A(frequencies.amplitude()), cosine, sine);
+}
+
+template <class A>
+void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
+                        const Rotation<A>& table) {
+  const Global<A> cosine(table.cosine), sine(table.sine);
+  launch(dev, "rope_table_of_rows", grid_of<1>(cosine), rope_table_of_rows_kernel<A>, frequencies, A(frequencies.amplitude()), positions, lengths,
+         cosine, sine);
 }
 
 template <class S, class T>

@@ -133,8 +133,7 @@ TEST(rope, table_entries_have_unit_length) {
 // Llama 3 frequency scaling with the parameters of Llama 3.2 1B (theta 5e5, 32 pairs of 64 channels), as transformers
 // 5.23 computes it in float, and linear scaling.
 TEST(rope, llama3_and_linear_scaling_match_published_formulas) {
-  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32, 9), linear(5e5, {RopeScaling::linear, 4}, 32, 9),
-      plain(5e5, {}, 32, 9);
+  const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32), linear(5e5, {RopeScaling::linear, 4}, 32), plain(5e5, {}, 32);
   const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
   for (Index j = 0; j < 32; ++j) {
     const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
@@ -149,7 +148,7 @@ TEST(rope, llama3_and_linear_scaling_match_published_formulas) {
 // original_length - (factor - 1).
 TEST(rope, dynamic_scaling_depends_on_sequence_length) {
   const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 100};
-  const RopeFrequencies plain(1e4, {}, 16, 9), shorter(1e4, scaling, 16, 100), longer(1e4, scaling, 16, 250);
+  const RopeFrequencies plain(1e4, {}, 16), dynamic(1e4, scaling, 16), shorter = dynamic.of_length(100), longer = dynamic.of_length(250);
   for (Index j = 0; j < 16; ++j) {
     EXPECT_EQ(shorter.at<float>(j), plain.at<float>(j)) << j;
     EXPECT_NEAR(longer.at<double>(j) / plain.at<double>(j), std::pow(3 * 2.5 - 2, -double(j) / 15), 1e-12) << j;
@@ -157,11 +156,29 @@ TEST(rope, dynamic_scaling_depends_on_sequence_length) {
   EXPECT_EQ(longer.amplitude(), 1);
 }
 
+// Each row of a table of rows has the angles of its position in a sequence of its own length.
+TEST(rope, rows_are_scaled_by_the_length_of_their_own_sequence) {
+  const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 10};
+  const std::vector<std::int32_t> positions{0, 4, 9, 9, 12, 700}, lengths{1, 10, 10, 11, 30, 701};
+  const Index rows = Index(positions.size()), half = 4;
+  Block<double> cosine(rows, half), sine(rows, half);
+  const auto tensor = [](const std::vector<std::int32_t>& x) { return Tensor1<const std::int32_t>(x.data(), x.size()); };
+  Device dev(false, 0);
+  rope_table_of_rows<double>(dev, 50, scaling, tensor(positions), tensor(lengths), {cosine.tensor(), sine.tensor()});
+  for (Index r = 0; r < rows; ++r)
+    for (Index j = 0; j < half; ++j) {
+      const double growth = std::max(1.0, 3 * double(lengths[r]) / 10 - 2), theta = 50 * std::pow(growth, 8.0 / 6);
+      const double angle = positions[r] * std::pow(theta, -double(j) / half);
+      EXPECT_NEAR(cosine.values()[r * half + j], std::cos(angle), 1e-11) << r << " " << j;
+      EXPECT_NEAR(sine.values()[r * half + j], std::sin(angle), 1e-11) << r << " " << j;
+    }
+}
+
 // YaRN without truncation: the ramp starts and ends at fractional pair indices.
 TEST(rope, yarn_ramp_ends_are_fractional_without_truncation) {
   RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
   scaling.truncate = false;
-  const RopeFrequencies yarn(1e4, scaling, 64, 9);
+  const RopeFrequencies yarn(1e4, scaling, 64);
   const auto pair = [](double turns) { return 64 * std::log(2048 / (turns * 2 * M_PI)) / std::log(1e4); };
   for (Index j = 0; j < 64; ++j) {
     const double share = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
@@ -173,7 +190,7 @@ TEST(rope, yarn_ramp_ends_are_fractional_without_truncation) {
 // pair with at most beta_slow rotations is interpolated. Between these two pairs the fraction that is kept falls in
 // equal steps.
 TEST(rope, yarn_ramp_is_linear_between_pairs) {
-  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64, 9), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64, 9);
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
   EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
   EXPECT_EQ(told.amplitude(), 1.25);
   std::vector<double> share;

@@ -2,6 +2,7 @@
 #include "src/engine/model/chunk.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/device/upload.hpp"
 #include "modules/objectives/future_tokens.hpp"
@@ -140,9 +141,34 @@ void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const
     slot.labels.ahead.push_back({{}, upload_inputs(Keys::order, batch.order, ignored_label)});
 }
 
+// Tokens of the document of each row, or of its sequence with the past. Those of packed documents end where the next
+// one begins.
+std::vector<std::int32_t> Chunk::lengths_of_rows(const SequenceLayout& s, const Arriving& arriving) {
+  std::vector<std::int32_t> whole = arriving.documents;
+  const std::vector<std::int32_t> ahead = tokens_ahead(arriving.documents, s.whole_length());
+  for (std::size_t r = 0; r < whole.size(); ++r) whole[r] += ahead[r] + 1;
+  for (Index b = 0; b < s.batch && arriving.documents.empty(); ++b) {
+    const Index read = arriving.lengths.empty() ? s.whole_length() : arriving.lengths[b];
+    whole.insert(whole.end(), std::size_t(s.whole_length()), std::int32_t(s.past_of(b) + read));
+  }
+  return share_of<std::int32_t>(s, whole, 1);
+}
+
+// Uploads the lengths by which dynamic RoPE scales the rows.
+void Chunk::upload_lengths(Device& dev, Slot& slot, const Arriving& arriving) const {
+  SequenceLayout& s = arriving.text.sequences;
+  const auto lengths = slot.frame.put(arriving.keys.lengths, s.rows()), numbers = slot.frame.put(arriving.keys.row_numbers, s.rows());
+  s.lengths = lengths, s.row_numbers = numbers;
+  if (dev.dry_run()) return;
+  std::vector<std::int32_t> rows(std::size_t(s.rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  upload<std::int32_t>(dev, lengths_of_rows(s, arriving), lengths);
+  upload<std::int32_t>(dev, rows, numbers);
+}
+
 // Uploads the position of each row in its sequence or document; for bidirectional attention also the number of tokens
 // after it.
-void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
+void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) const {
   Text& text = arriving.text;
   SequenceLayout& s = text.sequences;
   const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, arriving.documents, 0);
@@ -151,6 +177,7 @@ void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) {
   upload<std::int32_t>(dev, text.positions, positions);
   s.positions = positions;
   s.documents = packed.empty() ? Documents() : Documents{positions, text.positions};
+  if (config_.has_dynamic_rope()) upload_lengths(dev, slot, arriving);
   if (!arriving.both_ways) return;
   const auto ahead = slot.frame.put(arriving.keys.ahead, s.rows());
   if (packed.empty()) return;
@@ -207,7 +234,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
   slot.text = {sequences}, slot.source = {source};
   const bool both_ways = !config_.attention.causal;
-  const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways)};
+  const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways), batch.lengths};
   upload_inputs(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   upload_mtp_tokens(dev, slot, batch);

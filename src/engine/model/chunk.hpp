@@ -26,6 +26,9 @@ struct MicroBatch {
   std::vector<Token> tokens, labels;
   std::vector<std::int32_t> positions = {};
   Index first_sample = 0;  // index, within the run, of the first sequence; the others follow it
+  // Tokens of each sequence without padding, by which dynamic RoPE scales it; empty: no padding. Packed documents are
+  // scaled by their own lengths.
+  std::vector<Index> lengths = {};
   // Encoder-decoder models: the encoder input of each sequence, row b * source_length + t. The first source_lengths[b]
   // tokens are text, the others padding. Empty source_lengths: no padding.
   Index source_length = 0;
@@ -144,15 +147,18 @@ class Chunk {
   // Frame keys for the tokens of the decoder text, and of the encoder source.
   struct TextKeys {
     Key<Tensor1<Token>> tokens;
-    Key<Tensor1<std::int32_t>> positions, whole_positions, ahead, whole_ahead;
+    Key<Tensor1<std::int32_t>> positions, whole_positions, ahead, whole_ahead, lengths, row_numbers;
   };
-  static constexpr TextKeys text_keys{
-      {"token ids"}, {"positions"}, {"positions in full sequences"}, {"tokens after rows"}, {"tokens after rows of full sequences"}},
-      source_keys{{"token ids of the source"},
-                  {"positions of the source"},
-                  {"positions in full sources"},
-                  {"tokens after rows of the source"},
-                  {"tokens after rows of full sources"}};
+  static constexpr TextKeys text_keys{{"token ids"},
+                                      {"positions"},
+                                      {"positions in full sequences"},
+                                      {"tokens after rows"},
+                                      {"tokens after rows of full sequences"},
+                                      {"lengths of sequences by row"},
+                                      {"row numbers"}},
+      source_keys{{"token ids of the source"},         {"positions of the source"},           {"positions in full sources"},
+                  {"tokens after rows of the source"}, {"tokens after rows of full sources"}, {"lengths of sources by row"},
+                  {"row numbers of the source"}};
   // Frame keys for the input of the chunk, and for the gradient of its output.
   struct BundleKeys {
     Key<AnyTensor2> x, source, bias;
@@ -175,10 +181,13 @@ class Chunk {
     const TextKeys& keys;
     bool both_ways;
     std::vector<std::int32_t> documents = {};  // position in its document of each token of the full sequences; empty: one document each
+    std::span<const Index> lengths = {};       // tokens of each sequence without padding; empty: no padding
   };
   static std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed, bool both_ways);
   static std::vector<std::int32_t> documents_of_source(const SequenceLayout&, std::span<const Index> lengths);
-  static void place(Device&, Slot&, const Arriving&);
+  static std::vector<std::int32_t> lengths_of_rows(const SequenceLayout&, const Arriving&);
+  void place(Device&, Slot&, const Arriving&) const;
+  void upload_lengths(Device&, Slot&, const Arriving&) const;
   static void upload_full_positions(Device&, Slot&, const Arriving&);
   void upload_inputs(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void upload_source_ranges(Device&, Slot&, std::span<const Index> source_lengths) const;
