@@ -38,6 +38,13 @@ const std::vector<std::string>& Objective::classes() const {
 
 std::string all_layers(const ModelConfig& c) { return c.pattern + c.objective->head_layers(); }
 
+bool keeps_head(const Objective& before, const Objective& after) {
+  if (before.writes_next_token() && after.writes_next_token() && after.depths() == 0) return true;
+  if (before.has_source() && after.has_source()) return true;
+  return std::string_view(before.name()) == after.name() && before.classes().size() == after.classes().size() &&
+         before.predicts_sentence_order() == after.predicts_sentence_order();
+}
+
 bool shares_embedding(const ModelConfig& c) { return c.tie_word_embeddings || c.objective->depths() > 0; }
 
 bool reads_types(const ModelConfig& c) { return c.type_vocab_size >= 2 && c.objective->predicts_sentence_order(); }

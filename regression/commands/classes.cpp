@@ -256,6 +256,7 @@ TEST(classes, exported_mlm_folder_scores_as_its_checkpoint) {
   EXPECT_NE(unknown.err.find("--mask-token"), std::string::npos) << unknown.err;
   EXPECT_EQ(evaluated(model, with(data, {"--mask-token", "1"})), wanted);
   EXPECT_NE(evaluated(model, with(data, {"--mask-token", "2"})), wanted);
+  EXPECT_EQ(evaluated(model, with(data, {"--mask-token", "1", "--objective", "mlm"})), wanted) << "the objective of the model itself";
   put_contents(model / "tokenizer_config.json", R"({"mask_token": "<|bos|>"})");
   EXPECT_EQ(evaluated(model, data), wanted);
   ASSERT_EQ(run({"import-hf", model, folder / "imported"}).code, 0);

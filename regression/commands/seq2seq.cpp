@@ -81,6 +81,11 @@ const Pairs& material() {
   return pairs;
 }
 
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 void expect_message(const Result& r, int code, const std::string& words) {
   EXPECT_EQ(r.code, code) << r.out << r.err;
   EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
@@ -177,6 +182,37 @@ TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
   const Result r = run(more);
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   expect_bitwise_equal_runs(whole.path(), parts.path(), 6);
+}
+
+// A T5 folder has the objective span_corruption. Training it on pairs keeps its head, tied or not: the first step has
+// the loss of the same weights that were stored with the objective seq2seq.
+TEST(seq2seq, t5_folder_is_fine_tuned_with_its_own_head) {
+  ASSERT_EQ(material().built.code, 0);
+  for (const char* tied : {"true", "false"}) {
+    const Folder folder;
+    const Words head{fmt::format("model.tie_word_embeddings={}", tied)};
+    ASSERT_EQ(run(material().learning(folder / "first", with(head, {"train.steps=20", "checkpoint.every=20"}))).code, 0);
+    const fs::path trained = Material::checkpoint(folder / "first", 20), t5 = folder / "t5";
+    ASSERT_EQ(run({"export-hf", trained, t5}).code, 0);
+    const auto tuned = [&](const fs::path& from, const char* output, const Words& more) {
+      return run(material().learning(folder / output, with(head, with({"--init-from", from, "train.steps=2"}, more))));
+    };
+    expect_message(tuned(t5, "planned", {"--dry-run"}), 0, "parameters");
+    ASSERT_EQ(tuned(trained, "stored", {}).code, 0);
+    const Result r = tuned(t5, "folder", {});
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const auto expected = losses(folder / "stored"), found = losses(folder / "folder");
+    for (const int step : {1, 2}) EXPECT_NEAR(found.at(step), expected.at(step), 1e-6 * expected.at(step)) << "tied " << tied << " step " << step;
+  }
+}
+
+// A dry run refuses the weights that the run would refuse.
+TEST(seq2seq, dry_run_refuses_a_head_of_another_objective) {
+  const Folder folder;
+  const Words start{"--init-from", Material::get().trained(), "train.objective=classify", "train.classify.labels=[a,b]",
+                    "model.attention.causal=false"};
+  for (const Words& more : {Words{}, Words{"--dry-run"}})
+    expect_message(run(Material::get().train(folder / "out", with(start, more))), 78, "train.init_head=new");
 }
 
 TEST(seq2seq, plan_and_verify_accept_an_encoder_decoder) {

@@ -236,9 +236,8 @@ void choose(const std::string& name, ModelConfig& model) {
   const Objective& before = *model.objective;
   Deck deck = Deck::parse(fmt::format("train: {{objective: {}}}\n", name), "--objective");
   const auto chosen = read_objective(deck.section("train", "objective"), model, *model.objective);
-  const bool both_write = before.writes_next_token() && chosen->writes_next_token() && chosen->depths() == 0;
-  require(both_write || (before.has_source() && chosen->has_source()), Exit::usage,
-          "--objective {}: the model was trained with train.objective = {}, which has another head", name, before.name());
+  require(keeps_head(before, *chosen), Exit::usage, "--objective {}: the model was trained with train.objective = {}, which has another head", name,
+          before.name());
   model.objective = chosen;
 }
 

@@ -18,6 +18,7 @@
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/planner/machine/run_islands.hpp"
+#include "src/pretrained/new_head.hpp"
 
 namespace gyr {
 
@@ -85,6 +86,7 @@ int plan(const PlanArguments& a) {
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
+        if (const TrainConfig& t = deck.run.train; !t.init_from.empty()) check_initial(t.init_from, deck.run.model, t.new_head);
         const RunPlan plan(machine ? on_islands(deck.run, machine->cluster, ranks) : deck.run, ranks);
         std::optional<PredictedRun> predicted;
         if (machine) predicted.emplace(plan, *machine);

@@ -5,6 +5,7 @@
 
 #include "modules/cost/flops.hpp"
 #include "modules/objectives/objective.hpp"
+#include "src/pretrained/adapters.hpp"
 #include "src/pretrained/drawn_weights.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -64,14 +65,21 @@ std::string describe_new_head(const std::filesystem::path& path, const ModelConf
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model) {
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
-  const bool leaves_modules = stored.writes_next_token() && wanted.writes_next_token() && wanted.depths() == 0;
   require(
-      leaves_modules || (std::string_view(stored.name()) == wanted.name() && stored.classes().size() == wanted.classes().size() &&
-                         stored.predicts_sentence_order() == wanted.predicts_sentence_order()),
-      Exit::config,
+      keeps_head(stored, wanted), Exit::config,
       "{}: its head is of train.objective = {} ({} classes), but the deck's of {} ({}); train.init_head=new reads the trunk, and initialises the new "
       "parts of the head",
       path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
+}
+
+std::unique_ptr<WeightSource> open_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head, std::uint64_t seed) {
+  if (new_head) return open_trunk(path, model, seed);
+  require_same_head(path, model);
+  return open_adapted(path, model, seed);
+}
+
+void check_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head) {
+  check_weights(*open_initial(path, model, new_head, 0), declared_weights(model));
 }
 
 }  // namespace gyr

@@ -20,4 +20,11 @@ std::string describe_new_head(const std::filesystem::path& path, const ModelConf
 // Exit::config, with a remedy, if the stored head belongs to another objective than the model's.
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model);
 
+// The weights from which a run starts: those of `path` with their head, or with a new one (open_trunk). Exit::config,
+// Exit::missing, Exit::data.
+std::unique_ptr<WeightSource> open_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head, std::uint64_t seed);
+
+// The errors of a start from these weights, without reading their values: a dry run reports what the run would.
+void check_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head);
+
 }  // namespace gyr

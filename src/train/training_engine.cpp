@@ -9,7 +9,6 @@
 #include "src/engine/model/replicas.hpp"
 #include "src/fault/fault.hpp"
 #include "src/parallel/collective_check.hpp"
-#include "src/pretrained/adapters.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/train/device_limit.hpp"
@@ -29,13 +28,7 @@ class RunEngine final : public TrainingEngine {
 
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override {
-    load_weights_from(
-        [&] {
-          if (run_.train.new_head) return open_trunk(model, run_.model, run_.train.seed);
-          require_same_head(model, run_.model);
-          return open_adapted(model, run_.model, run_.train.seed);
-        },
-        engine_);
+    load_weights_from([&] { return open_initial(model, run_.model, run_.train.new_head, run_.train.seed); }, engine_);
   }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));

@@ -7,6 +7,8 @@
 
 #include "modules/cost/flops.hpp"
 #include "modules/objectives/classes.hpp"
+#include "modules/objectives/seq2seq.hpp"
+#include "modules/objectives/span_corruption.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/golden.hpp"
 #include "regression/support/testing.hpp"
@@ -66,6 +68,37 @@ TEST(new_head, different_trunk_is_refused) {
   const Error error = error_of([&] { check_weights(*open_trunk(golden("bert").folder, model, 1), declared_weights(model)); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("bert.encoder.layer.1."), std::string::npos) << error.what();
+}
+
+// Objectives whose heads predict the same tokens from the same weights share a stored head. Every other pair is refused.
+TEST(new_head, stored_head_is_kept_by_objectives_that_predict_the_same) {
+  struct Kind {
+    const char* folder;
+    std::vector<std::shared_ptr<const Objective>> kept;
+  };
+  const Kind kinds[] = {
+      {"t5", {span_corruption(), seq2seq({})}},   {"t5_gated", {span_corruption(), seq2seq({})}},
+      {"llama", {next_token(), preference(0.1)}}, {"deepseek_v3_mtp", {next_token(), preference(0.1), golden("deepseek_v3_mtp").model.objective}},
+      {"bert", {golden("bert").model.objective}}, {"bert_texts", {classify(numbered_classes(3))}},
+      {"bert_tokens", {tag(numbered_classes(5))}}};
+  for (const Kind& from : kinds)
+    for (const Kind& other : kinds)
+      for (const auto& objective : other.kept) {
+        SCOPED_TRACE(fmt::format("{} with {}", from.folder, objective->name()));
+        const auto named = [&](const auto& kept) { return std::string_view(kept->name()) == objective->name(); };
+        const bool kept = std::any_of(from.kept.begin(), from.kept.end(), named);
+        const Golden& stored = golden(from.folder);
+        ModelConfig model = stored.model;
+        model.objective = objective;
+        if (!kept) {
+          EXPECT_EQ(error_of([&] { open_initial(stored.folder, model, false, 1); }).code, Exit::config);
+          continue;
+        }
+        check_initial(stored.folder, model, false);
+        const auto source = open_initial(stored.folder, model, false, 1), before = open_weights(stored.folder, stored.model);
+        for (const Weight& w : declared_weights(model))
+          EXPECT_EQ(numbers_of(source->open(w.name, DType::f32)), numbers_of(before->open(w.name, DType::f32))) << w.name;
+      }
 }
 
 TEST(new_head, mismatched_head_error_suggests_a_new_head) {
