@@ -171,12 +171,12 @@ TEST_P(family_folders, imported_folder_is_exported_unchanged) {
   std::vector<std::string> notes;
   const auto note = [&](const std::string& text) { notes.push_back(text); };
   import_folder(g.folder, folder / "checkpoint", false, note);
-  const HuggingFaceConfig in = read_config_json(g.folder / config_file_name);
+  const HuggingFaceConfig in = read_model_folder(g.folder);
   export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, in.blocks ? g.folder : "", false}, note);
   EXPECT_TRUE(notes.empty()) << notes.front();
   const bool same = contents(g.folder / one_file_name) == contents(folder / "out" / one_file_name);
   EXPECT_TRUE(same);
-  const HuggingFaceConfig out = read_config_json(folder / "out" / config_file_name);
+  const HuggingFaceConfig out = read_model_folder(folder / "out");
   EXPECT_EQ(in.model_type, out.model_type);
   EXPECT_EQ(in.architecture, out.architecture);
   EXPECT_EQ(write_config_json(in), write_config_json(out));

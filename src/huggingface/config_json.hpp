@@ -25,6 +25,7 @@ struct HuggingFaceConfig {
   std::vector<Index> end_tokens;                       // eos_token_id, one or several token ids
   bool norm_before_gate = true;                        // mamba_norm_before_gate; has no effect if the mixer has no norm
   Index positions = 8192;                              // max_position_embeddings: informational, not a limit of the model
+  bool weights_decide_tie = false;                     // true: tie_word_embeddings is true for tied and for untied heads (T5 of transformers 5)
   bool blocks = false;                                 // true: expert matrices are in MXFP4 blocks: quantization_config.quant_method is "mxfp4"
   std::map<std::string, std::string> carried;          // JSON text by key: no effect here, written again on export to the same class
   std::vector<std::string> notes;                      // warnings about keys that are ignored or not applied, one sentence each

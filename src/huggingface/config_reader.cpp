@@ -297,12 +297,25 @@ bool ConfigReader::read_scaling(const std::string& name, const json& x, const st
     s.attention_factor = finite(x, path);
     demand(s.attention_factor > 0, path, "is {}; it must be above 0", s.attention_factor);
   } else if (yarn && name == "truncate") {
-    demand(x.is_boolean(), path, "is {}, which is neither true nor false", text_of(x));
-    s.truncate = x.get<bool>();
+    read_truncate(path, x);
   } else {
     return yarn && (name == "mscale" || name == "mscale_all_dim");
   }
   return true;
+}
+
+// With layer types, transformers 5.24 reads `truncate` only next to their objects in rope_parameters, not inside one and
+// not in rope_scaling.
+void ConfigReader::read_truncate(const std::string& path, const json& x) {
+  demand(x.is_boolean(), path, "is {}, which is neither true nor false", text_of(x));
+  bool applied = x.get<bool>();
+  if (rotary_.by_kind) {
+    const json& beside = value("rope_parameters");
+    const auto read = beside.is_object() ? beside.find("truncate") : beside.end();
+    applied = beside.is_object() && read != beside.end() ? *read == true : true;
+  }
+  config.model.attention.rope_scaling.truncate = applied;
+  if (applied != x.get<bool>()) note("{} is {}: not applied, because transformers 5.24 reads only rope_parameters.truncate here", path, !applied);
 }
 
 // Reads mscale and mscale_all_dim. If either is 0, null or absent, the attention factor keeps its default.
@@ -381,6 +394,10 @@ void ConfigReader::read_rotary_key(const std::string& key, std::optional<double>
   if (!rotary_.by_kind || !has_kinds(rope)) return read_rotary_object(key, rope, base);
   for (const auto& [kind, of_kind] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(kind));
+    if (kind == "truncate" && rotary_.stretched) {
+      read_truncate(path, of_kind);
+      continue;
+    }
     demand(kind == full_kind || kind == window_kind, path, "is not a layer type; the layer types are {} and {}", full_kind, window_kind);
     if (of_kind.is_null()) continue;
     if (kind == full_kind) read_rotary_object(path, of_kind, base);

@@ -99,6 +99,7 @@ class ConfigReader {
   void read_partial(const std::string& key, const json&);
   bool read_scaling(const std::string& name, const json&, const std::string& path);
   void read_scales(const std::string& key, const json&);
+  void read_truncate(const std::string& path, const json&);
   void read_original_positions();
   Index token(const json& x, const std::string& key) const { return integer(x, key, 0, config.model.vocab_size - 1); }
   std::optional<Index> token_or(const std::string& key, std::optional<Index> otherwise);

@@ -260,9 +260,10 @@ HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   const ModelFolder folder(path);
   if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
     config.model.tie_word_embeddings = false;
-    config.notes.push_back(
-        fmt::format("{}: tie_word_embeddings is true, but {} is stored and differs from {}; using both as stored, as transformers does",
-                    (path / config_file_name).string(), names.head(), names.embedding()));
+    if (!config.weights_decide_tie)
+      config.notes.push_back(
+          fmt::format("{}: tie_word_embeddings is true, but {} is stored and differs from {}; using both as stored, as transformers does",
+                      (path / config_file_name).string(), names.head(), names.embedding()));
   }
   if (!config.ahead) return config;
   ModelConfig all = config.model;

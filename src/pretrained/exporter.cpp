@@ -97,7 +97,7 @@ TensorExport job_of(const CheckpointFile& file, const LoraConfig& lora, const St
 
 // Tensor names under which a folder with tied embeddings stores the shared matrix: embedding, head or both.
 std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& names) {
-  if (like.empty() || !has_weights(like) || !read_config_json(like / config_file_name).model.tie_word_embeddings) return {names.embedding()};
+  if (like.empty() || !has_weights(like) || !read_model_folder(like).model.tie_word_embeddings) return {names.embedding()};
   const ModelFolder stored(like);
   std::vector<std::string> found;
   for (const std::string& name : {names.embedding(), names.head()})

@@ -410,6 +410,63 @@ TEST(model_folder, head_is_tied_if_stored_once_or_equal) {
   }
 }
 
+// The folder of a golden T5 with other keys in config.json, and with its head stored as given.
+void write_t5(const fs::path& folder, const nlohmann::json& keys, Head head) {
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/families/t5_tied_unscaled";
+  fs::create_directories(folder);
+  nlohmann::json config = nlohmann::json::parse(contents(golden / config_file_name));
+  config.erase("tie_word_embeddings"), config.erase("scale_decoder_outputs");
+  config.update(keys);
+  put_contents(folder / config_file_name, config.dump());
+  const safetensors::Reader reader(golden / one_file_name);
+  std::vector<safetensors::Tensor> tensors = reader.tensors();
+  std::map<std::string, std::vector<float>> data;
+  for (const safetensors::Tensor& t : tensors) {
+    data[t.name].resize(std::size_t(elements(t.shape)));
+    reader.read(t, whole(t.shape), data[t.name].data(), t.shape, whole(t.shape));
+  }
+  if (head != Head::absent) {
+    const auto table = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.name == "shared.weight"; });
+    safetensors::Tensor stored = *table;
+    stored.name = head_name;
+    data[head_name] = data.at(table->name);
+    if (head == Head::other) data[head_name][5] += 1;
+    tensors.push_back(stored);
+  }
+  std::sort(tensors.begin(), tensors.end(), safetensors::precedes_in_file);
+  safetensors::Writer writer(folder / one_file_name, tensors);
+  for (const safetensors::Tensor& t : tensors) writer.write(data.at(t.name).data(), Index(data.at(t.name).size() * sizeof(float)));
+  writer.commit();
+}
+
+// As transformers 5.24 loads a T5: the head's input is scaled by scale_decoder_outputs or, without that key, unless
+// tie_word_embeddings is false. The stored head decides if it is tied. A head that config.json unties must be stored.
+TEST(model_folder, t5_head_is_tied_and_scaled_as_in_transformers) {
+  const std::optional<bool> flags[] = {{}, true, false};
+  for (const auto& ties : flags)
+    for (const auto& scales : flags)
+      for (const Head head : {Head::absent, Head::equal, Head::other}) {
+        nlohmann::json keys = nlohmann::json::object();
+        if (ties) keys["tie_word_embeddings"] = *ties;
+        if (scales) keys["scale_decoder_outputs"] = *scales;
+        SCOPED_TRACE(fmt::format("{}, head {}", keys.dump(), int(head)));
+        const bool tied = ties.value_or(true) && head != Head::other, scaled = scales.value_or(ties.value_or(true));
+        const Folder folder;
+        write_t5(folder / "in", keys, head);
+        if (!ties.value_or(true) && head == Head::absent) {
+          EXPECT_EQ(error_of([&] { import_folder(folder / "in", folder / "checkpoint", false, {}); }).code, Exit::config);
+          continue;
+        }
+        import_folder(folder / "in", folder / "checkpoint", false, {});
+        export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, [](const std::string&) {});
+        for (const char* stored : {"in", "out"}) {
+          const ModelConfig model = read_model_folder(folder / stored).model;
+          EXPECT_EQ(model.tie_word_embeddings, tied) << stored;
+          EXPECT_EQ(model.lm_head_multiplier, scaled ? 0.25 : 1) << stored;
+        }
+      }
+}
+
 TEST(model_folder, missing_untied_lm_head_is_named) {
   ModelConfig config = named("T5").model;
   const Folder folder;

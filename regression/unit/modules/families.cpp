@@ -64,6 +64,8 @@ ModelConfig mamba2(Draw& d) {
   m.mamba.head_dim = 8, m.mamba.num_heads = d.from(1, 3) * m.hidden_size / 8, m.mamba.state_size = d.from(1, 20);
   m.mamba.conv_kernel = d.from(2, 5), m.mamba.norm = SsmNorm::gate_first, m.mamba.conv_bias = d.coin();
   m.mamba.in_bias = m.mamba.out_bias = d.coin();
+  while (m.mamba.num_heads % (m.mamba.num_groups = d.from(1, m.mamba.num_heads)) != 0) {
+  }
   if (d.coin()) m.mamba.dt_low = 0.1;
   if (d.coin()) m.mamba.dt_high = 0.7;
   return m;
@@ -196,6 +198,7 @@ ModelConfig gemma2(Draw& d) {
 ModelConfig gemma3(Draw& d) {
   ModelConfig m = gemma2(d);
   m.attention.soft_cap = 0, m.attention.qk_norm = true, m.window.rope_theta = double(d.from(2, 100000));
+  m.attention.rope_scaling.truncate = m.attention.rope_scaling.type != RopeScaling::yarn || d.coin();
   return m;
 }
 
@@ -521,9 +524,23 @@ TEST(families, gemma3_config_is_read_correctly) {
     EXPECT_EQ(m.attention.rope_scaling.factor, 8);
     EXPECT_EQ(m.window.rope_theta, 77);
   }
+  // `truncate` is read where transformers 5.24 reads it, and noted elsewhere.
+  const std::string yarn = R"("rope_type": "yarn", "factor": 4, "rope_theta": 50, "original_max_position_embeddings": 16)";
+  const auto truncates = [&](const std::string& inside, const std::string& beside, std::size_t notes) {
+    const std::string more = fmt::format(R"(, "rope_parameters": {{"full_attention": {{{}{}}}{}}})", yarn, inside, beside);
+    const HuggingFaceConfig c = parse_config_json(fmt::format(R"({{"model_type": "gemma3_text", "num_hidden_layers": 7{}}})", more), "file");
+    EXPECT_EQ(c.notes.size(), notes) << more;
+    return c.model.attention.rope_scaling.truncate;
+  };
+  EXPECT_TRUE(truncates("", "", 0));
+  EXPECT_TRUE(truncates(R"(, "truncate": false)", "", 1));
+  EXPECT_FALSE(truncates("", R"(, "truncate": false)", 0));
+  EXPECT_FALSE(truncates(R"(, "truncate": false)", R"(, "truncate": false)", 0));
+  EXPECT_TRUE(truncates(R"(, "truncate": false)", R"(, "truncate": true)", 1));
   const auto refused = [&](const char* more, const char* text) {
     EXPECT_NE(std::string(error_of([&] { read(more); }).what()).find(text), std::string::npos) << more;
   };
+  refused(R"(, "rope_parameters": {"full_attention": {}, "truncate": null})", "rope_parameters.truncate is null");
   refused(R"(, "rope_parameters": {"full_attention": {}, "others": {}})", "rope_parameters.others is not a layer type");
   refused(R"(, "rope_parameters": {"sliding_attention": {"rope_type": "linear"}})", "rope_parameters.sliding_attention.rope_type is \"linear\"");
   refused(R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 0}})", "rope_parameters.sliding_attention.rope_theta is 0");

@@ -105,6 +105,8 @@ void write_gemma3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   if (theta > 0) j["rope_local_base_freq"] = theta;
   nlohmann::ordered_json kinds{{full_kind, j["rope_parameters"]}};
   if (theta > 0) kinds[window_kind] = {{"rope_type", "default"}, {"rope_theta", theta}};
+  if (!c.model.attention.rope_scaling.truncate)
+    kinds["truncate"] = false;  // transformers 5.24 reads it here, and not in the object of the layer type
   j["rope_parameters"] = kinds;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Mamba2: every layer is a norm and a Mamba-2 mixer, and there is no position embedding. The gated norm of transformers
-// spans all channels, which differs from a norm per group. Hence only one group is supported.
+// Mamba2: every layer is a norm and a Mamba-2 mixer, and there is no position embedding. The gated norm is per group, as
+// in Mamba-2's own code and in transformers from 5.23 on.
 #include "src/huggingface/families/families.hpp"
 #include "src/huggingface/mixer_keys.hpp"
 
@@ -18,7 +18,6 @@ void read_layer(ConfigReader& r) {
   r.demand(m.inner() == expanded, "expand", "times hidden_size is {}, but num_heads times head_dim is {} times {}; they must be equal", expanded,
            m.num_heads, m.head_dim);
   r.demand(r.flag("rms_norm", true), "rms_norm", "is false; only true is supported, because transformers normalizes the gated output in either case");
-  r.demand(m.num_groups == 1, "n_groups", "is {}; only 1 is supported, because transformers normalizes all groups together", m.num_groups);
   r.silu("hidden_act");
   r.read_time_step_limit("time_step_limit");
   m.dt_init_low = r.positive("time_step_min", 1e-3);

@@ -59,10 +59,11 @@ void read(ConfigReader& r) {
   m.vocab_size = r.integer("vocab_size", 32128, 2, most_tokens);
   m.hidden_size = r.size("d_model", 512);
   m.rms_norm_eps = r.not_negative("layer_norm_epsilon", 1e-6);
-  // Later versions of transformers write tie_word_embeddings = true even for untied heads; untied heads have
-  // scale_decoder_outputs = false.
+  // transformers 5 writes tie_word_embeddings = true for every T5, and untied models then have scale_decoder_outputs =
+  // false. It ties the head if lm_head.weight is not stored or equals the embedding.
   const bool tied = r.flag("tie_word_embeddings", true), scales = r.flag("scale_decoder_outputs", tied);
-  m.tie_word_embeddings = tied && scales;
+  m.tie_word_embeddings = tied;
+  r.config.weights_decide_tie = tied && !scales;
   if (scales) m.lm_head_multiplier = 1 / std::sqrt(double(m.hidden_size));
   read_layers(r);
   read_mlp(r);
