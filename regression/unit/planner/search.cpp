@@ -42,7 +42,7 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
   const std::string objective = pattern.find('>') != pattern.npos ? "span_corruption" : dice.between(0, 5) == 0 ? "mtp" : "next_token";
   const bool causal = objective != "next_token" || pattern.find_first_of("MPL") != pattern.npos || dice.between(0, 3) > 0;
   d.text = fmt::format(
-      "model:\n  pattern: {}\n  vocab_size: {}\n  hidden_size: {}\n  attention: {{num_heads: {}, num_kv_heads: 2, head_dim: 4, causal: {}}}\n{}"
+      "model:\n  pattern: {}\n  vocab_size: {}\n  hidden_size: {}\n  attention: {{num_heads: {}, num_kv_heads: 2, head_dim: 4, causal: {}{}}}\n{}"
       "  mamba: {{num_heads: 4, head_dim: 4, num_groups: {}, state_size: 4, chunk_size: 4}}\n  mlp: {{intermediate_size: {}}}\n"
       "  latent: {{num_heads: 4, head_dim: 4, rope_dim: 2, v_head_dim: 4, q_rank: 6, kv_rank: 4}}\n"
       "  moe: {{experts: 4, top_k: 2, intermediate_size: 8}}\n  tie_word_embeddings: {}\n"
@@ -50,6 +50,7 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
       "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: "
       "{}{}}}\n",
       pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}), causal,
+      objective == "span_corruption" && dice.coin() ? fmt::format(", relative_bias: {{buckets: {}}}", 2 * dice.between(1, 40)) : "",
       pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
       8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
       fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
@@ -149,6 +150,42 @@ TEST(search, bounds_are_below_predicted_time_and_planned_memory) {
   }
   EXPECT_GT(seen, 100);
   EXPECT_GT(offloading, 50);
+}
+
+// The bound times the tensors that a run sends to its next stage: without the encoder stream and the bias table, it would
+// be lower than necessary. Only padding may make a message of the run longer.
+TEST(search, bounds_count_every_tensor_of_a_pipeline_message) {
+  Dice dice(seed_of_run());
+  int messages = 0, of_encoders = 0, exact = 0;
+  for (int i = 0; i < 150; ++i) {
+    const Drawn d = draw(dice, false);
+    const std::vector<LayoutChoice> all = all_of(d);
+    StageRuns runs;
+    for (int j = 0; j < 3 && !all.empty(); ++j) {
+      const LayoutChoice c = dice.one_of(all);
+      if (c.pipeline == 1) continue;
+      const RunConfig run = with(d.run, c);
+      const Layout layout = layout_by_rules(run, d.ranks);
+      const auto stage = runs.of(engine_config(run, layout), layout, first_of(layout, 0));
+      const auto& tasks = stage->program.tasks;
+      const auto send = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::send; });
+      ASSERT_NE(send, tasks.end()) << d.text;
+      const CountedTasks counted(*stage, d.cluster);
+      const Traffic sent = counted.counts.at(TaskKey(*send, stage->program.shape.micros)).message, bound = message_of(run, c);
+      const TextLengths lengths = run.lengths();
+      const auto even = [&](Index tokens) { return tokens % (2 * c.context) == 0 && c.micro_batch_size * tokens / c.context % c.tensor == 0; };
+      const bool unpadded = even(lengths.text) && even(lengths.source);
+      EXPECT_EQ(bound.calls, sent.calls) << c.text() << "\n" << d.text;
+      EXPECT_LE(bound.bytes, sent.bytes) << c.text() << "\n" << d.text;
+      if (unpadded) {
+        EXPECT_EQ(bound.bytes, sent.bytes) << c.text() << "\n" << d.text;
+      }
+      ++messages, of_encoders += lengths.source > 0, exact += unpadded;
+    }
+  }
+  EXPECT_GT(messages, 50);
+  EXPECT_GT(of_encoders, 5);
+  EXPECT_GT(exact, 20);
 }
 
 bool has_room(const Cluster& c, const FoundLayout& f) {

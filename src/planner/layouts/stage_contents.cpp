@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/planner/layouts/stage_contents.hpp"
 
+#include <algorithm>
+
 #include "modules/cost/flops.hpp"
+#include "modules/layers/relative_bias.hpp"
 #include "src/base/precision.hpp"
 #include "src/config/layout_rules.hpp"
 
@@ -76,9 +79,21 @@ int first_of(const Layout& layout, int stage) {
   return layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? stage : 0; });
 }
 
-Index message_bytes(const RunConfig& run, const LayoutChoice& c) {
-  const Index tokens = c.micro_batch_size * run.lengths().text / c.context / (c.sequence ? c.tensor : 1);
-  return tokens * run.model.hidden_size * size_of(precision_of(run.train.precision));
+// The same tensors as in Chunk::put, without the padding of tokens.
+Traffic message_of(const RunConfig& run, const LayoutChoice& c) {
+  const TextLengths lengths = run.lengths();
+  const DType precision = precision_of(run.train.precision);
+  Traffic message;
+  const auto add = [&](Index bytes) { message.calls += 1, message.bytes += bytes; };
+  const auto stream = [&](Index tokens) {
+    return c.micro_batch_size * tokens / c.context / (c.sequence ? c.tensor : 1) * run.model.hidden_size * size_of(precision);
+  };
+  add(stream(lengths.text));
+  if (lengths.source > 0) add(stream(lengths.source));
+  if (has_relative_bias(run.model))
+    add(run.model.attention.relative_bias.buckets * std::max<Index>(1, run.model.attention.num_heads / c.tensor) *
+        size_of(accumulator_of(precision)));
+  return message;
 }
 
 }  // namespace gyr

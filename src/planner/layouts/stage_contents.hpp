@@ -52,7 +52,8 @@ class StageContents {
 // First position of a stage.
 int first_of(const Layout&, int stage);
 
-// Bytes of the activations that a micro-batch sends to the next stage.
-Index message_bytes(const RunConfig&, const LayoutChoice&);
+// Sends of a micro-batch to the next stage: the residual stream and, if there is an encoder or a relative position bias,
+// the encoder stream and the bias table. Without padding, so at most what a run sends.
+Traffic message_of(const RunConfig&, const LayoutChoice&);
 
 }  // namespace gyr
