@@ -186,7 +186,7 @@ TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
 
 // A T5 folder has the objective span_corruption. Training it on pairs keeps its head, tied or not: the first step has
 // the loss of the same weights that were stored with the objective seq2seq.
-TEST(seq2seq, t5_folder_is_fine_tuned_with_its_own_head) {
+TEST(seq2seq, t5_folder_is_fine_tuned_with_its_head) {
   ASSERT_EQ(material().built.code, 0);
   for (const char* tied : {"true", "false"}) {
     const Folder folder;

@@ -82,7 +82,7 @@ Layout drawn_layout(Dice& dice) {
   return layout;
 }
 
-TEST(sequence_lengths, dynamic_rope_scores_do_not_depend_on_other_sequences) {
+TEST(sequence_lengths, dynamic_rope_scores_ignore_other_sequences) {
   Dice dice(seed_of_run());
   double worst = 0;
   for (int number = 0; number < 24; ++number) {
@@ -132,7 +132,7 @@ std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, co
   return generator.generate(prompts, {0, 0, 1, 7, made}, [](Index, Token) { return false; });
 }
 
-TEST(sequence_lengths, dynamic_rope_text_does_not_depend_on_other_prompts) {
+TEST(sequence_lengths, dynamic_rope_text_ignores_other_prompts) {
   Dice dice(seed_of_run() + 1000);
   for (int number = 0; number < 30; ++number) {
     const std::string pattern = dice.of<std::string>({"*-*-*-*-", "W-*-W-*-", "L-L-L-L-", "P-P-P-P-", "*-*->*X-"});

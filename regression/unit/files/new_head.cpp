@@ -71,7 +71,7 @@ TEST(new_head, different_trunk_is_refused) {
 }
 
 // Objectives whose heads predict the same tokens from the same weights share a stored head. Every other pair is refused.
-TEST(new_head, stored_head_is_kept_by_objectives_that_predict_the_same) {
+TEST(new_head, stored_head_is_kept_by_equal_objectives) {
   struct Kind {
     const char* folder;
     std::vector<std::shared_ptr<const Objective>> kept;

@@ -157,7 +157,7 @@ TEST(rope, dynamic_scaling_depends_on_sequence_length) {
 }
 
 // Each row of a table of rows has the angles of its position in a sequence of its own length.
-TEST(rope, rows_are_scaled_by_the_length_of_their_own_sequence) {
+TEST(rope, rows_are_scaled_by_own_sequence_length) {
   const RopeScaling scaling{RopeScaling::dynamic, 3, 1, 4, 10};
   const std::vector<std::int32_t> positions{0, 4, 9, 9, 12, 700}, lengths{1, 10, 10, 11, 30, 701};
   const Index rows = Index(positions.size()), half = 4;
