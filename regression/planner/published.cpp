@@ -209,6 +209,7 @@ Vector solved(Matrix5 a, Vector b) {
 
 // Levenberg-Marquardt steps on the logarithms of the constants.
 Cluster fitted(Cluster cluster, const std::vector<const PlannedStep*>& steps, int rounds) {
+  cluster = moved(cluster, {});  // within the ranges of the constants
   double damping = 1e-2;
   std::vector<double> r = residuals(cluster, steps);
   for (int round = 0; round < rounds; ++round) {
