@@ -141,14 +141,20 @@ TEST(adapters, unsupported_peft_folders_are_refused) {
     bad[key] = value;
     put_contents(folder / "adapter_config.json", bad.dump());
     const Result r = run({"import-hf", adapted().base, adapted().folder / "none", "--adapters", folder.string()});
-    EXPECT_NE(r.code, 0) << key;
+    EXPECT_EQ(r.code, 65) << key << told(r);
     return r.err;
   };
   EXPECT_NE(refusal("use_dora", true).find("use_dora is set, and this PEFT option is not supported"), std::string::npos);
   EXPECT_NE(refusal("rank_pattern", {{"q_proj", 8}}).find("rank_pattern is set, and this PEFT option is not supported"), std::string::npos);
   EXPECT_NE(refusal("peft_type", "IA3").find("peft_type is not LORA"), std::string::npos);
-  EXPECT_NE(refusal("bias", "all").find("bias"), std::string::npos);
-  EXPECT_NE(refusal("target_modules", {"no_proj"}).find("'no_proj' is no layer of this model"), std::string::npos);
+  EXPECT_NE(refusal("peft_type", 3).find("peft_type is not LORA"), std::string::npos);
+  EXPECT_NE(refusal("bias", "some").find("bias"), std::string::npos);
+  for (const char* initial : {"pissa", "pissa_niter_4", "olora", "OLoRA", "corda", "loftq", "lora_ga"})
+    EXPECT_NE(refusal("init_lora_weights", initial).find("init_lora_weights is \"" + std::string(initial)), std::string::npos);
+  EXPECT_NE(refusal("next_option", 1).find("next_option is set, and this PEFT option is not supported"), std::string::npos);
+  EXPECT_NE(refusal("target_modules", ".*proj").find("is not a list of names"), std::string::npos);
+  EXPECT_NE(refusal("target_modules", {"no_proj"}).find("selects no layer of this model that takes an adapter; those are down_proj, "),
+            std::string::npos);
   EXPECT_NE(refusal("target_modules", {"q_proj"}).find("adapter_model.safetensors"), std::string::npos);
   EXPECT_NE(refusal("r", 5).find("lora_A"), std::string::npos);
   const Result plain = run({"export-hf", Material::checkpoint(adapted().folder / "before", 10), adapted().folder / "none", "--adapters"});

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,19 +10,15 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/folder.hpp"
-#include "src/checkpoint/numbers.hpp"
-#include "src/huggingface/adapter_folder.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
-#include "src/huggingface/half.hpp"
 #include "src/huggingface/model_folder.hpp"
-#include "src/huggingface/slab.hpp"
-#include "src/pretrained/adapters.hpp"
+#include "src/pretrained/adapter_export.hpp"
 #include "src/pretrained/block_export.hpp"
 #include "src/pretrained/conversion.hpp"
-#include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/tensor_export.hpp"
 #include "src/report/transfer.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
@@ -40,60 +34,11 @@ constexpr const char* tokenizer_file_name = "tokenizer.json";
 // Files that are copied unchanged from the folder `like`, in addition to the companions that a checkpoint contains.
 const std::vector<std::string> tokenizer_files{tokenizer_file_name, "vocab.json", "merges.txt", "tokenizer.model"};
 
-bool belongs_to_model_folder(const std::string& name) {
-  const std::string ending = fs::path(name).extension().string();
-  return ending == ".json" || ending == ".safetensors" || ending == ".jinja" || name == "merges.txt" || name == "tokenizer.model";
-}
-
-Type type_of(DType dtype, const std::string& name) {
-  switch (dtype) {
-    case DType::bf16: return Type::bf16;
-    case DType::f32: return Type::f32;
-    case DType::f64: return Type::f64;
-    default: fail(Exit::data, "{}: has type {}; weights have floating-point types", name, name_of(dtype));
-  }
-}
-
 std::string name_in_config(Type type) {
   return type == Type::bf16 ? "bfloat16" : type == Type::f16 ? "float16" : type == Type::f64 ? "float64" : "float32";
 }
 
 // ---- weights ----
-
-// One output tensor: the reader of its values, and its description in the file.
-struct TensorExport {
-  TensorReader from;
-  safetensors::Tensor to;
-  bool as_stored = false;  // true: the bits are copied without conversion
-  BlockPart part = BlockPart::none;
-  BlockExport* blocks = nullptr;  // encoder of 4-bit blocks, if `part` is not none
-  Index bytes() const { return elements(to.shape) * safetensors::size_of(to.type); }
-};
-
-// The export of tensor `name`, which stores the weight `first` and the weights that are stacked with it. Adapters are
-// merged.
-TensorExport job_of(const CheckpointFile& file, const LoraConfig& lora, const StoredNames& names, const std::string& name, const std::string& first,
-                    std::optional<Type> wanted) {
-  const std::vector<std::string>& weights = names.weights(names.place(first).name);
-  const auto has_adapter = [&](const std::string& weight) { return lora && file.has(Content::weight, adapter_a_of(weight)); };
-  const bool sums = std::any_of(weights.begin(), weights.end(), has_adapter);
-  std::vector<StackedPart> parts;
-  // For fp32 output and for merging adapters, the fp32 master weight is read if there is one.
-  for (const std::string& weight : weights)
-    parts.push_back({names.place(weight), wanted == Type::f32 || sums ? file.open(weight, DType::f32) : file.open(Content::weight, weight)});
-  const bool half = file.meaning(first) == half_meaning;
-  const Type own = half ? Type::f16 : type_of(file.open(Content::weight, first).dtype, first), type = wanted.value_or(own);
-  if (sums)
-    for (std::size_t i = 0; i < weights.size(); ++i)
-      parts[i].weight = has_adapter(weights[i]) ? merged(parts[i].weight, file.open(adapter_a_of(weights[i]), DType::f32),
-                                                         file.open(adapter_b_of(weights[i]), DType::f32), lora.scale())
-                                                : widened(parts[i].weight);
-  const bool alone = parts.size() == 1 && !parts[0].place.transposed && parts[0].place.members == 0;
-  TensorReader stored = alone ? parts[0].weight : stack_of(parts);
-  const bool same = !half && type_of(stored.dtype, stored.name) == type;
-  const Shape shape = stored.shape;
-  return {std::move(stored), {name, type, shape}, same};
-}
 
 // Tensor names under which a folder with tied embeddings stores the shared matrix: embedding, head or both.
 std::vector<std::string> names_of_tied(const fs::path& like, const StoredNames& names) {
@@ -130,62 +75,13 @@ std::vector<TensorExport> jobs_of(const CheckpointFile& file, const ModelConfig&
     const StoredPlace place = names.place(w.name);
     if (names.weights(place.name).front() != w.name) continue;  // part of a tensor that another weight exports
     for (const std::string& name : names_of(w.name, names, model.tie_word_embeddings, like)) {
-      TensorExport job = job_of(file, model.lora, names, name, w.name, options.type);
+      TensorExport job = tensor_export(file, model.lora, names, name, w.name, options.type);
       if (!place.in_blocks) jobs.push_back(std::move(job));
       else
         for (const BlockPart part : {BlockPart::codes, BlockPart::scales}) jobs.push_back(block_job(job, part, *blocks));
     }
   }
   return jobs;
-}
-
-template <class S, class F>
-std::string converted(const TensorReader& from, const std::byte* block, Index count, F&& f) {
-  std::vector<S> numbers(count, S(0.f));
-  convert_numbers(from.dtype, block, count, numbers.data(), from.name);
-  using To = decltype(f(numbers[0]));
-  std::string out(numbers.size() * sizeof(To), '\0');
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const To x = f(numbers[i]);
-    std::memcpy(out.data() + i * sizeof(To), &x, sizeof x);
-  }
-  return out;
-}
-
-std::string in_type(const TensorReader& from, const std::byte* block, Index count, Type type) {
-  switch (type) {
-    case Type::bf16: return converted<bf16>(from, block, count, [](bf16 x) { return x; });
-    case Type::f16:
-      return converted<float>(from, block, count, [&](float x) {
-        const std::uint16_t half = float_to_half(x);
-        require(!std::isfinite(x) || std::isfinite(half_to_float(half)), Exit::data,
-                "{}: contains {}, beyond the maximum of half precision, 65504; choose bf16 or fp32", from.name, x);
-        return half;
-      });
-    case Type::f64: return converted<double>(from, block, count, [](double x) { return x; });
-    default: return converted<float>(from, block, count, [](float x) { return x; });
-  }
-}
-
-void write_slab(const TensorExport& job, const Slab& slab, const std::byte* block, safetensors::Writer& writer) {
-  if (job.as_stored) return writer.write(block, slab.bytes);
-  const std::string bytes =
-      job.blocks ? job.blocks->packed(job.from, job.to, job.part, slab.box, block) : in_type(job.from, block, elements(slab.box.count), job.to.type);
-  writer.write(bytes.data(), Index(bytes.size()));
-}
-
-// Converts and writes on a separate thread, while this thread reads ahead from the checkpoint.
-void write_tensors(const std::vector<const TensorExport*>& jobs, safetensors::Writer& writer, Transfer& transfer) {
-  std::vector<std::pair<DType, Shape>> shapes;
-  for (const TensorExport* job : jobs) shapes.emplace_back(job->from.dtype, job->from.shape);
-  const std::vector<Slab> slabs = slabs_of(shapes);
-  const auto read = [&](std::size_t i, std::span<std::byte> block) {
-    const auto& [at, box, bytes] = slabs[i];
-    jobs[at]->from.read(box, block.data(), box.count, whole(box.count));
-    transfer.add(jobs[at]->bytes() / jobs[at]->to.shape[0] * box.count[0]);
-  };
-  const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(*jobs[slabs[i].tensor], slabs[i], block.data(), writer); };
-  convey(slabs.size(), largest(slabs), Aside::draining, read, write);
 }
 
 // Splits the tensors, in the model's order, into files of at most shard_bytes.
@@ -198,21 +94,6 @@ std::vector<std::vector<const TensorExport*>> shards_of(const std::vector<Tensor
     filled += job.bytes();
   }
   return shards;
-}
-
-void write_shard(const fs::path& file, std::vector<const TensorExport*> jobs, Transfer& transfer) {
-  std::vector<safetensors::Tensor> tensors;
-  std::sort(jobs.begin(), jobs.end(), [](const TensorExport* a, const TensorExport* b) { return safetensors::precedes_in_file(a->to, b->to); });
-  for (const TensorExport* job : jobs) tensors.push_back(job->to);
-  safetensors::Writer writer(file, std::move(tensors));
-  write_tensors(jobs, writer, transfer);
-  writer.commit();
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-  OutputFile out(file);
-  out.append(text);
-  out.commit();
 }
 
 // Splits the tensors into files as in the folder `like`. Empty if that folder has no weights or lacks one of the
@@ -356,39 +237,6 @@ std::string original_family(const CheckpointFile& file, const fs::path& asked, c
   return like.empty() ? "" : read_config_json(like / config_file_name).model_type;
 }
 
-// Writes a PEFT folder with the adapters only.
-Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, const StoredNames& names, const fs::path& target,
-                          const ExportOptions& options, const fs::path& like) {
-  require(bool(model.lora), Exit::config, "{}: has no adapters; only runs with finetune.lora.rank > 0 have them", file.name());
-  require(model.lora.also.empty(), Exit::config,
-          "{}: other weights were trained too (finetune.lora.also), which a folder of adapters "
-          "does not contain; export it without --adapters",
-          file.name());
-  std::vector<TensorExport> jobs;
-  std::set<std::string> targets, all_layers;
-  for (const Weight& w : declared_weights(model)) {
-    if (!w.of_adapter) {
-      all_layers.insert(layer_of(names.place(w.name).name));
-      continue;
-    }
-    TensorReader from = file.open(w.name, DType::f32);
-    const Type type = options.type.value_or(type_of(from.dtype, from.name));
-    const std::string tensor = adapter_tensor(names, w.name), layer = tensor.substr(0, tensor.rfind(".lora_"));
-    targets.insert(layer.substr(layer.find('.', layer.find('.') + 1) + 1));  // name without the prefix base_model.model
-    jobs.push_back({std::move(from), {tensor, type, w.shape}, false});
-  }
-  using Existing = OutputFolder::Existing;
-  OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
-  Converted result{Index(jobs.size()), 0, 1};
-  std::vector<const TensorExport*> all;
-  for (const TensorExport& job : jobs) result.bytes += job.bytes(), all.push_back(&job);
-  write_text(folder / adapter_config_name, adapter_config_json(model.lora, shortest_layer_names(targets, all_layers), like.string()));
-  Transfer transfer(stderr, "export", result.bytes);
-  write_shard(folder / adapter_file_name, all, transfer);
-  folder.commit();
-  return result;
-}
-
 }  // namespace
 
 Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
@@ -401,10 +249,9 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   ModelConfig model = run.model;  // the exported model, without adapters
   model.lora = {};
   const Family& family = family_for(model, original_family(file, options.like.empty() ? fs::path() : like, like));
-  // true: no 4-bit blocks; they are written only for --like without --dtype and --adapters
-  const bool plain = options.like.empty() || options.type || options.adapters;
+  if (options.adapters) return export_adapters(file, run.model, family, model, target, options, like);
+  const bool plain = options.like.empty() || options.type;  // true: no 4-bit blocks; they are written only for --like without --dtype
   const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::as_numbers : Blocks::as_stored);
-  if (options.adapters) return export_adapters(file, run.model, names, target, options, like);
   std::optional<BlockExport> blocks;
   if (std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return names.place(w.name).in_blocks; })) blocks.emplace(like);
   const std::vector<TensorExport> jobs = jobs_of(file, run.model, weights, names, options, like, blocks ? &*blocks : nullptr);

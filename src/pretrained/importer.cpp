@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <map>
 #include <optional>
 
 #include "modules/cost/flops.hpp"
@@ -8,11 +6,11 @@
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/manifest.hpp"
 #include "src/checkpoint/writer.hpp"
-#include "src/huggingface/adapter_folder.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/slab.hpp"
+#include "src/pretrained/adapter_import.hpp"
 #include "src/pretrained/conversion.hpp"
 #include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -45,9 +43,9 @@ std::string without_deck(std::string text, const char* config) {
   return text;
 }
 
-StoredTensor stored(const WeightSource& all, const FolderWeights& source, const Weight& w) {
-  StoredTensor tensor = stored_tensor(Content::weight, w.name, all.open(w.name, DType::f32).dtype, w.shape);
-  if (!w.of_adapter && source.folder().tensor(source.key(w.name)).type == safetensors::Type::f16) tensor.meaning = half_meaning;
+StoredTensor stored(const WeightSource& source, safetensors::Type type, const Weight& w) {
+  StoredTensor tensor = stored_tensor(Content::weight, w.name, source.open(w.name, DType::f32).dtype, w.shape);
+  if (type == safetensors::Type::f16) tensor.meaning = half_meaning;
   return tensor;
 }
 
@@ -69,47 +67,6 @@ void copy(const WeightSource& source, const std::vector<StoredTensor>& tensors, 
   convey(slabs.size(), largest(slabs), Aside::filling, read, write);
 }
 
-// The weights of a model folder together with the adapters of a PEFT folder.
-class AdapterWeights final : public WeightSource {
- public:
-  AdapterWeights(const FolderWeights& own, const std::filesystem::path& adapters, const ModelConfig& model)
-      : own_(own), names_(names_in(own.folder().name(), plain(model))), file_((adapters / adapter_file_name).string()), lora_(model.lora) {
-    for (const Weight& w : declared_weights(model))
-      if (w.of_adapter) tensors_[w.name] = adapter_tensor(names_, w.name);
-  }
-  std::string name() const override { return file_.name(); }
-  std::string key(const std::string& weight) const override {
-    const auto tensor = tensors_.find(weight);
-    return tensor == tensors_.end() ? own_.key(weight) : tensor->second;
-  }
-  std::vector<std::string> keys() const override {
-    std::vector<std::string> keys = own_.keys();
-    for (const safetensors::Tensor& t : file_.tensors()) keys.push_back(t.name);
-    std::sort(keys.begin(), keys.end());
-    return keys;
-  }
-  TensorReader open(const std::string& weight, DType wanted) const override {
-    const auto tensor = tensors_.find(weight);
-    if (tensor == tensors_.end()) return own_.open(weight, wanted);
-    const auto& all = file_.tensors();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const safetensors::Tensor& t) { return t.name == tensor->second; });
-    require(found != all.end(), Exit::data, "{}: has no {}, which {} requires", file_.name(), tensor->second, adapter_config_name);
-    return open_tensor(file_, *found);
-  }
-  void check(int rank, int ranks) const override { own_.check(rank, ranks); }
-
- private:
-  static ModelConfig plain(ModelConfig model) {
-    model.lora = {};
-    return model;
-  }
-  const FolderWeights& own_;
-  StoredNames names_;
-  safetensors::Reader file_;
-  LoraConfig lora_;
-  std::map<std::string, std::string> tensors_;  // adapter weight -> tensor name in the file
-};
-
 }  // namespace
 
 Converted import_folder(const std::filesystem::path& folder, const std::filesystem::path& checkpoint, bool overwrite, const Note& note,
@@ -126,12 +83,11 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
   const FolderWeights own(folder, defaults.model);
   std::optional<AdapterWeights> beside;
   if (!adapters.empty()) {
-    const std::vector<Weight> plain = declared_weights(defaults.model);
-    LoraConfig lora = read_adapter_config(adapters);
-    lora.targets = our_targets(lora.targets, names_in(own.folder().name(), defaults.model), plain);
-    check_targets(lora, plain);
-    defaults.model.lora = lora;
     beside.emplace(own, adapters, defaults.model);
+    check_targets(beside->lora(), declared_weights(defaults.model));
+    defaults.model.lora = beside->lora();
+    if (beside->dropout() > 0 && note)
+      note(fmt::format("{}: lora_dropout is {}; training here applies no dropout to adapters", adapters.string(), beside->dropout()));
   }
   const WeightSource& source = beside ? static_cast<const WeightSource&>(*beside) : own;
   std::vector<Weight> weights;
@@ -145,7 +101,7 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
     fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what(), config), config);
   }
   std::vector<StoredTensor> tensors;
-  for (const Weight& w : weights) tensors.push_back(stored(source, own, w));
+  for (const Weight& w : weights) tensors.push_back(stored(source, beside ? beside->type(w.name) : own.folder().tensor(own.key(w.name)).type, w));
   CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);
   copy(source, tensors, writer);
   writer.commit();
