@@ -120,8 +120,8 @@ def result(name, folder):
 
 # ---- keys ----
 
-models = ["llama", "llama_biases", "qwen3_biases", "bert_texts", "bert_tokens", "bert", "t5_gated", "gpt2", "nemotron_h_biases", "qwen3_moe", "mixtral", "gemma2",
-          "modernbert_texts", "bamba", "falcon_biases", "ssm_biases", "deepseek_v3", "mamba2_biases"]
+models = ["llama", "llama_biases", "qwen3_biases", "bert_texts", "bert_tokens", "bert", "t5_gated", "gpt2", "nemotron_h_biases", "qwen3_moe", "mixtral",
+          "gemma2", "modernbert_texts", "bamba", "falcon_biases", "ssm_biases", "deepseek_v3", "mamba2_biases"]
 initializations = [True, False, "gaussian", "eva", "orthogonal", "mica", "pissa", "pissa_niter_2", "olora", "lora_ga"]
 
 
@@ -134,10 +134,14 @@ def drawn_names(rng, names, model):
 def drawn_config(rng, name, model):
     usable = [n for n in linear_layers(model) if "." in n and not (model.config.model_type in ("mamba2", "nemotron_h", "falcon_h1") and n.endswith("out_proj"))]
     names = [n for n in usable if not re.search(r"c_attn|Wqkv|Wi$|query_key_value|\.dense$", n) or rng.random() < 0.1]
+    of_experts = [n for n in names if re.search(r"\.(gate|up|down)_proj$", n)] if hasattr(model.config, "num_experts_per_tok") else []
+    names = [n for n in names if n not in of_experts] or names  # PEFT finds these by target_parameters only
     modules = [n for n, layer in model.named_modules() if n and not list(layer.children()) and list(layer.parameters())]
     with_chance = lambda p, value: value if rng.random() < p else None
     c = dict(r=rng.choice([1, 2, 4]), lora_alpha=rng.choice([1, 2, 3, 8, 0.5, 7.25]), target_modules=drawn_names(rng, names, model))
-    if not c["target_modules"] or rng.random() < 0.05:
+    if of_experts and rng.random() < 0.5:
+        c["target_modules"] = []
+    elif not c["target_modules"] or rng.random() < 0.05:
         c["target_modules"] = rng.choice(["all-linear", ".*(_proj|query|\\.q|c_fc)"])
     options = dict(
         exclude_modules=with_chance(0.2, rng.choice([drawn_names(rng, names, model), ".*0.*"])),
@@ -148,10 +152,13 @@ def drawn_config(rng, name, model):
         rank_pattern=with_chance(0.06, {rng.choice(names).rsplit(".", 1)[1]: 3}), alpha_pattern=with_chance(0.06, {rng.choice(names).rsplit(".", 1)[1]: 5}),
         lora_bias=with_chance(0.06, True), fan_in_fan_out=with_chance(0.1, True), layer_replication=with_chance(0.03, [[0, 1], [0, 2]]),
         trainable_token_indices=with_chance(0.04, [1, 3]), ensure_weight_tying=with_chance(0.06, True), use_qalora=with_chance(0.03, True),
-        alora_invocation_tokens=with_chance(0.04, [5]), target_parameters=with_chance(0.05, [rng.choice(usable) + ".weight"]),
+        alora_invocation_tokens=with_chance(0.04, [5]), target_parameters=with_chance(0.7 if of_experts else 0.05, [
+            n + ".weight" for n in rng.sample(of_experts or usable, min(2, len(of_experts or usable)))]),
         velora_config=with_chance(0.03, peft.tuners.lora.config.VeloraConfig()), kasa_config=with_chance(0.04, peft.tuners.lora.config.KasaConfig()),
         task_type=with_chance(0.7, {"Causa": "CAUSAL_LM", "LMHea": "CAUSAL_LM", "Condi": "SEQ_2_SEQ_LM", "Seque": "SEQ_CLS", "Token": "TOKEN_CLS"}.get(
             re.sub(".*(For|LMH)", r"\1", type(model).__name__).removeprefix("For")[:5])))
+    if options["target_parameters"]:
+        options["lora_dropout"] = None  # PEFT supports no dropout there
     if options["layers_to_transform"] is not None:
         options["layers_pattern"] = with_chance(0.4, rng.choice(["layers", ["layers"], "layer", ["h", "block"]]))
     return c | {key: value for key, value in options.items() if value is not None}
@@ -283,7 +290,8 @@ def write_classes():
             if "padded" in folder.name or "_mtp" in folder.name or "blocks" in folder.name:
                 continue
             found[folder.name] = class_of(folder.name, pathlib.Path(work) / "adapter")
-            print(folder.name, found[folder.name]["task_types"], {kind: list(found[folder.name]["layers"].values()).count(kind) for kind in ("module", "parameter", "none")}, flush=True)
+            kinds = list(found[folder.name]["layers"].values())
+            print(folder.name, found[folder.name]["task_types"], {kind: kinds.count(kind) for kind in ("module", "parameter", "none")}, flush=True)
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in found.items())
     (here / "peft_classes.json").write_text(f'{{"versions": {json.dumps(versions)}, "classes": {{\n{rows}\n}}}}\n')
 

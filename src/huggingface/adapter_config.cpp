@@ -31,6 +31,8 @@ constexpr std::string_view idle_keys[] = {"task_type",         "auto_mapping",  
 constexpr std::string_view plain_initializations[] = {"gaussian", "eva", "orthogonal", "mica"};
 constexpr const char* remedy = "merge the adapter into the model with PEFT (merge_and_unload), and import the merged folder";
 
+constexpr std::size_t most_names = 4096;  // in a list; each is compared with the name of every weight
+
 bool contains(std::span<const std::string_view> words, std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); }
 
 class ConfigFile {
@@ -53,6 +55,8 @@ class ConfigFile {
     if (list.is_null()) return {};
     demand(list.is_array() && std::all_of(list.begin(), list.end(), [](const json& name) { return name.is_string(); }), key,
            "is not a list of names; patterns are not supported; write the names as a list");
+    demand(list.size() <= most_names, key,
+           fmt::format("has {} names; at most {} are supported; select layers by the last part of their names", list.size(), most_names));
     return list;
   }
   // The same for names that PEFT inserts into a regular expression.
@@ -129,7 +133,8 @@ void read_layers(const ConfigFile& file, AdapterConfig& c) {
 }
 
 bool is_named(const std::string& name, const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return name == n || name.ends_with("." + n); });
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& n) { return name.ends_with(n) && (name.size() == n.size() || name[name.size() - n.size() - 1] == '.'); });
 }
 
 std::vector<std::string> parts_of(const std::string& name) {

@@ -34,8 +34,8 @@ struct AdapterConfig {
 // a key asks for a computation that is not supported.
 AdapterConfig read_adapter_config(const std::filesystem::path& folder);
 
-// What the exported file says about the base model. `task_type` is empty for classes without one; PEFT then finds the
-// class by its name and Python module.
+// The base model in the exported file. `task_type` is empty for classes without one; PEFT then finds the class by its
+// name and Python module.
 struct BaseModelText {
   std::string path, task_type, architecture, module;
   bool transposed = false;  // the base model stores the adapted weights transposed (fan_in_fan_out)

@@ -66,7 +66,8 @@ void select_modules(const PeftNames& names, const std::vector<Weight>& weights, 
       return parameter.starts_with(module + ".") && (parameter.find('.', module.size() + 1) != parameter.npos || lora.targets_weight(other));
     });
     require(!module.empty() && is_leaf && !names.is_shared_embedding(w) && module != layer_of(names.shared_head()), Exit::config,
-            "{}: was trained too (finetune.lora.also), but PEFT cannot store it: it is no module of its own in {}, it shares its matrix, or its layer has "
+            "{}: was trained too (finetune.lora.also), but PEFT cannot store it: it is no module of its own in {}, it shares its matrix, or its "
+            "layer has "
             "an adapter; export the merged model without --adapters",
             w.name, names.architecture());
     saved.insert(module);

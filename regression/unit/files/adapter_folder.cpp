@@ -175,7 +175,7 @@ bool differs(const Json& config, const Json& defaults, const std::string& key) {
 }  // namespace
 
 // Whenever PEFT loads a folder, the imported model is that of PEFT, or the folder is refused.
-TEST(adapter_folder, imported_model_equals_that_of_peft_or_is_refused) {
+TEST(adapter_folder, imported_model_equals_peft_or_is_refused) {
   const Json defaults = Json::parse(contents(golden_file("peft_keys.json")))["defaults"];
   std::map<std::string, int> accepted;  // imported folders by key that has no default value
   int imported = 0, refused = 0, again = 0;
@@ -348,6 +348,19 @@ TEST(adapter_folder, exported_adapters_are_loaded_by_peft_or_refused) {
   std::printf("%d adapter folders exported as PEFT loads them, %d refused\n", exported, refused);
   EXPECT_GT(exported, 50);
   EXPECT_GT(refused, 10);
+}
+
+// The class in transformers has no such modules, so that PEFT would drop the adapters.
+TEST(adapter_folder, adapters_of_mtp_modules_are_not_exported) {
+  const Folder dir;
+  ExportOptions options;
+  options.adapters = true;
+  LoraConfig lora;
+  lora.rank = 1, lora.targets = {"mtp.*"};
+  write_adapted(model_folder("deepseek_v3_mtp"), lora, dir / "checkpoint");
+  const Error error = outcome_of([&] { export_folder(dir / "checkpoint", dir / "peft", options, quiet); });
+  EXPECT_EQ(error.code, Exit::config) << error.what();
+  EXPECT_NE(std::string(error.what()).find("is no layer of DeepseekV3ForCausalLM"), std::string::npos) << error.what();
 }
 
 }  // namespace gyr::testing::adapter_folder_suite
