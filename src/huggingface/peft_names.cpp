@@ -88,10 +88,10 @@ std::vector<std::string> PeftNames::heads() const {
 std::string PeftNames::python_module() const { return fmt::format("transformers.models.{0}.modeling_{0}", family_->model_type); }
 
 std::vector<std::string> shortest_layer_names(const std::set<std::string>& layers, const std::set<std::string>& all) {
-  std::set<std::string> apart, names;  // last name parts that also occur among layers that are not selected
+  std::set<std::string> unselected, names;  // unselected: last name parts of the layers that are not selected; names: the result
   for (const std::string& layer : all)
-    if (!layers.contains(layer)) apart.insert(last_part(layer));
-  for (const std::string& layer : layers) names.insert(apart.contains(last_part(layer)) ? layer : last_part(layer));
+    if (!layers.contains(layer)) unselected.insert(last_part(layer));
+  for (const std::string& layer : layers) names.insert(unselected.contains(last_part(layer)) ? layer : last_part(layer));
   return {names.begin(), names.end()};
 }
 
