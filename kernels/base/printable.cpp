@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gyr {
 
 namespace {
@@ -49,11 +51,39 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+namespace {
+
+// Leaves out the middle of a UTF-8 text, except `head` bytes at its start and `tail` at its end.
+std::string without_middle(std::string_view text, std::size_t head, std::size_t tail) {
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  std::size_t rest = text.size() - tail;
+  while (head > 0 && continues(head)) --head;
+  while (rest < text.size() && continues(rest)) ++rest;
+  return fmt::format("{}...{}", text.substr(0, head), text.substr(rest));
+}
+
+std::string shortened(std::string_view line) {
+  constexpr std::size_t most_of_word = 160, most_of_line = 1000;
+  std::string out;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    out += word.size() <= most_of_word || word.find('/') != word.npos ? std::string(word) : without_middle(word, 80, 20);
+    if (end < line.size()) out += ' ';
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return out.size() <= most_of_line ? out : without_middle(out, 600, 300);
+}
+
+}  // namespace
+
+std::string printable_line(std::string_view text) { return shortened(printable(text)); }
+
 std::string printable_lines(std::string_view text) {
   std::string out;
   for (;;) {
     const auto end = text.find('\n');
-    out += printable(text.substr(0, end));
+    out += printable_line(text.substr(0, end));
     if (end == text.npos || end + 1 == text.size()) return out;
     out += "\n  ";
     text.remove_prefix(end + 1);

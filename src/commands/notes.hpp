@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", printable(text).c_str()); }
+inline void print_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", printable_line(text).c_str()); }
 
 inline Note notes_of(const Runtime& runtime) {
   if (runtime.rank() != 0) return {};

@@ -35,7 +35,7 @@ class RunLog {
   // Sets the predicted time and memory of the run. They are logged next to the measured ones after the first 20 steps,
   // or at the end of a shorter run.
   void expect(const Expectation& expected) { expected_ = expected; }
-  void print_line(std::string_view line) { progress_.print_line(printable(line)); }
+  void print_line(std::string_view line) { progress_.print_line(printable_line(line)); }
   void step(StepReport);  // adds time, throughput and memory to the report, and logs it
   void validation(ValidationReport);
   void saved(const Saved&);
