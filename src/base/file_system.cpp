@@ -2,6 +2,7 @@
 #include "src/base/file_system.hpp"
 
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
@@ -17,6 +18,11 @@ bool may_be_shared(const std::filesystem::path& path) {
                                     SQUASHFS_MAGIC};
   struct statfs status;
   return ::statfs(path.c_str(), &status) == 0 && std::find(own.begin(), own.end(), long(status.f_type)) == own.end();
+}
+
+bool is_regular(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 std::string why_not_opened(int error) {

@@ -8,9 +8,9 @@
 
 namespace gyr {
 
-// Maps a regular file for reading. The bytes are in the page cache, not in the process, so large files are fine.
-// Exit::missing if the file does not exist, Exit::data if it is not a regular file, Exit::io if it cannot be read. If
-// another process shortens the file while it is mapped, access raises SIGBUS, as with any mapping.
+// Maps a regular file for reading. The bytes are in the page cache, not in the process, so large files are fine. Throws
+// the errors of InputFile. If another process shortens the file while it is mapped, access raises SIGBUS, as with any
+// mapping.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

@@ -40,10 +40,11 @@ OutputFile::OutputFile(const std::filesystem::path& final_path, bool owner) : fi
   require(!owner || !std::filesystem::exists(there) || std::filesystem::is_regular_file(there), Exit::io,
           "{}: is a device or a pipe, which must not be replaced by a file; choose another name", final_.string());
   const int create = owner ? O_CREAT | O_TRUNC : 0;
+  const std::filesystem::file_status left = std::filesystem::symlink_status(temporary_, ignored);
+  if (owner && std::filesystem::exists(left) && !std::filesystem::is_regular_file(left) && !std::filesystem::is_directory(left))
+    ::unlink(temporary_.c_str());  // a link, or a pipe, which may have no reader
   // the umask may clear permission bits
-  const auto open = [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | create, 0666); };
-  fd_ = open();
-  if (fd_ < 0 && errno == ELOOP && owner && ::unlink(temporary_.c_str()) == 0) fd_ = open();
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | create, 0666);
   if (fd_ < 0) {
     const int error = errno;
     fail(error == ENOENT ? Exit::missing : Exit::io, "{}: cannot be created: {}; the folder must exist and be writable", temporary_.string(),

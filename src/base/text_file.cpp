@@ -3,10 +3,18 @@
 
 #include <algorithm>
 
+#include "kernels/base/error.hpp"
+
 namespace gyr {
 
 bool TextFile::reaches(std::int64_t offset) {
-  while (known() <= offset && compressed() && !at_end_) at_end_ = !decompressor_->append_to(window_);
+  while (known() <= offset && compressed() && !at_end_) {
+    require(known() - first_ <= most_window_, Exit::data,
+            "{}: its text has no place to divide it, such as the end of a line, in the {} bytes after byte {}; shorten its lines, or decompress the "
+            "file, which is then read without a copy in memory",
+            path().string(), known() - first_, first_);
+    at_end_ = !decompressor_->append_to(window_);
+  }
   return offset < known();
 }
 

@@ -16,8 +16,10 @@ namespace gyr {
 
 class TextFile {
  public:
-  // Throws the errors of MappedFile; while a compressed file is read, also those of Decompressor.
-  explicit TextFile(const std::filesystem::path& path) : file_(path), decompressor_(Decompressor::of(file_.text(), path)) {}
+  // Throws the errors of MappedFile; while a compressed file is read, also those of Decompressor, and Exit::data if more
+  // than `most_window` bytes of its text would have to be in memory at once, because nothing has been dropped.
+  explicit TextFile(const std::filesystem::path& path, std::int64_t most_window)
+      : file_(path), decompressor_(Decompressor::of(file_.text(), path)), most_window_(most_window) {}
 
   const std::filesystem::path& path() const { return file_.path(); }
   bool compressed() const { return decompressor_ != nullptr; }
@@ -41,6 +43,7 @@ class TextFile {
 
   MappedFile file_;
   std::unique_ptr<Decompressor> decompressor_;
+  std::int64_t most_window_;
   std::string window_;                               // decompressed text in memory, from offset first_ on
   std::int64_t first_ = 0, forgotten_newlines_ = 0;  // byte offset of window_ in the text; number of newlines before it
   bool at_end_ = false;

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/checksum.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 namespace gyr {
 
@@ -35,19 +30,8 @@ std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin) {
   return sum;
 }
 
-SummedFile::SummedFile(const std::filesystem::path& file) : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-  const int why = errno;
-  require(descriptor_ >= 0, why == ENOENT || why == ENOTDIR ? Exit::missing : Exit::io, "{}: cannot be opened: {}", name_, std::strerror(why));
-  struct stat status;
-  if (fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) bytes_ = Index(status.st_size);
-}
-
-SummedFile::~SummedFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 std::uint64_t SummedFile::sum() const {
-  const hdf5::Extent whole{0, bytes_};
+  const hdf5::Extent whole{0, bytes()};
   return sum({&whole, 1});
 }
 
@@ -57,12 +41,10 @@ void SummedFile::blocks(const hdf5::Extent& part, Visit&& visit) const {
   const std::size_t size = std::size_t(std::min(block_bytes, part.bytes));
   const std::unique_ptr<char[]> block(new char[size + 1]);
   for (Index done = 0; done < part.bytes;) {
-    const ssize_t n = ::pread(descriptor_, block.get(), std::min<std::size_t>(size, std::size_t(part.bytes - done)), part.offset + done);
-    if (n < 0 && errno == EINTR) continue;
-    require(n >= 0, Exit::io, "{}: cannot be read: {}", name_, std::strerror(errno));
+    const std::size_t n = file_.read(part.offset + done, block.get(), std::min<std::size_t>(size, std::size_t(part.bytes - done)));
     if (n == 0) return;
     visit(block.get(), part.offset + done, Index(n));
-    done += n;
+    done += Index(n);
   }
 }
 
@@ -88,7 +70,7 @@ SummedFile::Sums SummedFile::sums(std::span<const std::vector<hdf5::Extent>> lis
   Checksum whole;
   std::vector<Checksum> sums(lists.size());
   auto next = pieces.begin();  // iterator: first byte range that does not end before the current block
-  blocks({0, bytes_}, [&](const char* bytes, Index offset, Index count) {
+  blocks({0, bytes()}, [&](const char* bytes, Index offset, Index count) {
     whole.add(bytes, count);
     while (next != pieces.end() && end(*next) <= offset) ++next;
     for (auto piece = next; piece != pieces.end() && piece->extent.offset < offset + count; ++piece) {

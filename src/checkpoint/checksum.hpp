@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "src/base/input_file.hpp"
 #include "src/hdf5/file.hpp"
 
 struct XXH3_state_s;
@@ -32,16 +33,13 @@ std::uint64_t checksum(const void* bytes, Index count);
 std::string hex(std::uint64_t sum);
 std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin);
 
-// Checksums of a file on disk, read from front to end. Exit::missing, Exit::io.
+// Checksums of a file on disk, read from front to end. Throws the errors of InputFile.
 class SummedFile {
  public:
-  explicit SummedFile(const std::filesystem::path& file);
-  ~SummedFile();
-  SummedFile(const SummedFile&) = delete;
-  SummedFile& operator=(const SummedFile&) = delete;
+  explicit SummedFile(const std::filesystem::path& file) : file_(file), name_(file.string()) {}
 
   const std::string& name() const { return name_; }
-  Index bytes() const { return bytes_; }
+  Index bytes() const { return file_.size(); }
   std::uint64_t sum() const;                                     // checksum of the full file
   std::uint64_t sum(std::span<const hdf5::Extent> parts) const;  // checksum of these byte ranges, concatenated; stops at the end of the file
   // Checksums of the full file and of each list of byte ranges, in one pass over the file. The ranges of a list must
@@ -56,9 +54,8 @@ class SummedFile {
   template <class Visit>
   void blocks(const hdf5::Extent& part, Visit&& visit) const;
 
+  InputFile file_;
   std::string name_;
-  int descriptor_;
-  Index bytes_ = 0;
 };
 
 }  // namespace gyr

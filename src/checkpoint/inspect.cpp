@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <sstream>
 
+#include "src/base/input_file.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
@@ -175,8 +175,7 @@ const Tolerance& tolerance_of(const std::vector<Tolerance>& list, const std::str
 
 std::vector<Tolerance> read_tolerances(const std::filesystem::path& path) {
   require(!std::filesystem::is_directory(path), Exit::missing, "{}: is a folder, not a list of tolerances", path.string());
-  std::ifstream file(path);
-  require(file.good(), Exit::missing, "{}: cannot be opened", path.string());
+  std::istringstream file(text_of_file(path, std::size_t(1) << 20));
   std::vector<Tolerance> list;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <random>
 
+#include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
 #include "src/checkpoint/checksum.hpp"
@@ -23,19 +23,17 @@ constexpr const char *file_name = "run.json", *checkpoints_name = "checkpoints";
 bool is_id(const std::string& id) { return id.size() == 16 && id.find_first_not_of("0123456789abcdef") == std::string::npos; }
 
 RunIdentity read_identity(const fs::path& file) {
-  const Json json = json_of_file(file.string());
-  const bool whole = json.is_object() && json.contains("run") && json["run"].is_string() && is_id(json["run"]) && json.contains("unmarked_until") &&
-                     json["unmarked_until"].is_number_integer();
-  require(whole, Exit::data, "{}: contains no valid run id; remove this file to resume from the checkpoint that checkpoints/latest names",
-          file.string());
-  return {json["run"], json["unmarked_until"]};
+  const Json json = json_of_file(file);
+  const std::string id = json.is_object() ? text_in(json, "run") : "";
+  const auto unmarked_until = json.is_object() ? integer_in(json, "unmarked_until") : std::nullopt;
+  require(is_id(id) && unmarked_until, Exit::data,
+          "{}: contains no valid run id; remove this file to resume from the checkpoint that checkpoints/latest names", file.string());
+  return {id, *unmarked_until};
 }
 
 // Step of the checkpoint that the file `latest` names; the highest possible step if it names none.
 std::int64_t latest_step(const fs::path& checkpoints) {
-  std::ifstream in(checkpoints / "latest");
-  std::string name;
-  std::getline(in, name);
+  const std::string text = text_or_nothing(checkpoints / "latest", most_json), name = text.substr(0, text.find('\n'));
   for (const std::int64_t step : committed_steps(checkpoints))
     if (existing_path(checkpoints, step).filename().string() == name) return step;
   return std::numeric_limits<std::int64_t>::max() - 1;

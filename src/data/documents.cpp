@@ -104,7 +104,10 @@ Rule parse_document_rule(std::string_view name) {
   fail(Exit::config, "'{}' is not a document rule; the rules are auto, file, separator, line, jsonl", name);
 }
 
-DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format) : file_(path), format_(format) {
+// The window of a compressed file holds two lines of the maximum length, since continues() reads the line before, and
+// the blocks around them.
+DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentFormat& format)
+    : file_(path, 2 * format.max_line_bytes + 4 * block_bytes), format_(format) {
   format_.rule = rule_for(path, format.rule);
   const auto begins_with = [&](std::string_view mark) {
     return file_.reaches(std::int64_t(mark.size()) - 1) && file_.view(0, std::int64_t(mark.size())) == mark;

@@ -2,12 +2,8 @@
 // Declared settings form a tree of groups, separate from the tree of the deck's text. finish() compares the two trees.
 #include "src/deck/deck.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "modules/settings/nearest.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/table.hpp"
 #include "src/deck/renamed_keys.hpp"
 
@@ -296,12 +292,9 @@ Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> 
   std::error_code no;
   require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such {}", name, kind.name);
   require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}", name, kind.name);
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), Exit::missing, "{}: cannot be read: {}", name, std::strerror(errno));
-  std::string text(std::size_t(2) << 20, '\0');  // twice the maximum size of a deck; limits the read of a huge file or a device
-  in.read(text.data(), std::streamsize(text.size()));
-  require(!in.bad(), Exit::io, "{}: reading failed: {}", name, std::strerror(errno));
-  text.resize(std::size_t(in.gcount()));
+  const InputFile in(file);
+  std::string text(std::size_t(2) << 20, '\0');  // twice the maximum size of a deck; limits the read of a huge file
+  text.resize(in.read(0, text.data(), text.size()));
   require(!parse_yaml(text, name).names.empty(), Exit::config, "{}: is empty; a {} has {}", name, kind.name, kind.sections);
   return parse(text, name, overrides, kind);
 }

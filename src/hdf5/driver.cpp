@@ -33,8 +33,8 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
   int how = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
   if (flags & H5F_ACC_CREAT) how |= O_CREAT;
   if (flags & H5F_ACC_EXCL) how |= O_EXCL;
-  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC | O_NOFOLLOW;  // a symbolic link placed here by another user may point to any file
-  const int descriptor = ::open(name, how | O_CLOEXEC, 0666);
+  if (flags & H5F_ACC_TRUNC) how |= O_TRUNC | O_NOFOLLOW;                   // a symbolic link placed here by another user may point to any file
+  const int descriptor = ::open(name, how | O_CLOEXEC | O_NONBLOCK, 0666);  // O_NONBLOCK: opening a pipe must not wait
   struct stat status;
   if (descriptor < 0) return nullptr;
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "src/base/file_system.hpp"
+#include "src/base/input_file.hpp"
 #include "src/hdf5/chunks.hpp"
 #include "src/hdf5/driver.hpp"
 
@@ -326,10 +327,7 @@ File File::create(const std::filesystem::path& path) {
 
 File File::open(const std::filesystem::path& path) {
   const Turn turn;
-  const bool readable = ::access(path.c_str(), R_OK) == 0;
-  const int why = readable ? 0 : errno;
-  const bool missing = why == ENOENT || why == ENOTDIR;
-  require(readable, missing ? Exit::missing : Exit::io, "{}: cannot be opened: {}", path.string(), std::strerror(why));
+  const InputFile readable(path);  // HDF5 does not report why it cannot open a file
   const Handle access = file_access();
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   require(file >= 0, Exit::data, "{}: is not a complete HDF5 file: {}", path.string(), reason());

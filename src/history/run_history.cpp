@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/watch/exit_record.hpp"
@@ -23,18 +23,9 @@ namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 
-double number(const Json& line, const char* name) {
-  const auto at = line.find(name);
-  return at != line.end() && at->is_number() ? at->get<double>() : nothing;
-}
-Index integer(const Json& line, const char* name, Index otherwise = 0) {
-  const auto at = line.find(name);
-  return at != line.end() && at->is_number_integer() ? at->get<Index>() : otherwise;
-}
-std::string word(const Json& line, const char* name) {
-  const auto at = line.find(name);
-  return at != line.end() && at->is_string() ? at->get<std::string>() : "";
-}
+double number(const Json& line, const char* name) { return number_in(line, name); }
+Index integer(const Json& line, const char* name, Index otherwise = 0) { return integer_in(line, name).value_or(otherwise); }
+std::string word(const Json& line, const char* name) { return text_in(line, name); }
 
 // Processes the lines of metrics.jsonl in order.
 class HistoryReader {
@@ -143,8 +134,7 @@ const std::map<std::string, HistoryReader::Read> HistoryReader::readers_ = {
     {"skip", &HistoryReader::skip}, {"rollback", &HistoryReader::rollback},     {"timers", &HistoryReader::timers}};
 
 void read_deck(const std::filesystem::path& file, std::map<std::string, std::string>& values) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string text = text_or_nothing(file, std::size_t(1) << 20);
   if (text.empty()) return;
   try {
     values = values_by_path(parse_yaml(text, file.string()));
@@ -199,16 +189,10 @@ RunHistory read_history(const std::filesystem::path& output) {
   history.folder = plain.string();
   history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
   std::error_code ignored;
-  std::ifstream in(metrics, std::ios::binary);
-  require(in.good() || !std::filesystem::exists(metrics, ignored), Exit::io, "{}: cannot be read; check its permissions", metrics.string());
-  require(in.good(), Exit::missing, "{}: there is no metrics.jsonl; pass the output.folder of a run of `train`", history.folder);
+  require(std::filesystem::exists(metrics, ignored), Exit::missing, "{}: there is no metrics.jsonl; pass the output.folder of a run of `train`",
+          history.folder);
   HistoryReader reader(history);
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty()) continue;
-    const Json json = json_in(line);
-    if (json.is_object()) reader.read(json);
-    else ++history.broken_lines;
-  }
+  history.broken_lines = visit_json_lines(metrics, [&](const Json& line) { reader.read(line); });
   require(!history.steps.empty() || history.count(RunEvent::Kind::start) > 0, Exit::data, "{}: contains no start and no step of a run",
           metrics.string());
   const auto outcome = read_outcome(history.folder);

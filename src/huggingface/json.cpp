@@ -6,8 +6,8 @@
 
 #include "kernels/base/error.hpp"
 #include "src/base/foreign_file.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/json_text.hpp"
-#include "src/base/mapped_file.hpp"
 #include "src/deck/yaml.hpp"
 
 namespace gyr {
@@ -73,10 +73,6 @@ json parse_json(std::string_view text, const std::string& origin) {
   }
 }
 
-std::string read_text(const std::string& file, std::size_t most_bytes) {
-  const MappedFile mapped(file);
-  require(mapped.size() <= most_bytes, Exit::data, "{}: has {} bytes; the maximum for such a file is {}", file, mapped.size(), most_bytes);
-  return std::string(mapped.text());
-}
+std::string read_text(const std::string& file, std::size_t most_bytes) { return text_of_file(file, most_bytes); }
 
 }  // namespace gyr

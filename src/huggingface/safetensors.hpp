@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "kernels/base/box.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/output_file.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 
@@ -16,9 +17,6 @@ class Reader {
   // Reads and checks the header. Throws Exit::missing if there is no such file, and Exit::data if it is not a complete
   // safetensors file.
   explicit Reader(const std::filesystem::path& file);
-  Reader(Reader&&) noexcept;
-  Reader& operator=(Reader&&) = delete;
-  ~Reader();
 
   const std::string& name() const { return name_; }  // path of the file
   const std::vector<Tensor>& tensors() const { return header_.tensors; }
@@ -32,8 +30,8 @@ class Reader {
  private:
   void read_bytes(Index offset, Index count, void* to) const;
 
+  InputFile file_;
   std::string name_;
-  int descriptor_ = -1;
   Header header_;
   mutable Index bytes_read_ = 0;
 };

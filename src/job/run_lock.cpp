@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <random>
-#include <sstream>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
 #include "src/base/file_system.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
 #include "src/watch/heartbeat.hpp"
 #include "src/watch/stop.hpp"
@@ -28,19 +28,15 @@ namespace {
 // seconds between rewrites of the lock file; seconds to wait after taking it. A holder notices within one beat that
 // another run has taken its folder
 constexpr double beat_seconds = 1, settle_seconds = 2;
+constexpr std::size_t most_heartbeats = std::size_t(256) << 20;  // maximum size of heartbeat.bin in bytes
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-std::string contents(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string contents(const std::filesystem::path& file, std::size_t most = most_json) { return text_or_nothing(file, most); }
 
 std::string line_of(const char* file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
+  const std::string text = contents(file);
+  return text.substr(0, text.find('\n'));
 }
 
 std::string drawn_token() {
@@ -63,23 +59,22 @@ RunLock::Owner RunLock::owner_in(const std::string& text) {
   const Json json = json_in(text);
   if (!json.is_object()) return {};
   Owner owner;
-  try {
-    owner.host = json.at("host"), owner.pid = json.at("pid"), owner.job.id = json.at("job");
-    owner.boot = json.value("boot", ""), owner.token = json.value("token", "");
-    owner.job.scheduler = json.value("scheduler", ""), owner.job.cluster = json.value("cluster", "");
-    owner.job.step = json.value("step", ""), owner.job.attempt = json.value("attempt", json.value("life", 0));
-  } catch (const Json::exception&) {
-    return {};
-  }
+  owner.host = text_in(json, "host"), owner.job.id = text_in(json, "job"), owner.boot = text_in(json, "boot"), owner.token = text_in(json, "token");
+  owner.job.scheduler = text_in(json, "scheduler"), owner.job.cluster = text_in(json, "cluster"), owner.job.step = text_in(json, "step");
+  owner.job.attempt = int(integer_in(json, "attempt").value_or(integer_in(json, "life").value_or(0)));
+  const auto pid = integer_in(json, "pid");
+  if (owner.host.empty() || !pid || *pid < 1 || *pid > std::numeric_limits<pid_t>::max() || !json.contains("job")) return {};
+  owner.pid = long(*pid);
   return owner;
 }
 
 std::string RunLock::token_in(const std::filesystem::path& file) { return owner_in(contents(file)).token; }
 
 RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name)
-    : folder_(folder), name_(folder / name), descriptor_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+    : folder_(folder), name_(folder / name), descriptor_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
   require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another output.folder", name_.string(), why_not_opened(errno));
   try {
+    require(is_regular(descriptor_), Exit::io, "{}: is not a regular file; remove it, or choose another output.folder", name_.string());
     shared_ = may_be_shared(name_);
     const bool locked = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     const bool taken = !locked && errno == EWOULDBLOCK;
@@ -127,7 +122,7 @@ void RunLock::require_free(const Owner& before, bool locked, const LockSettings&
 
 // Signs of life: the beats in the lock file, and the heartbeats of all ranks.
 void RunLock::require_still(const Owner& before, double seconds) const {
-  const auto look = [&] { return contents(name_) + contents(heartbeat_path(folder_)); };
+  const auto look = [&] { return contents(name_) + contents(heartbeat_path(folder_), most_heartbeats); };
   const std::string first = look();
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
@@ -160,7 +155,7 @@ void RunLock::settle() const {
 
 void RunLock::look() {
   if (lost()) return;
-  const int seen = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int seen = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   const bool gone = seen < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP);
   struct stat there {
   }, mine{};

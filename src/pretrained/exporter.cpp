@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "modules/cost/flops.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/output_folder.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
@@ -149,12 +149,10 @@ fs::path origin_of(RunConfig run) {
 }
 
 void copy_file(const fs::path& from, const fs::path& to, Index& bytes) {
-  std::ifstream in(from, std::ios::binary);
-  require(in.good(), Exit::io, "{}: cannot be read", from.string());
+  const InputFile in(from);
   OutputFile out(to);
   std::string block(std::size_t(1) << 20, '\0');
-  while (in.read(block.data(), std::streamsize(block.size())), in.gcount() > 0) out.append({block.data(), std::size_t(in.gcount())});
-  require(!in.bad(), Exit::io, "{}: reading failed", from.string());
+  while (const std::size_t count = in.read(out.appended(), block.data(), block.size())) out.append({block.data(), count});
   out.commit();
   bytes += out.appended();
 }

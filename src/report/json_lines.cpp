@@ -59,9 +59,10 @@ std::string json_of(const ValidationReport& r) {
 }
 
 JsonLines::JsonLines(const std::filesystem::path& file) : name_(file.string()), file_(nullptr, std::fclose) {
-  const int descriptor = ::open(name_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int descriptor = ::open(name_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   require(descriptor >= 0, Exit::io, "{}: cannot be written: {}", name_, why_not_opened(errno));
   file_.reset(::fdopen(descriptor, "ab+"));
+  require(is_regular(descriptor), Exit::io, "{}: is not a regular file, so nothing can be appended; remove it", name_);
   require(file_ != nullptr, Exit::io, "{}: cannot be written: {}", name_, std::strerror(errno));
   if (std::fseek(file_.get(), -1, SEEK_END) == 0 && std::fgetc(file_.get()) != '\n') line("");
 }

@@ -2,10 +2,10 @@
 #include "src/supervisor/observer.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <set>
 
+#include "src/base/input_file.hpp"
 #include "src/watch/exit_record.hpp"
 
 namespace gyr {
@@ -24,9 +24,7 @@ enum class ProcessState { alive, gone, elsewhere };
 ProcessState state_of(const Heartbeat& h) {
   static const std::string here = host_name();
   if (host_of(h) != here) return ProcessState::elsewhere;
-  std::ifstream in(fmt::format("/proc/{}/stat", h.pid));
-  std::string text;
-  std::getline(in, text);
+  const std::string text = text_or_nothing(fmt::format("/proc/{}/stat", h.pid), 4096);
   const auto name_end = text.rfind(") ");
   return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X' ? ProcessState::gone : ProcessState::alive;
 }

@@ -12,9 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 
 #include "kernels/base/error.hpp"
+#include "src/base/input_file.hpp"
 
 namespace gyr {
 
@@ -26,7 +27,7 @@ void pause(int milliseconds) {
 }
 
 std::vector<pid_t> children() {
-  std::ifstream list("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  std::istringstream list(text_or_nothing("/proc/self/task/" + std::to_string(getpid()) + "/children", std::size_t(1) << 20));
   std::vector<pid_t> pids;
   for (pid_t pid; list >> pid;) pids.push_back(pid);
   return pids;

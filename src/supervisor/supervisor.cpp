@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/supervisor/supervisor.hpp"
 
-#include <fstream>
-
 #include "kernels/base/printable.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
@@ -238,12 +236,15 @@ int data_axis_of(const SupervisedRun& run, int most) {
 }
 
 double useful_seconds(const std::filesystem::path& metrics, double begin) {
-  std::ifstream in(metrics);
   std::map<Index, double> steps;
-  for (std::string line; std::getline(in, line);) {
-    const Json json = json_in(line);
-    if (!json.is_object() || json.value("kind", "") != "step" || !json.contains("step") || !json.contains("seconds")) continue;
-    if (json.value("time", 0.0) >= begin) steps[json["step"]] = json["seconds"];
+  const auto read = [&](const Json& line) {
+    const auto step = integer_in(line, "step");
+    const double seconds = number_in(line, "seconds");
+    if (text_in(line, "kind") == "step" && step && seconds >= 0 && number_in(line, "time") >= begin) steps[*step] = seconds;
+  };
+  try {
+    visit_json_lines(metrics, read);
+  } catch (const Error&) {  // no step was taken, or users have changed the folder
   }
   double sum = 0;
   for (const auto& [step, seconds] : steps) sum += seconds;

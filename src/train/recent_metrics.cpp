@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
@@ -13,31 +12,49 @@
 
 namespace gyr {
 
-RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std::size_t most) {
-  constexpr std::streamoff window = 1 << 20;
-  RecentMetrics recent;
-  std::ifstream in(file, std::ios::binary);
-  if (!in.seekg(0, std::ios::end)) return recent;
-  const std::streamoff size = in.tellg();
-  in.seekg(std::max<std::streamoff>(0, size - window));
-  std::map<Index, double> losses;
-  std::set<Index> skipped;
-  for (std::string line; std::getline(in, line);) {
-    const Json json = json_in(line);  // the first line may be incomplete
-    if (!json.is_object()) continue;
-    const std::string kind = json.value("kind", "");
-    if (kind == "run") losses.clear(), skipped.clear(), recent.validated = false;  // lines before it belong to another run
-    if (!json.contains("step") || !json["step"].is_number_integer() || json["step"] > step) continue;
-    const Index at = json["step"];
-    if (kind == "skip") skipped.insert(at);
+namespace {
+
+// Collects losses and validations up to `step` from the lines of metrics.jsonl, in their order.
+class MetricsReader {
+ public:
+  MetricsReader(RecentMetrics& recent, Index step) : recent_(recent), step_(step) {}
+
+  void read(const Json& line) {
+    const std::string kind = text_in(line, "kind");
+    if (kind == "run") losses_.clear(), skipped_.clear(), recent_.validated = false;  // lines before it belong to another run
+    const auto at = integer_in(line, "step");
+    if (!at || *at > step_) return;
+    if (kind == "skip") skipped_.insert(*at);
     if (kind == "step") {  // of a step that was taken several times, the last counts
-      losses.erase(at);
-      if (skipped.erase(at) == 0 && json["loss"].is_number()) losses[at] = json["loss"];
+      losses_.erase(*at);
+      if (const double loss = number_in(line, "loss"); skipped_.erase(*at) == 0 && std::isfinite(loss)) losses_[*at] = loss;
     }
-    if (kind == "validation" && at == step) recent.validated = true;
+    if (kind == "validation" && *at == step_) recent_.validated = true;
   }
-  for (auto loss = losses.rbegin(); loss != losses.rend() && recent.losses.size() < most; ++loss)
-    recent.losses.insert(recent.losses.begin(), loss->second);
+  void finish(std::size_t most) {
+    for (auto loss = losses_.rbegin(); loss != losses_.rend() && recent_.losses.size() < most; ++loss)
+      recent_.losses.insert(recent_.losses.begin(), loss->second);
+  }
+
+ private:
+  RecentMetrics& recent_;
+  Index step_;
+  std::map<Index, double> losses_;
+  std::set<Index> skipped_;
+};
+
+}  // namespace
+
+RecentMetrics recent_metrics(const std::filesystem::path& file, Index step, std::size_t most) {
+  constexpr std::int64_t window = 1 << 20;
+  RecentMetrics recent;
+  MetricsReader reader(recent, step);
+  try {
+    visit_json_lines(
+        file, [&](const Json& line) { reader.read(line); }, window);
+  } catch (const Error&) {  // users may have changed the folder: the run then resumes without these losses
+  }
+  reader.finish(most);
   return recent;
 }
 

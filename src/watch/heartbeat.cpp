@@ -12,6 +12,8 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
 #include "src/base/file_system.hpp"
+#include "src/base/input_file.hpp"
+#include "src/base/limits.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -64,7 +66,7 @@ Heartbeat heartbeat_of(const Identity& who, const ProgressSnapshot& sight, std::
 }
 
 HeartbeatFile::HeartbeatFile(const std::filesystem::path& file)
-    : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (may_be_shared(file.parent_path()) ? O_DSYNC : 0), 0644)) {}
+    : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (may_be_shared(file.parent_path()) ? O_DSYNC : 0), 0644)) {}
 
 HeartbeatFile::~HeartbeatFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -80,12 +82,13 @@ std::filesystem::path heartbeat_path(const std::filesystem::path& output) { retu
 
 std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file) {
   std::vector<Heartbeat> all;
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return all;
-  Heartbeat h;
-  for (off_t rank = 0; ::pread(fd, &h, sizeof h, rank * off_t(sizeof h)) == ssize_t(sizeof h); ++rank)
-    if (std::memcmp(h.magic, magic, sizeof h.magic) == 0 && h.rank == rank) all.push_back(h);
-  ::close(fd);
+  try {
+    const InputFile in(file);
+    Heartbeat h;
+    for (Index rank = 0; rank < most_ranks && in.read(rank * Index(sizeof h), reinterpret_cast<char*>(&h), sizeof h) == sizeof h; ++rank)
+      if (std::memcmp(h.magic, magic, sizeof h.magic) == 0 && h.rank == rank) all.push_back(h);
+  } catch (const Error&) {  // there is no file, or users have changed the folder
+  }
   int attempt = 0;
   for (const Heartbeat& one : all) attempt = std::max(attempt, one.attempt);
   std::erase_if(all, [&](const Heartbeat& one) { return one.attempt != attempt; });

@@ -110,6 +110,55 @@ TEST_F(compressed_text, gives_same_documents_as_plain_text) {
   }
 }
 
+// A compressed text without a place to divide it is refused before it fills the memory.
+TEST_F(compressed_text, endless_line_is_refused_at_the_limit) {
+  constexpr std::size_t limit = 1 << 20, window = 2 * limit + 4 * std::size_t(DocumentFile::block_bytes);
+  for (const Rule rule : {Rule::file, Rule::separator, Rule::line, Rule::json_lines})
+    for (const bool gz : {true, false})
+      for (const char* unit : {"x", "\n", " x\n"}) {
+        DocumentFormat format;
+        format.rule = rule, format.max_line_bytes = limit, format.invalid = DocumentFormat::Invalid::skip;
+        const auto read = [&](std::size_t bytes) {
+          std::string text;
+          while (text.size() < bytes) text += unit;
+          const auto before = mallinfo2().uordblks;
+          std::size_t most = before;
+          const auto file = folder.write("text", gz ? gzip(text) : zstandard(text));
+          std::string().swap(text);
+          const Error error = error_of(
+              [&] { DocumentFile(file, format).visit(0, 1, [&](const Fragment&) { most = std::max(most, std::size_t(mallinfo2().uordblks)); }); });
+          EXPECT_LT(most - before, 3 * window + (std::size_t(8) << 20)) << unit;
+          return error;
+        };
+        const bool divided = (rule == Rule::line || rule == Rule::json_lines) && unit != std::string("x");
+        EXPECT_EQ(read(limit / 2).code, Exit::ok);
+        const Error error = read(40 * limit);
+        EXPECT_EQ(error.code, divided ? Exit::ok : Exit::data) << int(rule) << gz << unit << error.what();
+        if (!divided) {
+          EXPECT_NE(std::string(error.what()).find("has no place to divide it"), std::string::npos) << error.what();
+        }
+      }
+}
+
+TEST_F(compressed_text, lines_of_maximum_length_are_read) {
+  constexpr std::size_t limit = 9 << 20;
+  const std::string around = "{\"text\": \"\"}";
+  for (const Rule rule : {Rule::line, Rule::json_lines})
+    for (const bool gz : {true, false}) {
+      DocumentFormat format;
+      format.rule = rule, format.max_line_bytes = limit;
+      std::string text;
+      for (int line = 0; line < 4; ++line) {
+        const std::string filled(limit - around.size(), char('a' + line));
+        text += rule == Rule::json_lines ? "{\"text\": \"" + filled + "\"}\n" : filled + "\n";
+      }
+      int count = 0;
+      const auto file = folder.write("long", gz ? gzip(text) : zstandard(text));
+      DocumentFile(file, format).visit(0, 1, [&](const Fragment& f) { count += f.text.size() == limit - around.size(); });
+      EXPECT_EQ(count, 4) << int(rule) << gz;
+    }
+}
+
 TEST_F(compressed_text, format_follows_extension_before_compression_suffix) {
   const std::string line = "{\"text\": \"a\"}\n";
   for (const char* name : {"a.jsonl.gz", "a.ndjson.gz", "a.jsonl.zst"})

@@ -2,11 +2,11 @@
 #include "src/planner/machine/profile.hpp"
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <sstream>
 
 #include "kernels/base/error.hpp"
+#include "src/base/input_file.hpp"
 
 namespace gyr {
 
@@ -74,9 +74,9 @@ Profile Profile::parse(const std::string& text, const std::string& origin) {
 }
 
 Profile Profile::read(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  require(in.good(), Exit::missing, "{}: profile not found; write one with gyrfalcon profile DECK --out FILE", file);
-  return parse({std::istreambuf_iterator<char>(in), {}}, file);
+  std::error_code ignored;
+  require(std::filesystem::exists(file, ignored), Exit::missing, "{}: profile not found; write one with gyrfalcon profile DECK --out FILE", file);
+  return parse(text_of_file(file, std::size_t(64) << 20), file);
 }
 
 }  // namespace gyr
