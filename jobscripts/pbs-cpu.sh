@@ -12,9 +12,6 @@
 set -euo pipefail
 cd "$PBS_O_WORKDIR"
 
-# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
-grid="parallel.tensor=2 parallel.pipeline=1"
-
 export PBS_SCRIPT=jobscripts/pbs-cpu.sh DECK=${DECK:-input/falcon-h1-0.5b.yaml} CHANGES=${CHANGES:-}
-read -r -a changes <<< "$grid $CHANGES"
+read -r -a changes <<< "$CHANGES"
 exec jobscripts/job.sh "$DECK" "${changes[@]}"

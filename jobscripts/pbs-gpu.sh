@@ -11,13 +11,10 @@
 set -euo pipefail
 cd "$PBS_O_WORKDIR"
 
-# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
-grid="parallel.tensor=4 parallel.pipeline=1"
-
 export BIND=gpu
 # NCCL logs the reason of a failure. If it chooses the wrong network, set NCCL_SOCKET_IFNAME (bootstrap) or NCCL_IB_HCA
 # (data).
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 export PBS_SCRIPT=jobscripts/pbs-gpu.sh DECK=${DECK:-input/falcon-h1-7b.yaml} CHANGES=${CHANGES:-}
-read -r -a changes <<< "$grid $CHANGES"
+read -r -a changes <<< "$CHANGES"
 exec jobscripts/job.sh "$DECK" "${changes[@]}"

@@ -15,9 +15,4 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
-grid="parallel.tensor=4 parallel.pipeline=2"
-
-read -r -a axes <<< "$grid"
-deck=${1:-input/falcon-h1-1.5b.yaml}
-exec jobscripts/job.sh "$deck" "${axes[@]}" "${@:2}"
+exec jobscripts/job.sh "${1:-input/falcon-h1-1.5b.yaml}" "${@:2}"

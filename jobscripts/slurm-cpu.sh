@@ -15,9 +15,4 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
-grid="parallel.tensor=2 parallel.pipeline=1"
-
-read -r -a axes <<< "$grid"
-deck=${1:-input/falcon-h1-0.5b.yaml}
-exec jobscripts/job.sh "$deck" "${axes[@]}" "${@:2}"
+exec jobscripts/job.sh "${1:-input/falcon-h1-0.5b.yaml}" "${@:2}"

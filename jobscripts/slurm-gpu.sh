@@ -15,13 +15,8 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR"
 
-# Parallel layout: tensor- and pipeline-parallel sizes. All remaining ranks are data parallel.
-grid="parallel.tensor=4 parallel.pipeline=1"
-
 export BIND=gpu
 # NCCL logs the reason of a failure. If it chooses the wrong network, set NCCL_SOCKET_IFNAME (bootstrap) or NCCL_IB_HCA
 # (data).
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-read -r -a axes <<< "$grid"
-deck=${1:-input/falcon-h1-7b.yaml}
-exec jobscripts/job.sh "$deck" "${axes[@]}" "${@:2}"
+exec jobscripts/job.sh "${1:-input/falcon-h1-7b.yaml}" "${@:2}"
