@@ -13,7 +13,8 @@ void prepare_threads(char** argv);
 
 // Starts the runtime of the kernels and the GEMM libraries with this number of threads; KOKKOS_NUM_THREADS, or else
 // OMP_NUM_THREADS, overrides it. Kernels of a build without threads use one thread. `place`: index of this process on
-// its machine, which selects its GPU if kernels run on one. Call it once per process, and end_threads once.
+// its machine, which selects its GPU if kernels run on one. Call it once per process, and end_threads once. Exit::usage
+// if such a variable has an impossible value; nothing is started then.
 void start_threads(int threads, int place = 0);
 void end_threads();
 

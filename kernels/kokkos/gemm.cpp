@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/given_threads.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernels/base/given_threads.hpp"
 #include "kernels/base/threads.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/ops/gemm.hpp"
@@ -48,11 +49,6 @@ void prepare_threads([[maybe_unused]] char** argv) {
 #endif
 }
 
-int given_threads(const char* variable, int otherwise) {
-  const char* const given = std::getenv(variable);
-  return given && std::atoi(given) > 0 ? std::atoi(given) : otherwise;
-}
-
 void use_single_threaded_blas() {
 #ifdef KOKKOS_ENABLE_OPENMP
   omp_set_num_threads(1);  // number of threads of parallel regions nested in the current one
@@ -62,6 +58,7 @@ void use_single_threaded_blas() {
 }
 
 void start_threads(int threads, int) {
+  check_thread_variables();
   threads = given_threads("KOKKOS_NUM_THREADS", given_threads("OMP_NUM_THREADS", threads));
   start_kokkos(threads);
   set_blas_threads(threads);

@@ -13,8 +13,6 @@ inline constexpr bool threaded = std::is_same_v<Space, Kokkos::DefaultHostExecut
 inline constexpr bool threaded = false;
 #endif
 
-// Positive number in an environment variable, or `otherwise` if there is none.
-int given_threads(const char* variable, int otherwise);
 // Called by a thread of a parallel region. Until the region ends, its calls of BLAS and oneDNN use only this thread.
 void use_single_threaded_blas();
 // Number of threads that the BLAS library uses for a call, including the calling thread.

@@ -11,6 +11,7 @@
 
 #include "kernels/base/printable.hpp"
 #include "kernels/base/threads.hpp"
+#include "kernels/comm/mpi/launched.hpp"
 #include "kernels/comm/mpi/node.hpp"
 #include "src/report/summary.hpp"
 
@@ -34,12 +35,17 @@ Runtime::Runtime() {
   start_mpi();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+}
+
+void Runtime::start() {
+  require_own_launcher(ranks_);
   const Crowd crowd = machine_load_of(MPI_COMM_WORLD);
   start_threads(crowd.cores_each(), crowd.place);
+  started_ = true;
 }
 
 Runtime::~Runtime() {
-  end_threads();
+  if (started_) end_threads();
   MPI_Finalize();
 }
 
@@ -91,7 +97,10 @@ std::vector<int> agreed(const Runtime& runtime, Exit mine) {
 
 int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) {
   Runtime runtime;
-  const Failure failure = attempt([&] { body(runtime); });
+  const Failure failure = attempt([&] {
+    runtime.start();
+    body(runtime);
+  });
   const std::vector<int> codes = agreed(runtime, failure.code);
   if (codes.empty()) {
     print_line(failure, runtime.rank(), runtime.ranks());

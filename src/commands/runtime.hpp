@@ -16,10 +16,14 @@ namespace gyr {
 
 class Runtime {
  public:
-  Runtime();
+  Runtime();  // starts MPI
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
+
+  // Starts the compute threads. Exit::device if this is the only rank although a launcher has started several processes;
+  // Exit::usage if an environment variable has an impossible thread count. Collective.
+  void start();
 
   MPI_Comm world() const { return MPI_COMM_WORLD; }
   int rank() const { return rank_; }
@@ -27,6 +31,7 @@ class Runtime {
 
  private:
   int rank_ = 0, ranks_ = 1;
+  bool started_ = false;
 };
 
 // Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that

@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "kernels/comm/mpi/launched.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
@@ -28,10 +28,6 @@ struct VerifyArguments : DeckArguments {
   int ranks = 0;
 };
 
-// True if mpiexec or srun started this process as a rank. SLURM_PROCID is not checked, because batch scripts have it
-// too.
-bool is_rank() { return std::getenv("PMI_RANK") || std::getenv("PMIX_RANK") || std::getenv("OMPI_COMM_WORLD_RANK"); }
-
 // Replaces this process by the launcher, which starts the ranks with the same command without -n.
 [[noreturn]] void launch(const VerifyArguments& a) {
   Words program{std::filesystem::read_symlink("/proc/self/exe"), "verify", a.deck};
@@ -46,7 +42,7 @@ bool is_rank() { return std::getenv("PMI_RANK") || std::getenv("PMIX_RANK") || s
 }
 
 int verify(const VerifyArguments& a) {
-  if (a.ranks > 0 && !is_rank()) {
+  if (a.ranks > 0 && !is_launched()) {
     const int failed = guarded([&] { launch(a); });
     std::printf("%s\n", last_line(Exit(failed)).c_str());
     return failed;

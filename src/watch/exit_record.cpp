@@ -5,11 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
+#include <algorithm>
+#include <cmath>
 
 #include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
+#include "src/base/limits.hpp"
 
 namespace gyr {
 
@@ -56,26 +57,15 @@ bool write_exit_record(const std::filesystem::path& file, const ExitRecord& o) n
 std::optional<ExitRecord> read_exit_record(const std::filesystem::path& file) {
   const Json json = json_of_file(file);
   if (!json.is_object()) return {};
-  try {
-    return ExitRecord{json.at("host"), json.at("pid"), json.at("rank"), json.at("signal"), json.at("code"), json.at("time")};
-  } catch (const Json::exception&) {
-    return {};
-  }
+  const auto pid = integer_in(json, "pid"), rank = integer_in(json, "rank"), code = integer_in(json, "code");
+  const double time = number_in(json, "time");
+  const std::string host = text_in(json, "host");
+  if (host.empty() || !pid || !rank || !code || std::isnan(time)) return {};
+  return ExitRecord{host, int(*pid), int(std::clamp<std::int64_t>(*rank, -1, most_ranks)), text_in(json, "signal"), int(*code), time};
 }
 
 std::string manner(const ExitRecord& o) {
   return o.signal.empty() ? fmt::format("exited with code {} without an error message", o.code) : "was killed by " + o.signal;
-}
-
-int rank_from_environment() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {  // SLURM_PROCID may be that of the batch script
-    const char* text = std::getenv(name);
-    if (!text) continue;
-    char* end = nullptr;
-    const long rank = std::strtol(text, &end, 10);
-    if (end != text && *end == 0 && rank >= 0) return int(rank);
-  }
-  return -1;
 }
 
 }  // namespace gyr

@@ -32,7 +32,4 @@ std::optional<ExitRecord> read_exit_record(const std::filesystem::path& file);
 std::string manner(const ExitRecord&);
 std::string signal_name(int number);  // name of a signal, such as "SIGSEGV"
 
-// Rank of this process according to environment variables of Hydra, PMIx or Slurm; -1 if none is set.
-int rank_from_environment();
-
 }  // namespace gyr

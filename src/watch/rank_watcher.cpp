@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/comm/mpi/launched.hpp"
 #include "src/watch/exit_record.hpp"
 #include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"

@@ -4,8 +4,8 @@
 #include "kernels/base/threads.hpp"
 
 #include <Kokkos_Core.hpp>
-#include <cstdlib>
 
+#include "kernels/base/given_threads.hpp"
 #include "kernels/cuda/machine/runtime.hpp"
 
 namespace gyr {
@@ -21,9 +21,9 @@ int& threads_of_host() {
 }  // namespace
 
 void start_threads(int threads, int place) {
+  check_thread_variables();
+  threads_of_host() = given_threads("OMP_NUM_THREADS", threads);
   Kokkos::initialize();
-  const char* const given = std::getenv("OMP_NUM_THREADS");
-  threads_of_host() = given && std::atoi(given) > 0 ? std::atoi(given) : threads;
   cuda::place_on_machine(place);
 }
 void end_threads() { Kokkos::finalize(); }
