@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "regression/support/material.hpp"
+#include "regression/support/seed.hpp"
 #include "regression/support/trials.hpp"
 
 namespace gyr::testing::folder_suite {
@@ -133,6 +134,60 @@ TEST(folder, live_run_folder_is_unchanged_by_second_start) {
   for (const bool is_supervised : {false, true}) second_start_changes_nothing(is_supervised);
 }
 
+// Everything in the folder of a finished run but the files of its locks.
+std::map<std::string, std::string> unlocked(const fs::path& folder) {
+  auto files = snapshot(folder);
+  for (const char* name : {"lock", "supervisor.lock"}) files.erase((folder / name).string());
+  return files;
+}
+
+void refused_starts_change_nothing(bool was_supervised) {
+  SCOPED_TRACE(was_supervised ? "run" : "train");
+  const Folder folder;
+  const fs::path out = folder / "out";
+  const Words settings{"train.steps=4", "optimizer.decay_steps=4", "checkpoint.every=2"};
+  const auto with = [&](const Words& more) {
+    Words words = settings;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Result whole = run(was_supervised ? supervised(out, settings) : train(out, settings));
+  ASSERT_EQ(whole.code, 0) << told(whole);
+  const std::string other = Material::get().trained();
+  struct Refusal {
+    Words words;
+    int code;
+    bool supervised = true;  // false: gyrfalcon run always resumes
+  };
+  const std::vector<Refusal> refusals{{{}, 64, false},
+                                      {{"--resume", "model.mlp.intermediate_size=96"}, 78},
+                                      {{"--resume", "model.attention.rope_theta=3e4"}, 78},
+                                      {{"--resume", "train.global_batch_size=7", "train.micro_batch_size=2"}, 78},
+                                      {{"--resume", "data.tokenizer=/none"}, 66},
+                                      {{"--anew", "--init-from", (folder / "none").string()}, 66, false},
+                                      {{"--anew", "--init-from", other, "model.mlp.intermediate_size=96"}, 78, false}};
+  const auto refuse = [&](Words words, int code, bool is_supervised) {
+    if (is_supervised) words.erase(words.begin());  // --resume
+    const auto before = unlocked(out);
+    const Result r = run(is_supervised ? supervised(out, with(words)) : train(out, with(words)));
+    EXPECT_EQ(r.code, code) << told(r);
+    EXPECT_TRUE(unlocked(out) == before) << told(r);
+  };
+  for (const Refusal& refusal : refusals)
+    for (const bool is_supervised : {false, true})
+      if (!is_supervised || refusal.supervised) refuse(refusal.words, refusal.code, is_supervised);
+  EXPECT_EQ(json_in(out / "status.json")["state"], "done");
+  for (const int step : {2, 4}) fs::remove(Material::checkpoint(out, step) / "manifest.json");
+  for (const bool is_supervised : {false, true}) refuse({"--resume"}, 65, is_supervised);
+  put_contents(out / "run.json", "{}");
+  for (const bool is_supervised : {false, true}) refuse({"--resume"}, 65, is_supervised);
+}
+
+// A start that is refused, for any reason, leaves the folder of a finished run as it was.
+TEST(folder, refused_start_leaves_finished_run_unchanged) {
+  for (const bool was_supervised : {false, true}) refused_starts_change_nothing(was_supervised);
+}
+
 // Between two attempts no rank of a supervised run exists, but the supervisor still owns the folder.
 TEST(folder, supervisor_keeps_folder_locked_between_attempts) {
   const Folder folder;
@@ -219,6 +274,33 @@ TEST(folder, one_of_two_simultaneous_starts_gets_the_folder) {
           << codes[0] << said[0] << codes[1] << said[1];
       EXPECT_NE(said[codes[0] == "0\n"].find("another run"), std::string::npos) << said[codes[0] == "0\n"];
       EXPECT_EQ(losses(folder / fmt::format("out{}", pair)).size(), 300u);
+    });
+}
+
+// The folder is moved or deleted file by file at a random moment of a save.
+TEST(folder, output_folder_deleted_during_a_save_is_named) {
+  std::mt19937 random(seed_of_run());
+  Trials trials("output folder deleted during a save");
+  for (int draw = 0; draw < 8; ++draw)
+    trials.attempt([&] {
+      const Folder folder;
+      const fs::path out = folder / "out";
+      const bool step_by_step = draw % 2 == 1, parallel = draw % 4 > 1;
+      int left = -1;
+      const auto remove = [&](int, const fs::path&) {
+        if (left < 0 && fs::exists(Material::checkpoint(out, 3))) left = int(random() % 40);
+        if (left < 0 || left-- != 0) return;
+        std::error_code ignored;
+        if (!step_by_step) fs::rename(out, folder / "away", ignored);
+        // the run may create a file in a folder that is about to be removed
+        for (int tries = 0; tries < 1000 && fs::exists(out); ++tries) fs::remove_all(out, ignored);
+      };
+      const Words words{"train.steps=100000", "checkpoint.every=1", "checkpoint.async=" + std::string(draw % 3 == 0 ? "false" : "true")};
+      Words command = train(out, words);
+      if (parallel) command.push_back("parallel.tensor=2");
+      const Result r = run(command, {.ranks = parallel ? 2 : 0, .limit = 60, .meanwhile = remove});
+      EXPECT_EQ(r.code, 74) << told(r);
+      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << told(r);
     });
 }
 

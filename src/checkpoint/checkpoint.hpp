@@ -113,6 +113,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, ModelS
 // Exit::config naming the first tensor unless the checkpoint has exactly this model's weights in their shapes. Not
 // collective.
 void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
+void check_model(const WeightSource&, const ModelConfig&);
 
 // Loads only the weights, from the source that `open` returns (see pretrained/weights.hpp). The target is a model whose
 // optimizer state is reset, or a stage without optimizer. Collective over the grid; errors as above.

@@ -9,13 +9,6 @@ namespace gyr {
 
 namespace {
 
-// Exit::config unless the source has exactly the model's weights in their shapes.
-void check_model(const WeightSource& source, const ModelConfig& config) {
-  std::vector<Weight> weights;
-  for (const PlacedTensor& placed : model_weights(config)) weights.push_back(placed.weight);
-  check_weights(source, weights);
-}
-
 // Requires both Adam moments of every trained weight in the checkpoint, in the weight's shape.
 void check_moments(const CheckpointFile& file, const ModelState& state) {
   for (const PlacedTensor& placed : model_weights(state.model(), state.trained())) {
@@ -120,6 +113,12 @@ void open_checked(Communicator& world, const ModelConfig& model, Open&& open) {
 void load_weights(const WeightSource& source, ParameterList parameters) {
   Fetch fetch;
   load_values(fetch, source, parameters);
+}
+
+void check_model(const WeightSource& source, const ModelConfig& config) {
+  std::vector<Weight> weights;
+  for (const PlacedTensor& placed : model_weights(config)) weights.push_back(placed.weight);
+  check_weights(source, weights);
 }
 
 void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig& model) { check_model(CheckpointFile(checkpoint), model); }

@@ -19,6 +19,10 @@ void RunFolder::take(const std::filesystem::path& output, const LockSettings& se
       throw;
     }
   output_ = output;
+}
+
+void RunFolder::begin() {
+  begun_ = true;
   write_status("running", int(Exit::ok), "");
 }
 
@@ -32,7 +36,7 @@ void RunFolder::write_status(const std::string& state, int code, const std::stri
   } catch (const Error&) {
     return;
   }
-  if (!lock_) return;
+  if (!lock_ || !begun_) return;
   const auto beats = state == "running" ? std::vector<Heartbeat>() : read_heartbeats(heartbeat_path(output_));
   write_outcome(output_, {state, code, beats.empty() ? 0 : beats.front().step, -1, message});
 }

@@ -16,14 +16,14 @@ struct Attempt {
   Index from = 0, to = 0, reached = 0;  // step of the newest checkpoint before and after; current step at the end
   double seconds = 0;
   int code = 0;
-  std::string state;    // done | stopped | lost | hung | stale | failed | died
+  std::string state;    // done | stopped | lost | hung | stale | failed | died | refused (before it began in the output folder)
   int rank = -1;        // rank at fault; -1: none
   std::string host;     // host of the rank at fault
   int hosts = 1;        // number of hosts with ranks
   std::string culprit;  // message that names the rank at fault
   std::vector<std::string> slow;
 
-  bool lost_a_rank() const { return rank >= 0 && state != "failed"; }
+  bool lost_a_rank() const { return rank >= 0 && state != "failed" && state != "refused"; }
   bool made_progress() const { return to > from; }
 };
 

@@ -56,7 +56,7 @@ class Supervisor {
   }
   Index newest() const { return newest_step_of_run(output()); }
   static void say(const std::string& line) {
-    std::printf("gyrfalcon run: %s\n", printable(line).c_str());
+    std::printf("gyrfalcon run: %s\n", printable_line(line).c_str());
     std::fflush(stdout);
   }
 
@@ -82,8 +82,7 @@ class Supervisor {
   Attempt run_attempt() {
     Attempt attempt;
     attempt.number = int(attempts_.size()), attempt.ranks = ranks_, attempt.from = newest();
-    std::error_code ignored;
-    std::filesystem::remove(status_path(output()), ignored);  // removes the status.json of the previous attempt
+    const std::string previous = outcome_text(output());
     const Clock::time_point begin = Clock::now();
     Observer observer(run_.limits, output(), attempt.number);
     std::optional<Finding> finding;
@@ -101,7 +100,7 @@ class Supervisor {
     attempt.seconds = since(begin);
     attempt.to = newest(), attempt.reached = observer.step();
     for (const auto& [rank, words] : observer.slow()) attempt.slow.push_back(words);
-    judge_end(attempt, code, finding);
+    judge_end(attempt, code, finding, previous);
     attempt.hosts = observer.hosts();
     if (attempt.host.empty()) attempt.host = observer.host(attempt.rank);
     return attempt;
@@ -114,17 +113,17 @@ class Supervisor {
   }
 
   // Determines how the attempt ended: by a finding of the observer, or by the run's own status.json, or by its exit
-  // code.
-  void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding) const {
-    const auto outcome = read_outcome(output());
+  // code. `previous`: status.json before the attempt, which a start that is refused leaves unchanged.
+  void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding, const std::string& previous) const {
+    const auto outcome = outcome_text(output()) == previous ? std::nullopt : read_outcome(output());
     if (finding) {
       attempt.state = finding->state, attempt.code = finding->code;
       attempt.rank = finding->verdict.rank, attempt.host = finding->host, attempt.culprit = finding->verdict.text;
     } else if (outcome && outcome->state != "running") {
       attempt.state = outcome->state, attempt.code = outcome->code;
       attempt.rank = outcome->rank, attempt.culprit = outcome->message;
-    } else if (code && is_final(*code)) {  // it failed before it had an output folder for status.json
-      attempt.state = "failed", attempt.code = *code;
+    } else if (code && is_final(*code)) {
+      attempt.state = "refused", attempt.code = *code;
     } else {
       attempt.state = "died";
       attempt.code = code.value_or(int(Exit::internal));
@@ -179,7 +178,11 @@ class Supervisor {
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
 
+  // A start that was refused changes nothing in the folder of an earlier run.
   void write_status(const std::string& state) const {
+    std::error_code ignored;
+    const bool has_run = std::filesystem::exists(output() / "supervisor.json", ignored) || std::filesystem::exists(status_path(output()), ignored);
+    if (attempts_.front().state == "refused" && has_run) return;
     Json attempts = Json::array();
     for (const Attempt& attempt : attempts_)
       attempts.push_back({{"attempt", attempt.number},

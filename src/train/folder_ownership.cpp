@@ -13,7 +13,7 @@ namespace gyr {
 namespace {
 
 void notify(const std::string& line) {
-  std::printf("%s\n", printable(line).c_str());
+  std::printf("%s\n", printable_line(line).c_str());
   std::fflush(stdout);
 }
 
@@ -32,10 +32,8 @@ void clear(const RunConfig& run) {
 }
 
 RunIdentity identity(const RunConfig& run, const TrainOptions& options) {
-  if (options.anew)
-    if (const auto aside = set_aside(run.output)) std::printf("moved the files of another run from %s to %s\n", run.output.c_str(), aside->c_str());
   const auto steps = committed_steps(checkpoints_of(run));
-  require(options.resume || steps.empty(), Exit::usage,
+  require(options.resume || options.anew || steps.empty(), Exit::usage,
           "{}: holds checkpoints of another run, the last of step {}; --resume continues from them, --anew sets them aside, another output.folder "
           "keeps them untouched",
           checkpoints_of(run).string(), steps.empty() ? 0 : steps.back());
@@ -47,8 +45,14 @@ RunIdentity identity(const RunConfig& run, const TrainOptions& options) {
 
 RunIdentity take_folder(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
   take(folder, run, options);
-  clear(run);
   return identity(run, options);
+}
+
+void begin_in_folder(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
+  clear(run);
+  if (options.anew)
+    if (const auto aside = set_aside(run.output)) notify(fmt::format("moved the files of another run from {} to {}", run.output, aside->string()));
+  folder.begin();
 }
 
 }  // namespace gyr

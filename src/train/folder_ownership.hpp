@@ -8,10 +8,13 @@
 
 namespace gyr {
 
-// Locks the folder, and removes unfinished saves and the heartbeat of an earlier attempt. Returns the identity of the
-// run that owns the folder from now on: that of the existing run if it is resumed, a new one if there are no
-// checkpoints or they are set aside. First rank only. Exit::usage if the folder holds checkpoints of another run;
-// Exit::io.
+// Locks the folder, and changes nothing else in it. Returns the identity of the run that will own the folder: that of the
+// existing run if it is resumed, a new one if there are no checkpoints or they will be set aside. First rank only.
+// Exit::usage if the folder holds checkpoints of another run; Exit::io.
 RunIdentity take_folder(RunFolder&, const RunConfig&, const TrainOptions&);
+
+// Begins a start that nothing refuses any more: removes unfinished saves and the heartbeat of an earlier attempt, sets
+// another run aside (--anew), and writes the status. First rank only. Exit::io.
+void begin_in_folder(RunFolder&, const RunConfig&, const TrainOptions&);
 
 }  // namespace gyr

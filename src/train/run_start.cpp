@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "kernels/base/printable.hpp"
 #include "modules/cost/flops.hpp"
@@ -45,22 +46,34 @@ CheckpointHeader RunStart::begin() {
   return at;
 }
 
-CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
-  parts_.watch.progress_record().phase("load");
+void RunStart::check_begin() const {
+  const std::string& from = parts_.run.train.init_from;
+  collective_check(parts_.grid.world(), [&] {
+    if (parts_.lead() && !from.empty()) parts_.engine.check_weights(from);
+  });
+}
+
+void RunStart::check_resume(Changes changes) {
+  checked_ = candidate(changes, std::numeric_limits<std::int64_t>::max());
+  if (!checked_) check_begin();
+}
+
+// Newest checkpoint of this run below step `before` whose metadata can be read and whose deck is accepted. nullopt if
+// there are no checkpoints at all.
+std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int64_t before) {
   Communicator& world = parts_.grid.world();
   const std::filesystem::path folder = checkpoints_of(parts_.run);
-  while (const auto newest = newest_checkpoint(
-             folder, world, [this](const std::string& note) { print_line(note); }, before, &identity_)) {
+  const auto print = [this](const std::string& note) { print_line(note); };
+  while (const auto newest = newest_checkpoint(folder, world, print, before, &identity_)) {
     const CheckpointHeader saved = read_header(*newest);
     before = saved.step;
     const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
     print_line(text_of(changed, newest->filename().string()));
     try {
       if (changes == Changes::weighed) require_same_model(changed, *newest);
-      return loaded(*newest);
+      return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank
-      if (error.code != Exit::data) throw;
-      print_line(fmt::format("skipped checkpoint {}", error.what()));
+      pass_over(error);
     }
   }
   // Starting over would overwrite checkpoints that may still be repaired.
@@ -68,7 +81,26 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
     require(!parts_.lead() || committed_steps(folder).empty(), Exit::data,
             "{}: it has no readable checkpoint of this run; --anew sets its checkpoints aside and starts a new run", folder.string());
   });
+  return {};
+}
+
+CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
+  parts_.watch.progress_record().phase("load");
+  auto next = checked_ ? std::exchange(checked_, std::nullopt) : candidate(changes, before);
+  for (; next; next = candidate(changes, next->step)) {
+    try {
+      return loaded(next->checkpoint);
+    } catch (const Error& error) {  // the error is the same on every rank
+      pass_over(error);
+    }
+  }
   return begin();
+}
+
+// Reports a damaged checkpoint; rethrows any other error. To be called while the error is handled.
+void RunStart::pass_over(const Error& error) const {
+  if (error.code != Exit::data) throw;
+  print_line(fmt::format("skipped checkpoint {}", error.what()));
 }
 
 CheckpointHeader RunStart::header() const {

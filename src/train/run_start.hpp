@@ -4,6 +4,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 
 #include "src/checkpoint/run_identity.hpp"
 #include "src/config/deck_changes.hpp"
@@ -16,25 +17,37 @@ class RunStart {
   // `identity`: complete on the first rank; empty on the others, and so is the run id in their headers.
   RunStart(const RunParts& parts, const RunIdentity& identity) : parts_(parts), identity_(identity) {}
 
-  // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer.
-  CheckpointHeader begin();
-
   // Treatment of deck changes since the checkpoint. The first value refuses changes that make the model compute something
   // else, the second only reports changes, the last does not look for them.
   enum class Changes { weighed, reported, known };
+
+  // Refuses a start that begin() or resume() would refuse, as far as that is known without reading a tensor. Changes
+  // nothing in the output folder.
+  void check_begin() const;
+  void check_resume(Changes);
+
+  // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer.
+  CheckpointHeader begin();
   // Resumes from the newest checkpoint of this run below step `before` that is intact up to its last tensor. Damaged
   // ones are reported and skipped. Starts a new run if there are no checkpoints; Exit::data if there are some and none
   // is usable.
   CheckpointHeader resume(Changes, std::int64_t before = std::numeric_limits<std::int64_t>::max());
 
  private:
+  struct Candidate {
+    std::filesystem::path checkpoint;
+    std::int64_t step;
+  };
+  std::optional<Candidate> candidate(Changes, std::int64_t before);
   CheckpointHeader header() const;
   CheckpointHeader loaded(const std::filesystem::path& checkpoint);
   void require_same_model(const std::vector<DeckChange>&, const std::filesystem::path& checkpoint);
+  void pass_over(const Error&) const;
   void print_line(const std::string& lines) const;
 
   RunParts parts_;
   RunIdentity identity_;
+  std::optional<Candidate> checked_;  // result of check_resume(), for resume()
 };
 
 }  // namespace gyr

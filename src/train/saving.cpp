@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/saving.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "src/parallel/collective_check.hpp"
 
 namespace gyr {
@@ -26,13 +29,27 @@ void Saving::require_folder() const {
   collective_check(parts_.grid.world(), [&] { parts_.folder.require_held(); });
 }
 
+// A save also fails if the output folder is deleted meanwhile. Then the lost folder is reported, not the file that the
+// save needed first. Deleting a folder takes a moment, and its lock may be deleted last.
+void Saving::require_folder_after_failure() const {
+  collective_check(parts_.grid.world(), [&] {
+    for (int i = 0; parts_.lead() && i < 10; ++i) {
+      parts_.folder.require_held();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+}
+
 // Runs a part of a save; once the save is committed, logs it and updates timers.
 template <class Save>
 void Saving::take(Save&& save) {
   std::optional<Saved> saved;
-  {
+  try {
     auto t = parts_.timers.scope("checkpoint");
     saved = save();
+  } catch (const Error& error) {  // the error is the same on every rank
+    if (error.code == Exit::io || error.code == Exit::missing) require_folder_after_failure();
+    throw;
   }
   if (!saved) return;
   parts_.timers.add("checkpoint write", saved->write_seconds);

@@ -24,6 +24,7 @@ class Saving {
   std::optional<double> longest_seconds() const { return longest_; }  // seconds of the longest save; empty before the first save is committed
 
  private:
+  void require_folder_after_failure() const;
   template <class Save>
   void take(Save&&);
 

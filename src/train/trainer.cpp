@@ -38,9 +38,17 @@ std::vector<std::pair<std::string, Index>> most_memory(const Capacity& mine, Com
   return most;
 }
 
-CheckpointHeader started(RunStart& start, const TrainOptions& options) {
-  if (!options.resume) return start.begin();
-  return start.resume(options.accept_changes ? RunStart::Changes::reported : RunStart::Changes::weighed);
+RunStart::Changes changes_of(const TrainOptions& options) {
+  return options.accept_changes ? RunStart::Changes::reported : RunStart::Changes::weighed;
+}
+
+// Begins the run in its folder, unless the start is refused; nothing in the folder has been changed before.
+void accept(RunStart& start, const RunParts& parts, const TrainOptions& options) {
+  options.resume ? start.check_resume(changes_of(options)) : start.check_begin();
+  collective_check(parts.grid.world(), [&] {
+    if (parts.lead()) begin_in_folder(parts.folder, parts.run, options);
+  });
+  parts.watch.attach(parts.run.output);
 }
 
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
@@ -69,11 +77,10 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   RunFolder own_folder;
   RunFolder& folder = options.folder ? *options.folder : own_folder;
   const RunIdentity identity = folder_taken(folder, run, options, grid);
-  watch.attach(run.output);
-
   const RunParts parts{run, deck, grid, watch, timers, trace, *engine, folder, {run.train.walltime, options.begin}};
   RunStart start(parts, identity);
-  const CheckpointHeader at = started(start, options);
+  accept(start, parts, options);
+  const CheckpointHeader at = options.resume ? start.resume(changes_of(options)) : start.begin();
 
   const double peak = grid.world().sum(engine->gemm_rate()) / me.ranks;
   const auto saver = engine->saver();

@@ -30,6 +30,7 @@ class RunEngine final : public TrainingEngine {
   void load_weights(const std::filesystem::path& model) override {
     load_weights_from([&] { return open_initial(model, run_.model, run_.train.new_head, run_.train.seed); }, engine_);
   }
+  void check_weights(const std::filesystem::path& model) const override { check_initial(model, run_.model, run_.train.new_head); }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }

@@ -20,6 +20,9 @@ class TrainingEngine {
   virtual void initialise() = 0;
   virtual void load_weights(const std::filesystem::path& model) = 0;
   virtual CheckpointHeader load(const std::filesystem::path& checkpoint) = 0;
+  // Throws the error of load_weights() for a model that is missing or has other weights, without reading a tensor. Not
+  // collective.
+  virtual void check_weights(const std::filesystem::path& model) const = 0;
   // Exit::config naming the first tensor with another shape. Not collective.
   virtual void check_shapes(const std::filesystem::path& checkpoint) const = 0;
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/watch/outcome.hpp"
 
+#include <algorithm>
+
+#include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
+#include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/watch/heartbeat.hpp"
@@ -38,11 +42,12 @@ void write_outcome(const std::filesystem::path& output, const Outcome& o) noexce
 std::optional<Outcome> read_outcome(const std::filesystem::path& output) {
   const Json json = json_of_file(status_path(output));
   if (!json.is_object()) return {};
-  try {
-    return Outcome{json.at("state"), json.at("code"), json.at("step"), json.at("rank"), json.at("message")};
-  } catch (const Json::exception&) {
-    return {};
-  }
+  const std::string state = text_in(json, "state");
+  const auto code = integer_in(json, "code"), step = integer_in(json, "step"), rank = integer_in(json, "rank");
+  if (state.empty() || !code || *code < 0 || *code > 255 || !step || !rank) return {};
+  return Outcome{state, int(*code), *step, int(std::clamp<std::int64_t>(*rank, -1, most_ranks)), text_in(json, "message")};
 }
+
+std::string outcome_text(const std::filesystem::path& output) { return text_or_nothing(status_path(output), most_json); }
 
 }  // namespace gyr

@@ -23,5 +23,7 @@ std::filesystem::path status_path(const std::filesystem::path& output);
 void write_outcome(const std::filesystem::path& output, const Outcome&) noexcept;
 // nullopt if there is no file or it cannot be parsed.
 std::optional<Outcome> read_outcome(const std::filesystem::path& output);
+// Text of the file, "" if there is none. Each write changes it, because it contains the time.
+std::string outcome_text(const std::filesystem::path& output);
 
 }  // namespace gyr

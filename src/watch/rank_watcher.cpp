@@ -26,16 +26,18 @@ int wait_for(pid_t rank, const sigset_t& all) {
   }
 }
 
-bool has_outcome(const std::filesystem::path& output) {
+// `before`: text of status.json when this attempt began, which may report the end of an earlier one.
+bool has_outcome(const std::filesystem::path& output, const std::string& before) {
+  if (outcome_text(output) == before) return false;
   const auto outcome = read_outcome(output);
   return outcome && outcome->state != "running";
 }
 
-void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
+void report(const std::filesystem::path& exit_record, const std::string& before, pid_t rank, int status) {
   // A rank may exit because another one has died; the record of that one must come first.
   const timespec respect{0, 200'000'000};
   if (WIFEXITED(status)) nanosleep(&respect, nullptr);
-  if (has_outcome(exit_record.parent_path())) return;
+  if (has_outcome(exit_record.parent_path(), before)) return;
   write_exit_record(exit_record, {host_name(), rank, rank_from_environment(), WIFSIGNALED(status) ? signal_name(WTERMSIG(status)) : "",
                                   WIFEXITED(status) ? WEXITSTATUS(status) : 0, double(wall_nanoseconds()) * 1e-9});
 }
@@ -53,9 +55,10 @@ void report(const std::filesystem::path& exit_record, pid_t rank, int status) {
   ::_exit(128 + number);  // process 1 of a container is not ended by its own signals
 }
 
-[[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& exit_record, const std::atomic<bool>& agreed) {
+[[noreturn]] void keep(pid_t rank, const sigset_t& all, const std::filesystem::path& exit_record, const std::string& before,
+                       const std::atomic<bool>& agreed) {
   const int status = wait_for(rank, all);
-  if (WIFSIGNALED(status) || !agreed.load()) report(exit_record, rank, status);
+  if (WIFSIGNALED(status) || !agreed.load()) report(exit_record, before, rank, status);
   end_like(status);
 }
 
@@ -72,12 +75,13 @@ Kept::Kept(const std::filesystem::path& exit_record) {
   void* page = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   agreed_ = new (page) std::atomic<bool>(false);
+  const std::string outcome = outcome_text(exit_record.parent_path());
   sigset_t all, before;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &before);
   ::signal(SIGCHLD, SIG_DFL);  // if SIGCHLD is ignored, children vanish without a status
   const pid_t rank_watcher = ::getpid(), rank = ::fork();
-  if (rank > 0) keep(rank, all, exit_record, *agreed_);
+  if (rank > 0) keep(rank, all, exit_record, outcome, *agreed_);
   if (rank == 0) become_rank(rank_watcher);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }

@@ -152,6 +152,13 @@ TEST(rank_watcher, rank_exit_is_recorded_unless_already_explained) {
   EXPECT_TRUE(read_exit_record(file));
   write_outcome(folder.path(), {"hung", 75, 3, 1, "rank 1 sleeps"});
   EXPECT_EQ(code(75, false), 75);
+  EXPECT_TRUE(read_exit_record(file)) << "an outcome of an earlier attempt explains nothing";
+  std::filesystem::remove(file);
+  Launched explained(file, [&](Kept&) {
+    write_outcome(folder.path(), {"hung", 75, 3, 1, "rank 1 sleeps"});
+    ::_exit(75);
+  });
+  EXPECT_EQ(explained.end(), 75);
   EXPECT_FALSE(read_exit_record(file));
 }
 

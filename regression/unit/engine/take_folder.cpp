@@ -14,7 +14,9 @@ RunIdentity folder_taken(const Folder& folder, const TrainOptions& options = {})
   RunConfig run{};
   run.output = folder.path(), run.watch.lock_patience = 1;
   RunFolder taken;
-  return take_folder(taken, run, options);
+  const RunIdentity identity = take_folder(taken, run, options);
+  begin_in_folder(taken, run, options);
+  return identity;
 }
 
 // Creates an empty folder that has the name of a checkpoint.
@@ -35,6 +37,25 @@ TEST(take_folder, folder_with_other_checkpoints_is_refused_unchanged) {
   EXPECT_EQ(error.code, Exit::usage);
   EXPECT_NE(std::string(error.what()).find("the last of step 12"), std::string::npos) << error.what();
   EXPECT_TRUE(fs::exists(folder / "checkpoints/step_00000003"));
+}
+
+TEST(take_folder, nothing_but_lock_changes_before_the_run_begins) {
+  const Folder folder;
+  const std::vector<std::string> names{"status.json", "heartbeat.bin", "metrics.jsonl", "run.json"};
+  write_identity(folder.path(), {"0123456789abcdef"});
+  const std::string identity = contents(folder / "run.json");
+  for (std::size_t i = 0; i < 3; ++i) folder.write(names[i], "of another run");
+  put_checkpoint(folder, "step_00000003");
+  put_checkpoint(folder, "step_00000004.tmp");
+  for (const TrainOptions& options : {TrainOptions{.resume = true}, TrainOptions{.anew = true}}) {
+    RunConfig run{};
+    run.output = folder.path();
+    RunFolder taken;
+    take_folder(taken, run, options);
+    taken.write_status("failed", 78, "refused");
+    for (const std::string& name : names) EXPECT_EQ(contents(folder / name), name == "run.json" ? identity : "of another run") << name;
+    EXPECT_TRUE(fs::exists(folder / "checkpoints/step_00000003") && fs::exists(folder / "checkpoints/step_00000004.tmp"));
+  }
 }
 
 TEST(take_folder, resume_keeps_run_id_fresh_run_archives_checkpoints) {
