@@ -2,13 +2,13 @@
 #include "src/checkpoint/stored_checkpoint.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 
+#include "src/base/input_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/shard_writer.hpp"
+#include "src/checkpoint/tensor_set.hpp"
 
 namespace gyr {
 
@@ -16,16 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t most_open = 16;  // maximum number of files kept open; a rank may need parts of thousands of files
-
-std::string contents(const fs::path& path) {
-  require(!fs::is_directory(path), Exit::data, "{}: is a folder; a checkpoint has a file of this name", path.string());
-  std::ifstream file(path, std::ios::binary);
-  require(file.good(), fs::exists(path) ? Exit::io : Exit::data, "{}: cannot be opened; a checkpoint needs this file", path.string());
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  require(!file.bad(), Exit::io, "{}: cannot be read", path.string());
-  return text;
-}
+constexpr std::size_t most_open = 16;                        // maximum number of files kept open; a rank may need parts of thousands of files
+constexpr std::size_t most_manifest = std::size_t(4) << 30;  // maximum size of a manifest in bytes
 
 // Compares the size with the manifest: truncated and empty files are found without reading them.
 void check_size(const fs::path& path, Index bytes) {
@@ -70,9 +62,13 @@ StoredCheckpoint::StoredCheckpoint(const fs::path& path, Expect expect) : path_(
 void StoredCheckpoint::open_folder() {
   const fs::path manifest = path_ / manifest_name;
   std::error_code error;
+  const bool foreign = fs::exists(path_ / "config.json", error) || fs::exists(path_ / "model.safetensors", error);
+  require(!foreign || fs::exists(manifest, error), Exit::data,
+          "{}: is a Hugging Face folder, and a checkpoint is needed here; make one of it first with `gyrfalcon import-hf {} CHECKPOINT`", name_,
+          name_);
   require(fs::exists(manifest, error), Exit::data, "{}: does not exist: {} is neither a complete checkpoint nor a Hugging Face folder",
           manifest.string(), name_);
-  manifest_ = manifest_of(contents(manifest), manifest.string());
+  manifest_ = manifest_of(text_of_file(manifest, most_manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }
 
@@ -92,6 +88,7 @@ void StoredCheckpoint::open_file(Expect expect) {
     const std::string long_name = dataset.has("long_name") ? dataset.text("long_name") : name;
     manifest_.tensors.push_back({name, hf_name, long_name, dataset.dtype(), dataset.shape(), meaning});
   }
+  if (has_header_) check_tensor_set(manifest_.tensors, name_);
 }
 
 const StoredTensor* StoredCheckpoint::find(const std::string& path) const {
@@ -133,7 +130,7 @@ bool check_against_manifest(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path("."), manifest = folder / manifest_name;
   std::error_code error;
   if (!fs::exists(manifest, error)) return false;
-  const Manifest known = manifest_of(contents(manifest), manifest.string());
+  const Manifest known = manifest_of(text_of_file(manifest, most_manifest), manifest.string());
   const std::string name = file.filename().string();
   for (const ManifestFile& entry : known.files)
     if (entry.name == name) return check_file(folder, entry, known), true;

@@ -8,8 +8,18 @@
 #include "src/checkpoint/reshard.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
+#include "src/commands/notes.hpp"
+#include "src/pretrained/pretrained.hpp"
 
 namespace gyr {
+
+namespace {
+
+void check_weights(const std::string& checkpoint) {
+  if (const std::string note = check_weights_of_deck(checkpoint); !note.empty()) print_note(note);
+}
+
+}  // namespace
 
 void add_info(Command& app, Action& action) {
   struct Arguments {
@@ -22,7 +32,15 @@ void add_info(Command& app, Action& action) {
   c->add_flag("--check", a->wanted.check,
               "Verify the checksum of every file: a shard against the manifest, a file of format 1 against the checksums inside it");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor and show its range, root mean square and count of non-finite elements");
-  c->callback([a, &action] { action = [a] { return guarded([&] { std::printf("%s", describe_checkpoint(a->file, a->wanted).c_str()); }); }; });
+  c->callback([a, &action] {
+    action = [a] {
+      return guarded([&] {
+        const std::string text = describe_checkpoint(a->file, a->wanted);
+        if (a->wanted.check) check_weights(a->file);
+        std::printf("%s", text.c_str());
+      });
+    };
+  });
 }
 
 void add_diff(Command& app, Action& action) {
@@ -67,6 +85,7 @@ void add_reshard(Command& app, Action& action) {
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
+        check_weights(a->from);
         const Resharded r = reshard(a->from, a->to, a->files, a->options);
         std::printf("%s: %.1f MB in %d file%s\n", a->to.c_str(), double(r.bytes) / 1e6, r.files, r.files == 1 ? "" : "s");
       });

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "modules/cost/flops.hpp"
 #include "modules/objectives/objective.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/checkpoint/manifest.hpp"
+#include "src/checkpoint/stored_checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -97,6 +99,23 @@ RunConfig run_of(const fs::path& model, const Note& note) {
   if (!is_model_folder(model)) return run_of_checkpoint(model);
   Deck deck = Deck::parse(deck_of_folder(model, defaults_of_folder(model, note)), model.string());
   return read_run_config(deck);
+}
+
+std::string check_weights_of_deck(const fs::path& checkpoint) {
+  std::error_code error;
+  if (fs::is_directory(checkpoint, error)) return "";
+  const StoredCheckpoint file(checkpoint, Expect::tensors);
+  if (!file.has_header()) return "";
+  RunConfig run;
+  try {
+    run = run_of_checkpoint(checkpoint);
+  } catch (const Error& unreadable) {
+    return fmt::format("the deck in the file cannot be read, so it is not known whether all weights are there: {}", unreadable.what());
+  }
+  for (const Weight& weight : declared_weights(run.model))
+    require(file.find(path_of(Content::weight, weight.name)), Exit::data,
+            "{}: the weight {} of the model in its deck is missing: the file is damaged; use another checkpoint", file.name(), weight.name);
+  return "";
 }
 
 RunConfig inference_run(const fs::path& model, const Note& note) {

@@ -32,4 +32,8 @@ std::uint64_t checksum_of_model(const std::filesystem::path& model);
 // The complete deck of a run that starts from the folder.
 std::string deck_of_folder(const std::filesystem::path& folder, const RunDefaults&);
 
+// Exit::data unless a checkpoint of format 1, in which no manifest lists the tensors, has every weight of the model that
+// its deck describes. Returns a sentence for users if its deck cannot be read, so that this was not checked.
+std::string check_weights_of_deck(const std::filesystem::path& checkpoint);
+
 }  // namespace gyr

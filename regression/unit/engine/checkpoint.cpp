@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "kernels/base/sanitizer.hpp"
 #include "regression/support/file_size_limit.hpp"
@@ -19,6 +20,7 @@
 #include "src/checkpoint/reshard.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
 #include "src/checkpoint/writer.hpp"
+#include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 
 namespace gyr::testing::checkpoint_suite {
@@ -309,6 +311,67 @@ TEST(checkpoint, older_format_is_read_bit_for_bit) {
     refused += error.code != Exit::ok;
   }
   EXPECT_GT(refused, 100);
+}
+
+// Copies a checkpoint of format 1.0 without some of its tensors, and with another deck if one is given.
+void copy_without(const fs::path& from, const fs::path& to, const std::set<std::string>& dropped, const std::string& deck = "") {
+  const StoredCheckpoint stored(from);
+  CheckpointHeader header = stored.header();
+  if (!deck.empty()) header.deck = deck;
+  hdf5::File file = hdf5::File::create(to);
+  for (const StoredTensor& t : stored.tensors()) {
+    if (dropped.contains(t.path)) continue;
+    std::vector<std::byte> rows(std::size_t(elements(t.shape) * size_of(t.dtype)));
+    stored.read_rows(t, 0, t.shape[0], rows.data());
+    file.create_dataset(t.path, t.dtype, t.shape).write_rows(0, t.shape[0], rows.data());
+  }
+  write_header(file, header, checkpoint_format);
+  file.set("complete", std::int64_t(1));
+  file.close();
+}
+
+TEST(checkpoint, tensor_removed_from_older_format_is_named) {
+  const Folder folder;
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5", copy = folder / "copy.h5";
+  copy_without(golden, copy, {});
+  EXPECT_NO_THROW(describe_checkpoint(copy, {.check = true}));
+  EXPECT_TRUE(diff_checkpoints(golden, copy, {}).within);
+  const StoredCheckpoint stored(golden);
+  for (const StoredTensor& t : stored.tensors()) {
+    copy_without(golden, copy, {t.path});
+    for (const Error& error :
+         {error_of([&] { describe_checkpoint(copy, {.check = true}); }), error_of([&] { reshard(copy, folder / "to", 1, {}); })}) {
+      EXPECT_EQ(error.code, Exit::data) << t.path;
+      EXPECT_TRUE(says(error, "is missing")) << t.path << ": " << error.what();
+    }
+    EXPECT_FALSE(fs::exists(folder / "to"));
+  }
+}
+
+// If the moments of a weight are removed with it, only the deck in the file shows that it is missing.
+TEST(checkpoint, weight_missing_from_older_format_is_named) {
+  const Folder folder;
+  const fs::path golden = fs::path(GYR_SOURCE_DIR) / "regression/golden/checkpoint_1.0.h5", copy = folder / "copy.h5";
+  const std::string deck = R"(
+model: {pattern: M-, vocab_size: 16, hidden_size: 32, mamba: {num_heads: 6, head_dim: 8, state_size: 8}, mlp: {intermediate_size: 16}}
+train: {steps: 1, global_batch_size: 1, seq_length: 4})";
+  copy_without(golden, copy, {}, "model: {width: none}");
+  const std::string unread = check_weights_of_deck(copy);
+  EXPECT_NE(unread.find("the deck in the file cannot be read"), std::string::npos) << unread;
+  copy_without(golden, copy, {}, deck);
+  EXPECT_EQ(check_weights_of_deck(copy), "");
+  const StoredCheckpoint stored(golden);
+  for (const StoredTensor& t : stored.tensors()) {
+    if (!t.path.starts_with("/model/")) continue;
+    std::set<std::string> all;
+    for (const StoredTensor& other : stored.tensors())
+      if (other.hf_name == t.hf_name) all.insert(other.path);
+    copy_without(golden, copy, all, deck);
+    EXPECT_NO_THROW(describe_checkpoint(copy, {.check = true}));
+    const Error error = error_of([&] { check_weights_of_deck(copy); });
+    EXPECT_EQ(error.code, Exit::data) << t.path;
+    EXPECT_TRUE(says(error, t.hf_name)) << error.what();
+  }
 }
 
 // A check of a single file detects every bit flip in a shard or an index. In older files it detects every flip that
