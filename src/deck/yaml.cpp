@@ -22,9 +22,31 @@ constexpr std::size_t max_bytes = 1 << 20, max_nodes = 10000, max_depth = 16, ma
 
 using Kind = YamlValue::Kind;
 
+std::string_view without_lines(std::string_view text, int count) {
+  for (; count > 0 && !text.empty(); --count) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text;
+}
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find_first_of("\r\n")); }
+
+std::string_view trimmed(std::string_view text) { return text.substr(0, text.find_last_not_of(' ') + 1); }
+
+// Remedy for a line with an unquoted value that begins with a character of YAML's own, such as the * of an alias; empty
+// if the line has none.
+std::string remedy_for(std::string_view line) {
+  for (std::size_t at = line.find_first_of("*&!%@`|>?-"); at != line.npos; at = line.find_first_of("*&!%@`|>?-", at + 1)) {
+    const std::string_view before = trimmed(line.substr(0, at));
+    if (before.empty() || std::string_view(":,[-").find(before.back()) == std::string_view::npos) continue;
+    const bool in_flow = before.find_first_of("[{") != before.npos;
+    const std::string_view value = line.substr(at), own = value.substr(0, in_flow ? value.find_first_of(",]}") : value.find(" #"));
+    return fmt::format("; a value that begins with {} must be in quotes: \"{}\"", line[at], shown(trimmed(own)));
+  }
+  return "";
+}
+
 class Builder : public YAML::EventHandler {
  public:
-  explicit Builder(std::string origin) : origin_(std::move(origin)) {}
+  Builder(std::string_view text, std::string origin) : text_(text), rest_(text), origin_(std::move(origin)) {}
 
   YamlValue take() {
     if (root_.kind == Kind::null) root_.kind = Kind::map;
@@ -36,7 +58,7 @@ class Builder : public YAML::EventHandler {
     if (++documents_ > 1) refuse(mark, "a second document begins here; a deck is one document");
   }
   void OnDocumentEnd() override {}
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse(mark, "aliases are not allowed; write the value out"); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_special(mark, "aliases are not allowed; write the value out"); }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, Kind::null); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
     check_tag(mark, tag);
@@ -60,9 +82,20 @@ class Builder : public YAML::EventHandler {
   std::string at(const YAML::Mark& mark) const { return fmt::format("{}:{}", origin_, mark.line + 1); }
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view why) const { fail(Exit::config, "{}: {}", at(mark), why); }
 
+  [[noreturn]] void refuse_special(const YAML::Mark& mark, const std::string& why) { refuse(mark, why + remedy_for(line_of(mark))); }
+
+  // Marks rarely decrease, so the search continues from the line of the last call.
+  std::string_view line_of(const YAML::Mark& mark) {
+    if (mark.line < line_) rest_ = text_, line_ = 0;
+    rest_ = without_lines(rest_, mark.line - line_), line_ = mark.line;
+    return first_line(rest_);
+  }
+
   // Plain scalars carry the tag "?", quoted ones "!".
-  void check_tag(const YAML::Mark& mark, const std::string& tag) const {
-    if (!tag.empty() && tag != "?" && tag != "!") refuse(mark, "tags such as " + shown(tag) + " are not allowed");
+  void check_tag(const YAML::Mark& mark, const std::string& tag) {
+    const std::string_view line = line_of(mark);
+    const bool lone = std::size_t(mark.column) < line.size() && line[std::size_t(mark.column)] == '!';  // yaml-cpp drops such a tag
+    if (lone || (!tag.empty() && tag != "?" && tag != "!")) refuse_special(mark, "tags such as " + shown(tag) + " are not allowed");
   }
 
   bool expects_key() const {
@@ -97,10 +130,12 @@ class Builder : public YAML::EventHandler {
   }
 
   void count(const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (anchor != YAML::NullAnchor) refuse(mark, "anchors are not allowed; write the value out where it is used");
+    if (anchor != YAML::NullAnchor) refuse_special(mark, "anchors are not allowed; write the value out where it is used");
     if (++nodes_ > max_nodes) refuse(mark, fmt::format("a deck may have at most {} keys and values", max_nodes));
   }
 
+  std::string_view text_, rest_;  // full text; text from line line_ on
+  int line_ = 0;                  // number of lines before rest_
   std::string origin_, key_line_;
   YamlValue root_;
   std::vector<YamlValue*> stack_;  // the open maps and lists; a parent does not grow while its child is open
@@ -156,14 +191,14 @@ YamlValue* YamlValue::find(std::string_view name) {
 
 YamlValue parse_yaml(const std::string& text, const std::string& origin) {
   check_text(text, origin);
-  Builder builder(origin);
+  Builder builder(text, origin);
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& e) {
-    fail(Exit::config, "{}:{}:{}: {}", origin, e.mark.line + 1, e.mark.column + 1, e.msg);
+    fail(Exit::config, "{}:{}:{}: {}{}", origin, e.mark.line + 1, e.mark.column + 1, e.msg, remedy_for(first_line(without_lines(text, e.mark.line))));
   }
   return builder.take();
 }

@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "modules/settings/nearest.hpp"
+#include "regression/support/folder.hpp"
+#include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "regression/support/trials.hpp"
 
@@ -310,6 +312,35 @@ TEST(deck, unsupported_yaml_is_refused) {
   const std::string message = outcome("model: {\"a\\e[31m\\n\": 1, width: 8, layers: 1}\ntrain: {steps: 1}\n").second;
   // control characters of a key are escaped, so that it cannot change the terminal
   EXPECT_NE(message.find("\\x1b[31m\\x0a"), std::string::npos) << message;
+}
+
+// Layer patterns contain * and -, which have a meaning of their own in YAML at the start of a value.
+TEST(deck, error_of_unquoted_pattern_shows_it_in_quotes) {
+  std::mt19937 random(seed_of_run());
+  const std::string symbols = "PM*-E x2*&!%@`";
+  int refused = 0;
+  for (int draw = 0; draw < 1000; ++draw) {
+    std::string pattern(1 + random() % 6, ' ');
+    for (char& c : pattern) c = symbols[random() % symbols.size()];
+    pattern.erase(0, pattern.find_first_not_of(' '));
+    pattern.erase(pattern.find_last_not_of(' ') + 1);
+    if (pattern.empty()) continue;
+    const bool flow = random() % 3 == 0;
+    const auto deck = [&](const std::string& value) {
+      return flow ? "model: {seq: 1, pattern: " + value + "}\n" : "model:\n  pattern: " + value + "  # layers\n  seq: 1\n";
+    };
+    std::string read;
+    const Error error = error_of([&] { read = values_by_path(parse_yaml(deck(pattern), "d.yaml")).at("model.pattern"); });
+    if (error.code == Exit::ok) {
+      EXPECT_EQ(read, pattern);
+      continue;
+    }
+    ++refused;
+    const std::string quoted = '"' + pattern + '"';
+    EXPECT_TRUE(std::string(error.what()).ends_with("must be in quotes: " + quoted)) << error.what();
+    EXPECT_EQ(values_by_path(parse_yaml(deck(quoted), "d.yaml")).at("model.pattern"), pattern);
+  }
+  EXPECT_GT(refused, 200);
 }
 
 TEST(deck, files_that_cannot_be_read_are_named) {
