@@ -2,6 +2,7 @@
 // For every kind of wrong user input, the program must end with its documented exit code and one helpful message, on
 // one process and on two ranks.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -358,6 +359,79 @@ TEST(bad_input, folder_in_place_of_a_file_is_named) {
   expect_refused(run({"data", "build", text, prefix, "--tokenizer", material().tokenizer()}), Exit::io, {prefix.string() + ".idx", "is a folder"});
   const fs::path identity = replaced(saves.folder.path() / "run.json");
   expect_refused(run(material().train(saves.folder.path(), {"train.steps=70", "--resume"})), Exit::data, {identity.string()});
+}
+
+// Opening a pipe waits for a process that writes to it, so a command must recognise a pipe before it opens it.
+TEST(bad_input, pipe_in_place_of_a_file_is_refused) {
+  const Folder folder;
+  const std::string pipe = folder / "pipe", text = folder / "text.jsonl", hf = folder / "hf", to = folder / "to";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo(text.c_str(), 0600), 0);
+  ASSERT_EQ(run({"export-hf", material().trained(), hf}).code, 0);
+  const std::string trained = material().trained(), tokenizer = material().tokenizer();
+  const Words commands[] = {{"train", pipe},
+                            {"plan", pipe},
+                            {"plan", material().deck(), "--cluster", pipe},
+                            {"plan", material().deck(), "--cluster", std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml", "--profile", pipe},
+                            {"info", pipe},
+                            {"info", pipe, "--check"},
+                            {"diff", trained, trained, "--tolerances", pipe},
+                            {"reshard", pipe, to},
+                            {"tokenizer", "encode", pipe, "--text", "a"},
+                            {"tokenizer", "train", to, pipe},
+                            {"data", "build", pipe, to, "--tokenizer", tokenizer},
+                            {"data", "build", text, to, "--tokenizer", tokenizer},
+                            {"data", "build", material().text(), to, "--tokenizer", pipe},
+                            {"eval", trained, "--text", pipe},
+                            {"eval", trained, "--lambada", pipe},
+                            {"eval", trained, "--choices", pipe},
+                            {"trace", "show", pipe},
+                            {"ps", pipe},
+                            {"generate", trained, "--prompt", "a", "--tokenizer", pipe},
+                            {"generate", trained, "--batch", pipe}};
+  for (const Words& command : commands) {
+    const Result r = run(command, {.limit = 20.0 * slowness});
+    EXPECT_TRUE(r.code > 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << told(r);
+    EXPECT_EQ(messages(r.err).size(), 1u) << told(r);
+    EXPECT_NE(r.err.find("pipe"), std::string::npos) << told(r);
+  }
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}) {
+    const fs::path file = fs::path(hf) / name;
+    fs::rename(file, folder / name);
+    ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+    for (const Words& command : {Words{"import-hf", hf, to}, Words{"generate", hf, "--prompt", "a", "--tokens", "1"}, Words{"export-gguf", hf, to}}) {
+      const Result r = run(command, {.limit = 20.0 * slowness});
+      EXPECT_TRUE(r.code >= 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << " " << name << told(r);
+      fs::remove_all(to);
+    }
+    fs::rename(folder / name, file);
+  }
+}
+
+TEST(bad_input, unquoted_yaml_alias_error_says_to_quote_it) {
+  const Folder folder;
+  const auto [deck, line] = deck_with(folder, "  pattern: P x 2", "  pattern: *-");
+  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "must be in quotes: \"*-\""}, {0});
+}
+
+TEST(bad_input, model_folder_in_place_of_checkpoint_is_named) {
+  const Folder folder;
+  const std::string hf = folder / "hf";
+  ASSERT_EQ(run({"export-hf", material().trained(), hf}).code, 0);
+  for (const Words& command : {Words{"export-hf", hf, folder / "again"}, {"info", hf}, {"reshard", hf, folder / "again"}, {"diff", hf, hf}})
+    expect_refused_quietly(command, Exit::data, {hf + ": is a Hugging Face folder, and a checkpoint is needed", "gyrfalcon import-hf"}, {0});
+}
+
+TEST(bad_input, peft_type_that_is_no_text_is_refused) {
+  const Folder folder;
+  const std::string hf = folder / "hf";
+  ASSERT_EQ(run({"export-hf", material().trained(), hf}).code, 0);
+  fs::create_directory(folder / "peft");
+  for (const char* type : {"1", "null", "[]", "{}", "true", "\"lora\""}) {
+    put_contents(folder / "peft/adapter_config.json",
+                 fmt::format(R"({{"peft_type": {}, "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}})", type));
+    expect_refused_quietly({"import-hf", hf, folder / "to", "--adapters", folder / "peft"}, Exit::data, {"peft_type is not LORA"}, {0});
+  }
 }
 
 TEST(bad_input, resume_skips_a_checkpoint_with_a_flipped_bit) {

@@ -54,6 +54,15 @@ TEST(structure, includes_point_one_way) {
   }
 }
 
+// Opening a pipe waits for its writer, so that a stream on a file of a user may hang. src/base/input_file.hpp never waits.
+TEST(structure, product_reads_files_without_streams) {
+  static const std::regex stream(R"re(\bifstream\b|\bfopen\b[^;]*"r)re");
+  for (const std::string layer : {"kernels", "modules", "src"})
+    each_line(layer, [&](const fs::path& file, int number, const std::string& line) {
+      EXPECT_FALSE(std::regex_search(line, stream)) << file << ":" << number << " " << line;
+    });
+}
+
 using FolderGraph = std::map<std::string, std::set<std::string>>;
 
 // The first `depth` components of the folder of `file`, a path from the project's root: src/engine at depth 2 for src/engine/step/engine.hpp.
