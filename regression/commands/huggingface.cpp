@@ -278,20 +278,56 @@ TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {
     EXPECT_EQ(written["eos_token_id"], nullptr);
   }
   // The error for an unsupported chat template names it and suggests --template.
-  put_contents(folder / "away/chat_template.jinja", "{% if tools %}x{% endif %}");
+  put_contents(folder / "away/chat_template.jinja", "\n{% include 'x' %}");
   const Result without = must({"generate", folder / "away", "--prompt", "ka", "--greedy", "--tokens", "1", "--tokenizer", tokenizer});
   EXPECT_NE(without.err.find("the model has a chat template"), std::string::npos) << without.err;
   expect_refused({"generate", folder / "away", "--prompt", "ka", "--chat", "--tokenizer", tokenizer}, Exit::data,
-                 "away/chat_template.jinja: the chat template cannot be converted: character 1: `if tools` is not");
+                 "away/chat_template.jinja: the chat template cannot be read: line 2: the statement 'include' is not supported");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat"}, Exit::data, "has no chat template; write one with --template");
   expect_refused({"generate", exported(), "--prompt", "ka", "--chat", "--template", "{role}{content}"}, Exit::usage, "--chat");
   // data build can also use the chat template of the model.
   folder.write("chat.jsonl", R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}]})"
                              "\n");
-  must({"data", "build", folder / "chat.jsonl", folder / "by-model", "--tokenizer", tokenizer, "--template", "@" + (folder / "ckpt").string()});
+  const Result built =
+      must({"data", "build", folder / "chat.jsonl", folder / "by-model", "--tokenizer", tokenizer, "--template", "@" + (folder / "ckpt").string()});
+  EXPECT_NE(built.out.find("by-model_mask.bin: targets are from the difference of prefixes: the chat template has no {% generation %} block"),
+            std::string::npos)
+      << built.out;
   must({"data", "build", folder / "chat.jsonl", folder / "by-hand", "--tokenizer", tokenizer, "--template", "<{role}>{content}\n"});
   for (const char* end : {".bin", ".idx", "_mask.bin"})
     EXPECT_EQ(contents((folder / "by-model").string() + end), contents((folder / "by-hand").string() + end)) << end;
+}
+
+// A chat template in a file: its {% generation %} blocks are the targets, and its special tokens are those of the
+// tokenizer_config.json in its folder.
+TEST(huggingface, chat_template_files_select_targets) {
+  const Folder folder;
+  const fs::path tokenizer = exported() / "tokenizer.json";
+  folder.write("chat.jsonl",
+               R"({"messages": [{"role": "user", "content": "ka"}, {"role": "assistant", "content": "lo"}], "chat_template_kwargs": {"mark": "mi"}})"
+               "\n");
+  folder.write("own.jinja",
+               "{% for m in messages %}{% if m.role == 'user' %}{{ m.content ~ mark }}{% else %}{% generation %}{{ m.content ~ eos_token }}"
+               "{% endgeneration %}{% endif %}{% endfor %}");
+  const Words build{"data",         "build",       folder / "chat.jsonl",
+                    folder / "out", "--tokenizer", tokenizer,
+                    "--no-end",     "--template",  "@" + (folder / "own.jinja").string()};
+  expect_refused(build, Exit::data, "own.jinja: the chat template writes eos_token, but there is no tokenizer_config.json in its folder");
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+  const Result built = must(build);
+  EXPECT_NE(built.out.find("out_mask.bin: targets are from the {% generation %} blocks of the chat template"), std::string::npos) << built.out;
+  folder.write("pair.jsonl", R"({"prompt": "kami", "response": "lo"})"
+                             "\n");
+  must({"data", "build", folder / "pair.jsonl", folder / "pair", "--tokenizer", tokenizer, "--no-end", "--template",
+        "{prompt}{response}<|endoftext|>"});
+  for (const char* end : {".bin", ".idx", "_mask.bin"})
+    EXPECT_EQ(contents((folder / "out").string() + end), contents((folder / "pair").string() + end)) << end;
+  folder.write("strict.jinja", "{% if messages|length < 3 %}{{ raise_exception('too short') }}{% endif %}");
+  expect_refused({"data", "build", folder / "chat.jsonl", folder / "out", "--overwrite", "--tokenizer", tokenizer, "--template",
+                  "@" + (folder / "strict.jinja").string()},
+                 Exit::data, "chat.jsonl:1: the line cannot be rendered: line 1 of the chat template: too short");
+  expect_refused({"generate", exported(), "--prompt", "ka", "--template", "@" + (folder / "strict.jinja").string()}, Exit::data,
+                 "strict.jinja: the chat template cannot format the prompt: line 1 of the chat template: too short");
 }
 
 TEST(huggingface, existing_files_are_never_overwritten_by_mistake) {

@@ -6,7 +6,8 @@
 #   build-fuzz/regression/fuzz_safetensors -dict=regression/fuzz/safetensors.dict -max_total_time=600 seeds/safetensors
 set -eu
 out=${1:?usage: seeds.sh FOLDER}
-mkdir -p "$out/safetensors" "$out/config_json"
+mkdir -p "$out/safetensors" "$out/config_json" "$out/jinja"
+cp "$(dirname "$0")"/../golden/chat_templates/*.jinja "$out/jinja"
 
 # safetensors NAME JSON BYTES: writes a file with this header (below 256 bytes) and BYTES zero bytes of data.
 safetensors() {

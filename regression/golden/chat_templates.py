@@ -3,7 +3,8 @@
 """Writes chat_templates.json: chat templates, and conversations rendered with them by transformers.
 
 Needs transformers and jinja2 from PyPI. Some templates are hand-written forms in common use. Others are drawn from a fixed seed: the same
-form of a turn with different quotes, concatenation, white space control and key syntax.
+form of a turn with different quotes, concatenation, white space control and key syntax. `format` is the same turn as a format string of
+`data build --template`.
 """
 import json
 import pathlib
@@ -17,18 +18,26 @@ conversations = [
     [{"role": "system", "content": "Be {brief}.\n"}, {"role": "user", "content": "a\\b 'c' \"d\""}, {"role": "assistant", "content": " yes "},
      {"role": "user", "content": ""}],
 ]
-default = "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
+default = "{% set add_generation_prompt = add_generation_prompt|default(false) %}"
 templates = [
-    default + "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
-    "{% for message in messages %}\n{{'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>'}}\n{% endfor %}\n"
-    "{% if add_generation_prompt %}\n{{ '<|im_start|>assistant\\n' }}{% endif %}\n",
-    "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\\n' + message['content'] + eos_token }}\n"
-    "{% elif message['role'] == 'system' %}\n{{ '<|system|>\\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}\n"
-    "{{ '<|assistant|>\\n'  + message['content'] + eos_token }}\n{% endif %}\n{% endfor %}",
+    default + "{% for m in messages %}{{ ['<|im_start|>', m.role, '\\n', m.content, '<|im_end|>\\n']|join }}{% endfor %}"
+    "{{ '<|im_start|>assistant\\n' if add_generation_prompt }}",
+    "{% for m in messages %}\n<|im_start|>{{ m['role'] }}\n{{ m[\"content\"] }}<|im_end|>\n{% endfor %}\n"
+    "{% if add_generation_prompt %}\n<|im_start|>assistant\n{% endif %}\n",
+    "{% for m in messages %}\n    {% if m.role in ['assistant', 'system', 'user'] %}\n<|{{ m.role }}|>\n{{ m.content ~ eos_token }}\n"
+    "    {% endif %}\n{% endfor %}",
     "{%- for message in messages -%}\n    [{{ message[\"role\"] }}]: {{ message[\"content\"] }}{{ eos_token }}\n{% endfor -%}\n"
     "{%- if add_generation_prompt -%}\n    [assistant]: {% endif -%}",
 ]
+formats = ["<|im_start|>{role}\\n{content}<|im_end|>\\n", "<|im_start|>{role}\\n{content}<|im_end|>\\n", "<|{role}|>\\n{content}</s>\\n",
+           "[{role}]: {content}</s>\\n"]
+
+
+def format_of(turn):
+    """The format string of a turn."""
+    escapes = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "{": "{{", "}": "}}"}
+    special = {"role": "{role}", "content": "{content}", "eos_token": tokens["eos_token"]}
+    return "".join(special.get(part) or "".join(escapes.get(c, c) for c in part) for part in turn)
 
 
 def quoted(r, text):
@@ -78,15 +87,15 @@ def drawn(seed):
     out = (default if r.random() < 0.3 else "") + tag("for message in messages") + written(r, turn) + tag("endfor")
     if r.random() < 0.7:
         out += r.choice(["", "\n"]) + tag("if add_generation_prompt") + written(r, prompt) + tag("endif") + r.choice(["", "\n"])
-    return out
+    return out, format_of(turn)
 
 
 def main():
     cases = []
-    for template in templates + [drawn(seed) for seed in range(200)]:
+    for template, form in list(zip(templates, formats)) + [drawn(seed) for seed in range(200)]:
         rendered = render_jinja_template(conversations=conversations, chat_template=template, **tokens)[0]
         prompted = render_jinja_template(conversations=conversations, chat_template=template, add_generation_prompt=True, **tokens)[0]
-        cases.append({"template": template, "rendered": rendered, "prompted": prompted})
+        cases.append({"template": template, "format": form, "rendered": rendered, "prompted": prompted})
     import transformers
     text = {"about": f"rendered by transformers {transformers.__version__}; written by chat_templates.py", "tokens": tokens,
             "conversations": conversations, "cases": cases}

@@ -57,9 +57,9 @@ std::shared_ptr<const LabelledFormat> labelled_of(const BuildArguments& a) {
   return std::make_shared<LabelledFormat>(LabelledFormat{std::move(names), !a.tags.empty()});
 }
 
-DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer) {
+DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer, std::time_t now) {
   DocumentFormat format = a.documents.format();
-  format.conversation = a.conversation.format(tokenizer);
+  format.conversation = a.conversation.format(tokenizer, now);
   if (a.labelled()) format.labelled = labelled_of(a);
   format.pairs = a.pairs, format.source_key = a.source;
   require(!a.pairs || (!format.conversation && !format.labelled), Exit::usage, "--pairs cannot be combined with --template, --classes or --tags");
@@ -89,12 +89,20 @@ void print_unknown_marks(const DocumentFormat& format, const std::string& tokeni
     std::printf("%s in the template is not a special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
-void print_report(const BuildReport& report, const std::string& prefix, double seconds) {
+// Source of the loss mask that a chat template gives.
+const char* mask_source(const JinjaChat& chat) {
+  return chat.marks_replies() ? "from the {% generation %} blocks of the chat template"
+                              : "from the difference of prefixes: the chat template has no {% generation %} block";
+}
+
+void print_report(const BuildReport& report, const DocumentFormat& format, const std::string& prefix, double seconds) {
   std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), long(report.tokens),
               long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens), seconds);
   if (report.learned < report.tokens)
     std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are targets of the loss\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
+  if (const JinjaChat* chat = format.conversation ? format.conversation->text.jinja() : nullptr)
+    std::printf("%s_mask.bin: targets are %s\n", prefix.c_str(), mask_source(*chat));
   if (report.labelled > 0) std::printf("%s_labels.bin: %ld labels\n", prefix.c_str(), long(report.labelled));
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
@@ -116,7 +124,7 @@ int build(const BuildArguments& a) {
         require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
         require(options.prefix.has_filename(), Exit::usage, "'{}' is not a PREFIX of file names; give for example {}", a.files.back(),
                 (options.prefix / "text").string());
-        options.format = format_of(a, tokenizer);
+        options.format = format_of(a, tokenizer, runtime.shared_time());
         options.overwrite = a.overwrite;
         options.complete = (a.special || !a.source.empty()) && !a.labelled();
         require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
@@ -151,7 +159,7 @@ int build(const BuildArguments& a) {
         const BuildReport report = runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team);
         shown.reset();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (runtime.rank() == 0) print_report(report, options.prefix.string(), seconds);
+        if (runtime.rank() == 0) print_report(report, options.format, options.prefix.string(), seconds);
       },
       false);
 }

@@ -48,10 +48,11 @@ struct Questions {
 };
 
 // `source_end`: token at the end of an encoder's input; none for a model without an encoder.
-Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end) {
+// `now`: the time that a chat template may ask for.
+Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end, std::time_t now) {
   Questions q;
-  const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer))
-                    : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer))
+  const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer, now))
+                    : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer, now))
                                      : std::nullopt;
   require(!(chat && a.plain), Exit::usage,
           "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");
@@ -173,7 +174,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   const Tokenizer tokenizer = Tokenizer::load(file);
   require(tokenizer.size() <= run.model.vocab_size, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
-  const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token());
+  const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token(), runtime.shared_time());
   const std::set<Index> lengths = questions.lengths();
   const Index count = Index(questions.prompts.size()), asked = *lengths.rbegin();
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
@@ -228,7 +229,7 @@ void add_generate(Command& app, Action& action) {
       ->positive()
       ->show_default();
   a->chat.add(*c, "Template for prompts, as in data build: the prompt is inserted, and the model continues where the response begins.");
-  c->add_flag("--chat", a->own_template, "Use the model's own chat template, which must format every turn the same way");
+  c->add_flag("--chat", a->own_template, "Use the model's own chat template");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the one that the checkpoint's deck names");
   c->add_flag("--plain", a->plain,
               "Encode special tokens spelt in a prompt as text, and omit the tokens that the tokenizer adds around a text (begin of text, ...); "

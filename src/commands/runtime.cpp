@@ -49,6 +49,19 @@ Runtime::~Runtime() {
   MPI_Finalize();
 }
 
+std::time_t Runtime::shared_time() const {
+  const char* const fixed = std::getenv("SOURCE_DATE_EPOCH");
+  long long seconds = fixed ? std::atoll(fixed) : static_cast<long long>(std::time(nullptr));
+  MPI_Request request;
+  MPI_Ibcast(&seconds, 1, MPI_LONG_LONG, 0, world(), &request);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    const struct timespec pause { 0, 20'000 };
+    if (!done) ::nanosleep(&pause, nullptr);  // a blocking call would occupy the core of another rank
+  }
+  return std::time_t(seconds);
+}
+
 namespace {
 
 struct Failure {

@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <ctime>
 #include <functional>
 #include <string>
 #include <utility>
@@ -28,6 +29,8 @@ class Runtime {
   MPI_Comm world() const { return MPI_COMM_WORLD; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  // The time of rank 0 in seconds since 1970, or the value of SOURCE_DATE_EPOCH. Collective.
+  std::time_t shared_time() const;
 
  private:
   int rank_ = 0, ranks_ = 1;

@@ -2,6 +2,7 @@
 // Command-line options for prompt templates, and for the JSON keys of the texts that fill them.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "src/base/mapped_file.hpp"
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
-#include "src/huggingface/jinja_template.hpp"
+#include "src/huggingface/companions.hpp"
 #include "src/pretrained/pretrained.hpp"
 
 namespace gyr {
@@ -23,32 +24,44 @@ class TemplateOption {
                "--template", text_,
                help +
                    " @FILE reads the template from a file, without its last newline. @FILE.jinja or @FOLDER (model or checkpoint) uses a chat "
-                   "template, which must format every turn the same way. Placeholders are {prompt} and {response}, or for lists of messages "
-                   "{role} and {content}. \\n, \\t, \\r and \\\\ are escapes, {{ and }} are braces. Special tokens are recognised in the template "
-                   "only, not in the data");
+                   "template (Jinja). Placeholders are {prompt} and {response}, or for lists of messages {role} and {content}. "
+                   "\\n, \\t, \\r and \\\\ are escapes, {{ and }} are braces. Special tokens are recognised in the template only, not in the "
+                   "data");
   }
   bool given() const { return option_->given(); }
-  // Exit::usage for an invalid template, Exit::missing if the file does not exist, Exit::data for a chat template that
-  // cannot be converted.
-  ChatTemplate read(const Tokenizer& tokenizer) const {
-    if (!text_.starts_with('@')) return {text_, tokenizer};
+  // `now`: the time that a chat template may ask for. Exit::usage for an invalid template, Exit::missing if the file does
+  // not exist, Exit::data for a chat template that cannot be read.
+  Chat read(const Tokenizer& tokenizer, std::time_t now) const {
+    if (!text_.starts_with('@')) return ChatTemplate(text_, tokenizer);
     const std::filesystem::path file = text_.substr(1);
     std::error_code error;
-    if (std::filesystem::is_directory(file, error)) return of_model(file, tokenizer);
+    if (std::filesystem::is_directory(file, error)) return of_model(file, tokenizer, now);
     std::string text(MappedFile(file).text());
-    if (file.extension() == ".jinja") return {format_of(JinjaTemplate{std::move(text), file.string(), {}}), tokenizer};
+    if (file.extension() == ".jinja") return of_file(file, text, tokenizer, now);
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();
-    return {text, tokenizer};
+    return ChatTemplate(text, tokenizer);
   }
   // Chat template of a model.
-  static ChatTemplate of_model(const std::filesystem::path& model, const Tokenizer& tokenizer) {
+  static Chat of_model(const std::filesystem::path& model, const Tokenizer& tokenizer, std::time_t now) {
     const auto jinja = chat_template_in(companions_of(model), model.string());
     require(jinja.has_value(), Exit::data, "{}: has no chat template; write one with --template", model.string());
-    return {format_of(*jinja), tokenizer};
+    return JinjaChat(jinja::Template(jinja->text, jinja->origin), jinja->tokens, now, tokenizer);
   }
 
  private:
+  // Chat template in a file. A tokenizer_config.json in its folder names the special tokens.
+  static Chat of_file(const std::filesystem::path& file, const std::string& text, const Tokenizer& tokenizer, std::time_t now) {
+    const jinja::Template source(text, file.string());
+    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+    const Companions companions = companions_in(folder, {});
+    for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
+      require(companions.contains(tokenizer_config_name) || !source.reads(name), Exit::data,
+              "{}: the chat template writes {}, but there is no {} in its folder that defines this token; give --template @FOLDER of the model",
+              file.string(), name, tokenizer_config_name);
+    return JinjaChat(source, special_tokens_in(companions, folder.string()), now, tokenizer);
+  }
+
   std::string text_;
   Option* option_ = nullptr;
 };
@@ -61,7 +74,9 @@ class ConversationOption {
     Option* option =
         template_.add(command,
                       "Fine-tuning data: JSONL of prompts and responses, or of messages, formatted with this template. Only responses and "
-                      "the special token that ends them are targets of the loss (PREFIX_mask.bin and .idx).");
+                      "the special token that ends them are targets of the loss (PREFIX_mask.bin and .idx); in a chat template, the text in "
+                      "{% generation %} blocks if there are any. A chat template also gets the line's keys tools, documents and "
+                      "chat_template_kwargs.");
     option->excludes(text_key);
     const auto add_key = [&](const char* name, std::string& key, const char* help, bool of_turns) {
       keys_.emplace_back(command.add_option(name, key, help)->show_default()->needs(option), of_turns);
@@ -75,9 +90,9 @@ class ConversationOption {
   }
 
   // Null without --template. Exit::usage for key options that do not fit the template, and the errors of reading it.
-  std::shared_ptr<const ConversationFormat> format(const Tokenizer& tokenizer) const {
+  std::shared_ptr<const ConversationFormat> format(const Tokenizer& tokenizer, std::time_t now) const {
     if (!template_.given()) return nullptr;
-    const ChatTemplate text = template_.read(tokenizer);
+    const Chat text = template_.read(tokenizer, now);
     for (const auto& [option, of_turns] : keys_)
       require(!option->given() || of_turns == text.of_turns(), Exit::usage, "{} does not apply to a template of {}", option->name(),
               text.of_turns() ? "{role} and {content}" : "{prompt} and {response}");

@@ -40,6 +40,17 @@ void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<
   position = TextPosition::after_token;
 }
 
+void add_unknown_marks(const std::string& text, const Tokenizer& tokenizer, std::vector<std::string>& marks) {
+  for (std::size_t begin = 0; (begin = text.find("<|", begin)) != text.npos; begin += 2) {
+    const std::size_t end = text.find("|>", begin + 2);
+    if (end == text.npos) return;
+    const std::string mark = text.substr(begin, end + 2 - begin);
+    const auto id = tokenizer.id_of(mark);
+    const bool plain = mark.find_first_of(" \n") != mark.npos || (id && tokenizer.is_special(*id));
+    if (!plain && std::ranges::find(marks, mark) == marks.end()) marks.push_back(mark);
+  }
+}
+
 ChatTemplate::ChatTemplate(std::string_view format, const Tokenizer& tokenizer) {
   std::string literal;
   for (std::size_t i = 0; i < format.size(); ++i) {
@@ -96,16 +107,7 @@ void ChatTemplate::add_placeholder(std::string_view name, std::size_t character)
   parts_.push_back({{}, before});
 }
 
-void ChatTemplate::find_unknown_marks(const std::string& text, const Tokenizer& tokenizer) {
-  for (std::size_t begin = 0; (begin = text.find("<|", begin)) != text.npos; begin += 2) {
-    const std::size_t end = text.find("|>", begin + 2);
-    if (end == text.npos) return;
-    const std::string mark = text.substr(begin, end + 2 - begin);
-    const auto id = tokenizer.id_of(mark);
-    const bool plain = mark.find_first_of(" \n") != mark.npos || (id && tokenizer.is_special(*id));
-    if (!plain && std::ranges::find(unknown_marks_, mark) == unknown_marks_.end()) unknown_marks_.push_back(mark);
-  }
-}
+void ChatTemplate::find_unknown_marks(const std::string& text, const Tokenizer& tokenizer) { add_unknown_marks(text, tokenizer, unknown_marks_); }
 
 ChatTemplate::Parts::const_iterator ChatTemplate::answer() const {
   return std::ranges::find_if(parts_, [](const Part& p) { return p.placeholder == 1; });

@@ -31,6 +31,9 @@ struct Utterance {
 // Appends the token ids of an utterance to `ids`. `position` is that of the utterance, and then that of the next one.
 void encode(const Utterance& utterance, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids, TextPosition& position);
 
+// Adds the strings of the form <|...|> in a template's text that are not special tokens of the tokenizer to `marks`.
+void add_unknown_marks(const std::string& text, const Tokenizer& tokenizer, std::vector<std::string>& marks);
+
 class ChatTemplate {
  public:
   // Exit::usage with the character position for an unknown placeholder (with the nearest name), a missing, repeated or

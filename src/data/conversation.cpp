@@ -3,6 +3,7 @@
 #include "src/data/conversation.hpp"
 
 #include "src/data/json_line.hpp"
+#include "src/jinja/problem.hpp"
 
 namespace gyr {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 using namespace json_line;
 
 void add_turns(const json& messages, const ConversationFormat& f, std::vector<Utterance>& utterances) {
+  const ChatTemplate& format = *f.text.format();
   if (!messages.is_array()) refuse("has {} under '{}', not a list of messages", kind_of(messages), f.messages);
   bool learns = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -17,7 +19,7 @@ void add_turns(const json& messages, const ConversationFormat& f, std::vector<Ut
     if (!messages[i].is_object()) refuse("has {}{}, not an object", kind_of(messages[i]), where);
     const std::string& role = string_of(messages[i], f.role, where);
     const bool learn = role == f.assistant;
-    f.text.fill(role, string_of(messages[i], f.content, where), learn, utterances);
+    format.fill(role, string_of(messages[i], f.content, where), learn, utterances);
     learns |= learn;
   }
   if (!learns) refuse("has no turn of '{}' to learn from", f.assistant);
@@ -28,17 +30,23 @@ void add_turns(const json& messages, const ConversationFormat& f, std::vector<Ut
 Conversation read_conversation(std::string_view line, const ConversationFormat& f) {
   Conversation result;
   try {
+    if (const JinjaChat* jinja = f.text.jinja()) {
+      result.utterances = jinja->fill(read_chat_input(line, f.messages, f.role, f.content), f.assistant);
+      return result;
+    }
     const json row = parse_object(line);
     if (f.text.of_turns()) {
       add_turns(value_of(row, f.messages), f, result.utterances);
     } else {
       const std::string prompt = string_of(row, f.prompt);
-      f.text.fill(prompt, string_of(row, f.response), true, result.utterances);
+      f.text.format()->fill(prompt, string_of(row, f.response), true, result.utterances);
     }
   } catch (const Problem& problem) {
-    result.utterances.clear();
     result.problem = problem.what;
+  } catch (const jinja::Problem& problem) {
+    result.problem = problem.what();
   }
+  if (!result.problem.empty()) result.utterances.clear();
   return result;
 }
 

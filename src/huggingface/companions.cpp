@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using json = nlohmann::json;
 
 constexpr std::uintmax_t largest_companion = std::uintmax_t(1) << 20;
-const char *const jinja_name = "chat_template.jinja", *const template_name = "chat_template.json";
+const char *const jinja_name = "chat_template.jinja", *const template_name = "chat_template.json", *const map_name = "special_tokens_map.json";
 
 std::string place(const std::string& origin, const std::string& name) { return (fs::path(origin) / name).string(); }
 
@@ -44,7 +44,7 @@ std::vector<Index> end_tokens_of(const json& ends, const std::string& file) {
   return tokens;
 }
 
-// A special token in tokenizer_config.json is a string, or an object with the string under "content".
+// A special token in these files is a string, or an object with the string under "content".
 std::optional<std::string> token_in(const json& config, const char* name) {
   const json value = config.value(name, json());
   if (value.is_string()) return value.get<std::string>();
@@ -68,7 +68,7 @@ std::optional<std::string> template_in(const json& value, const std::string& fil
 }  // namespace
 
 const std::vector<std::string>& companion_names() {
-  static const std::vector<std::string> names{config_file_name,    generation_file_name, tokenizer_config_name, "special_tokens_map.json",
+  static const std::vector<std::string> names{config_file_name,    generation_file_name, tokenizer_config_name, map_name,
                                               "added_tokens.json", jinja_name,           template_name};
   return names;
 }
@@ -107,11 +107,19 @@ std::string suggestions_in(const Companions& companions, const std::string& orig
   return text;
 }
 
+std::map<std::string, std::string> special_tokens_in(const Companions& companions, const std::string& origin) {
+  std::map<std::string, std::string> tokens;
+  for (const char* file : {tokenizer_config_name, map_name}) {
+    const json object = object_in(companions, file, origin);
+    for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"})
+      if (const auto token = token_in(object, name)) tokens.emplace(name, *token);
+  }
+  return tokens;
+}
+
 std::optional<JinjaTemplate> chat_template_in(const Companions& companions, const std::string& origin) {
-  const json config = object_in(companions, tokenizer_config_name, origin);
   JinjaTemplate found;
-  for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    if (const auto token = token_in(config, name)) found.tokens[name] = *token;
+  found.tokens = special_tokens_in(companions, origin);
   if (const auto file = companions.find(jinja_name); file != companions.end()) {
     found.text = file->second, found.origin = place(origin, jinja_name);
     return found;

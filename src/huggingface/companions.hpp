@@ -30,7 +30,11 @@ std::vector<Index> end_tokens_in(const Companions&, const std::string& origin);
 // Sampling settings that generation_config.json recommends, e.g. "temperature 0.7, top_p 0.9"; empty if there are none.
 std::string suggestions_in(const Companions&, const std::string& origin);
 
-// A chat template in Jinja, and the special tokens that the template may refer to by name.
+// The special tokens that a chat template may refer to by name: "bos_token", "eos_token", ... They are named in
+// tokenizer_config.json, otherwise in special_tokens_map.json. Throws Exit::data.
+std::map<std::string, std::string> special_tokens_in(const Companions&, const std::string& origin);
+
+// A chat template in Jinja, and the special tokens that it may refer to.
 struct JinjaTemplate {
   std::string text, origin;
   std::map<std::string, std::string> tokens;  // text of each special token, by its key "bos_token", "eos_token", ...
