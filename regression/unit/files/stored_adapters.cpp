@@ -9,6 +9,8 @@
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/state.hpp"
+#include "src/config/run_config.hpp"
+#include "src/deck/deck.hpp"
 
 namespace gyr::testing::stored_adapters_suite {
 namespace {
