@@ -93,7 +93,8 @@ std::optional<std::int64_t> integer_of(std::string_view text, int base, bool* to
     if (text.starts_with('0') && text.find_first_not_of("0_") != text.npos) return std::nullopt;  // 012 is no number
   }
   if (text.empty() || end_of_digits(text, 0, base) != text.size()) return std::nullopt;
-  const std::string digits = (negative ? "-" : "") + without_underscores(text);
+  std::string digits = without_underscores(text);
+  if (negative) digits.insert(digits.begin(), '-');
   std::int64_t value = 0;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
   if (result.ec == std::errc()) return value;

@@ -129,9 +129,10 @@ TEST(jinja_chat, prompt_ids_equal_those_in_training) {
       const Json messages{{{"role", "user"}, {"content", prompt}}, {{"role", "assistant"}, {"content", "a reply"}}};
       const auto ids_of = [&](const std::vector<Utterance>& utterances) {
         std::vector<std::int32_t> ids;
+        TextPosition position = TextPosition::begin;
         for (const Utterance& u : utterances)
           if (u.learned) break;
-          else encode(u, tokenizer, ids);
+          else encode(u, tokenizer, ids, position);
         return ids;
       };
       const auto trained = chat.fill(input_of(Json{{"messages", messages}}.dump()), "assistant");
